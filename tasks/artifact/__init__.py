@@ -1,0 +1,34 @@
+"""What a stage hands on: a directory that is built once, with the record that says how.
+
+The protocol: a step's key is hashed from all that its result depends on; an artifact is believed
+only after its files are held against its record; one builder at a time; one rename commits.
+"""
+
+from tasks.artifact.digests import file_digest, merkle, tree_digests
+from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
+from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
+from tasks.artifact.record import Artifact
+from tasks.artifact.step import Step, Workspace
+from tasks.artifact.store import Finding, Store, git_commit
+from tasks.artifact.units import build_shards
+
+__all__ = [
+    "NEUTRAL_REASONS",
+    "Artifact",
+    "Finding",
+    "Inert",
+    "Ledger",
+    "Params",
+    "Quarantine",
+    "Step",
+    "Store",
+    "Workspace",
+    "build_shards",
+    "canonical",
+    "canonical_json",
+    "digest_json",
+    "file_digest",
+    "git_commit",
+    "merkle",
+    "tree_digests",
+]

@@ -1,0 +1,87 @@
+"""Content digests of files. A large file that has not changed since is not read again.
+
+The cache trusts a file only while device, inode, size, modification and change time are all as
+they were when it was hashed. The change time is the kernel's: no program can set it back.
+"""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.durable import files_below
+from tasks.artifact.key import digest_json
+
+SMALL_FILE_BYTES = 16 * 2**20
+"""Below this a file is hashed each time: cheaper than a doubt."""
+SETTLED_NANOSECONDS = 2 * 10**9
+"""A file changed more recently than this may change again within one clock tick: not cached."""
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    if path.stat().st_size < SMALL_FILE_BYTES:
+        return hash_file(path)
+    cache_path = _cache_path()
+    cache = _read_cache(cache_path)
+    name, stamp = str(path.resolve()), _stamp(path)
+    known = cache.get(name)
+    if known and known[:-1] == stamp:
+        return str(known[-1])
+    digest = hash_file(path)
+    settled = time.time_ns() - path.stat().st_ctime_ns > SETTLED_NANOSECONDS
+    if settled and _stamp(path) == stamp:
+        _write_cache(cache_path, {**_read_cache(cache_path), name: [*stamp, digest]})
+    return digest
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes, read now."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_digests(directory: Path) -> dict[str, str]:
+    """`{posix path: SHA-256}` of every file below `directory`."""
+    return {p.relative_to(directory).as_posix(): file_digest(p) for p in files_below(directory)}
+
+
+def merkle(digests: dict[str, str]) -> str:
+    """One digest for a set of files: their names and contents, whatever their place and time."""
+    return digest_json(digests)
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    ]
+
+
+def _cache_path() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "reward-pipeline" / "digests.json"
+
+
+def _read_cache(path: Path) -> dict[str, list[Any]]:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+def _write_cache(path: Path, cache: dict[str, list[Any]]) -> None:
+    """Replaces the cache; losing it only costs time, so an unwritable home is no failure."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(cache))
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)

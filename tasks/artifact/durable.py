@@ -1,0 +1,86 @@
+"""Files that are either absent or complete, whatever dies in between.
+
+A file is written beside its place, fsynced and renamed over it; a directory's entry is made to
+last by fsyncing the directory. An fsync that fails is never retried: the file is thrown away.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import ArtifactError
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def fsync(path: Path) -> None:
+    """Makes the bytes of a file, or the entries of a directory, last."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[Path, None, None]:
+    """A temporary path beside `path`; on success its bytes last and it takes `path`'s place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        yield temporary
+        fsync(temporary)
+        temporary.replace(path)
+        fsync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, durably."""
+    with writing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value of a file, or None where there is no such file or no JSON in it."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+
+
+def files_below(directory: Path) -> list[Path]:
+    """Every regular file below `directory`, sorted by its posix path.
+
+    Raises:
+        ArtifactError: something there is a link or no plain file.
+    """
+    found: list[Path] = []
+    for path in directory.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise ArtifactError(f"{path} is no plain file; an artifact holds plain files only")
+        if path.is_file():
+            found.append(path)
+    return sorted(found, key=lambda path: path.relative_to(directory).as_posix())
+
+
+@contextmanager
+def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
+    """Turns a full disk or a read-only file system into a sentence that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        status = os.statvfs(directory)
+        free = status.f_bavail * status.f_frsize / 1e9
+        raise ArtifactError(
+            f"cannot write below {directory}: {error.strerror} ({free:.1f} GB free); finished "
+            "pieces are kept, so make room or mend the permissions and run again"
+        ) from error

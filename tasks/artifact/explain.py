@@ -1,0 +1,76 @@
+"""Why a step has to be built: its difference to the nearest artifact that stands, cause by cause.
+
+PARAMS tokenization.max_length 1024 -> 512
+INPUT conversion ab12cd34 -> 99ef0011
+VERSION 3 -> 4
+LIBRARY transformers 5.22.0 -> 5.23.0
+FILE tokenizer ab12cd34 -> 99ef0011
+NEVER BUILT
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.durable import read_json
+from tasks.artifact.record import RECORD
+from tasks.artifact.step import Step
+
+NEVER_BUILT = "NEVER BUILT"
+SHORT = 8
+KINDS = {"inputs": "INPUT", "libraries": "LIBRARY", "files": "FILE"}
+
+
+def explain(step: Step, root: Path) -> str:
+    """All causes, joined by `; `, against the committed record with the fewest differences."""
+    return "; ".join(causes(step, root))
+
+
+def causes(step: Step, root: Path) -> list[str]:
+    """One sentence per cause; `NEVER BUILT` where no artifact of the stage stands."""
+    candidates: list[tuple[int, str, list[str]]] = []
+    for path in (root / step.shelf).glob(f"*/{RECORD}"):
+        record = read_json(path)
+        if isinstance(record, dict) and record.get("stage") == step.stage:
+            found = differences(record["ingredients"], step.ingredients)
+            candidates.append((-len(found), str(record["created"]), found))
+    if not candidates:
+        return [NEVER_BUILT]
+    return max(candidates)[2] or [f"GONE {step.key}"]
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One sentence per ingredient that differs, in the order: version, params, inputs, others."""
+    found: list[str] = []
+    if old["version"] != new["version"]:
+        found.append(f"VERSION {old['version']} -> {new['version']}")
+    found += _changed("PARAMS", str(new["stage"]), old["params"], new["params"])
+    for section, kind in KINDS.items():
+        before, after = old.get(section, {}), new[section]
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                found.append(f"{kind} {name} {_short(before, name)} -> {_short(after, name)}")
+    return found
+
+
+def _changed(kind: str, path: str, old: Any, new: Any) -> list[str]:
+    if old == new:
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = list(dict.fromkeys([*old, *new]))
+        return [s for n in names for s in _changed(kind, f"{path}.{n}", old.get(n), new.get(n))]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [s for i, (a, b) in pairs for s in _changed(kind, f"{path}[{i}]", a, b)]
+    return [f"{kind} {path} {_brief(old)} -> {_brief(new)}"]
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str) and len(value) == 64 and value.isalnum():
+        return value[:SHORT]
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _short(section: Mapping[str, Any], name: str) -> str:
+    return _brief(section[name]) if name in section else "none"

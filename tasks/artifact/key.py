@@ -1,0 +1,89 @@
+"""The identity of a stage's work: params, canonical JSON and the key hashed from them.
+
+Two runs share a result exactly when their canonical JSON is equal, so a value without a stable
+identity is refused here instead of being hashed by accident.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.errors import ArtifactError
+
+KEY_LENGTH = 16
+"""Hex characters of a key: 64 bits, ample for the artifacts of one store."""
+
+
+class Inert:
+    """Marks a params field that cannot change the result: `workers: Annotated[int, Inert] = 1`."""
+
+
+class Params(BaseModel):
+    """Base of every stage's params: frozen, and closed against names that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def canonical(value: Any, path: str = "") -> Any:
+    """`value` as plain JSON data whose dump is equal in every process.
+
+    Mappings need string keys; sets are sorted; params lose their `Inert` fields.
+
+    Raises:
+        ArtifactError: a value has no stable identity (NaN, an object, a function); names its path.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ArtifactError(f"{path or 'value'} is {value}: a key cannot hold NaN or infinity")
+        return value
+    if isinstance(value, Path):
+        return value.as_posix()
+    if isinstance(value, Mapping):
+        return {_text_key(k, path): canonical(v, f"{path}.{k}") for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [canonical(item, f"{path}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, set | frozenset):
+        return sorted((canonical(item, f"{path}{{}}") for item in value), key=canonical_json)
+    if isinstance(value, BaseModel):
+        return _canonical_params(value, path)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {f.name: canonical(getattr(value, f.name), f"{path}.{f.name}") for f in fields}
+    raise ArtifactError(
+        f"{path.lstrip('.') or 'value'} is a {type(value).__name__}, which has no stable identity; "
+        "use text, numbers, lists, mappings, sets, paths, dataclasses or params"
+    )
+
+
+def _text_key(key: Any, path: str) -> str:
+    if isinstance(key, str):
+        return key
+    raise ArtifactError(f"{path.lstrip('.') or 'value'} has the key {key!r}: keys must be text")
+
+
+def _canonical_params(params: BaseModel, path: str) -> dict[str, Any]:
+    return {
+        name: canonical(getattr(params, name), f"{path}.{name}")
+        for name, field in type(params).model_fields.items()
+        if Inert not in field.metadata
+    }
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of `value`: sorted keys, no spaces, no NaN."""
+    return json.dumps(
+        canonical(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
+
+
+def digest_json(value: Any) -> str:
+    """SHA-256 (hex) of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,147 @@
+"""The row ledger and the quarantine: no row is lost without a line that says where it went.
+
+For each source: rows in + added = rows out + rows dropped, reason by reason.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import ArtifactError
+
+NEUTRAL_REASONS = frozenset(
+    {"blank_line", "duplicate", "contradiction", "tie", "too_long", "limit", "capped"}
+)
+"""Reasons that are no fault of a row: outside `max_bad_fraction`."""
+
+QUARANTINE_COLUMNS = ("stage", "source", "file", "row", "reason", "field", "message", "raw")
+
+
+@dataclass
+class Account:
+    """The rows of one source in one stage."""
+
+    rows_in: int = 0
+    added: int = 0
+    rows_out: int = 0
+    dropped: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def bad(self) -> int:
+        """Rows dropped through a fault of their own."""
+        return sum(n for reason, n in self.dropped.items() if reason not in NEUTRAL_REASONS)
+
+
+class Ledger:
+    """One account per source, in the order in which sources first appear."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, Account] = {}
+
+    def count_in(self, source: str, n: int = 1) -> None:
+        """`n` rows came in."""
+        self._account(source).rows_in += n
+
+    def count_out(self, source: str, n: int = 1) -> None:
+        """`n` rows went out."""
+        self._account(source).rows_out += n
+
+    def count_added(self, source: str, n: int = 1) -> None:
+        """`n` rows were made of a row beyond its first (a ranking of four gives six pairs)."""
+        self._account(source).added += n
+
+    def drop(self, source: str, reason: str, n: int = 1) -> None:
+        """`n` rows were left out, for this reason."""
+        self._account(source).dropped[reason] += n
+
+    def merge(self, other: "Ledger") -> None:
+        """Adds the other ledger's counts."""
+        for source, account in other.accounts.items():
+            mine = self._account(source)
+            mine.rows_in += account.rows_in
+            mine.added += account.added
+            mine.rows_out += account.rows_out
+            mine.dropped.update(account.dropped)
+
+    def check(self) -> None:
+        """Raises ArtifactError when a source's rows do not add up."""
+        for source, a in self.accounts.items():
+            if a.rows_in + a.added != a.rows_out + a.dropped.total():
+                raise ArtifactError(
+                    f"the ledger of source {source!r} does not balance: {a.rows_in} in + {a.added} "
+                    f"added, {a.rows_out} out + {a.dropped.total()} dropped {dict(a.dropped)}; "
+                    "this is a defect of the stage, please report it"
+                )
+
+    def bad_fraction(self, source: str) -> float:
+        """Share of the source's incoming rows that were dropped through a fault of their own."""
+        account = self._account(source)
+        return account.bad / account.rows_in if account.rows_in else 0.0
+
+    @property
+    def rows_in(self) -> int:
+        """Rows in, over all sources."""
+        return sum(a.rows_in for a in self.accounts.values())
+
+    @property
+    def rows_out(self) -> int:
+        """Rows out, over all sources."""
+        return sum(a.rows_out for a in self.accounts.values())
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Rows dropped by reason, over all sources, most frequent first."""
+        total: Counter[str] = Counter()
+        for account in self.accounts.values():
+            total.update(account.dropped)
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    def to_json(self) -> dict[str, Any]:
+        """`{source: {rows_in, added, rows_out, dropped}}`."""
+        return {
+            source: asdict(a) | {"dropped": dict(sorted(a.dropped.items()))}
+            for source, a in self.accounts.items()
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Ledger":
+        """The ledger that `to_json` wrote."""
+        ledger = cls()
+        for source, entry in value.items():
+            ledger.accounts[source] = Account(
+                entry["rows_in"], entry["added"], entry["rows_out"], Counter(entry["dropped"])
+            )
+        return ledger
+
+    def _account(self, source: str) -> Account:
+        return self.accounts.setdefault(source, Account())
+
+
+class Quarantine:
+    """The rows that could not be used, each with its origin, its reason and the row itself."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.rows: list[dict[str, Any]] = []
+
+    def add(
+        self, source: str, file: str, row: int, reason: str, field: str, message: str, raw: str
+    ) -> None:
+        """Keeps one row; `row` is the 1-based line, or the row number in a columnar file."""
+        values = (self.stage, source, file, row, reason, field, message, raw)
+        self.rows.append(dict(zip(QUARANTINE_COLUMNS, values, strict=True)))
+
+    def extend(self, rows: list[dict[str, Any]]) -> None:
+        """Takes over rows that an earlier attempt had written."""
+        self.rows.extend(rows)
+
+    def write(self, path: Path) -> None:
+        """Writes `quarantine.parquet`; present, with its columns, even when empty."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kinds = {"row": pa.int64()}
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in QUARANTINE_COLUMNS])
+        pq.write_table(pa.Table.from_pylist(self.rows, schema=schema), path, compression="zstd")

@@ -1,0 +1,84 @@
+"""One builder per key, by a lock that the kernel frees when its last holder dies.
+
+    data/.locks/<stage>-<key>     flock; the file's text says who holds it, for whoever waits
+
+The lock belongs to the open descriptor, so a child that inherits it keeps the key locked for as
+long as it may still write.
+"""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tasks.errors import ArtifactError
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+REMIND_SECONDS = 30.0
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Generator[int, None, None]:
+    """The descriptor of an exclusively locked file; waits for whoever holds it, and says so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        _acquire(descriptor, path, what)
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock right now."""
+    if not path.exists():
+        return False
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return not _try(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, path: Path, what: str) -> None:
+    reminded = -REMIND_SECONDS
+    start = time.monotonic()
+    while not _try(descriptor, path):
+        waited = time.monotonic() - start
+        if waited - reminded >= REMIND_SECONDS:
+            reminded = waited
+            logger.info("%s: waiting for %s (%.0f s so far)", what, _holder(path), waited)
+        time.sleep(POLL_SECONDS)
+
+
+def _try(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise ArtifactError(
+                f"the file system of {path.parent} has no flock; keep data/ on a local disk or "
+                "on NFS version 4"
+            ) from error
+        raise
+    return True
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        holder = json.loads(path.read_bytes())
+        return f"process {holder['pid']} on {holder['host']}"
+    return "another process"

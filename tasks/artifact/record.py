@@ -1,0 +1,106 @@
+"""A committed artifact: a directory, and the record that says what it is and how it came about.
+
+    data/<shelf>/<key>/record.json    written last: its existence means: complete
+                       <payload>      in the content digest
+                       logs/          kept, but outside the digest: wall-clock figures, output
+
+The record holds its own checksum, so a flipped bit in a ledger or a metric does not pass either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.digests import file_digest, hash_file, merkle
+from tasks.artifact.durable import files_below, read_json
+from tasks.artifact.key import digest_json
+
+RECORD = "record.json"
+LOGS = "logs"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One stage's output, complete and verified.
+
+    `cached` says whether it stood there already, `reason` why it was believed or built, and
+    `seconds` how long this run spent on it.
+    """
+
+    stage: str
+    key: str
+    path: Path
+    digest: str
+    record: Mapping[str, Any]
+    cached: bool = True
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The facts that the build left: ledger, numbers."""
+        return self.record["report"]
+
+    @property
+    def name(self) -> str:
+        """`<stage>-<key>`, unique in a store."""
+        return f"{self.stage}-{self.key}"
+
+    def told(self, *, cached: bool, reason: str, seconds: float) -> "Artifact":
+        """The same artifact, with how this run came by it."""
+        return replace(self, cached=cached, reason=reason, seconds=seconds)
+
+
+def payload_digests(directory: Path) -> dict[str, dict[str, Any]]:
+    """`{posix path: {bytes, sha256}}` of the files that the content digest covers."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in files_below(directory):
+        name = path.relative_to(directory).as_posix()
+        if name != RECORD and not name.startswith(f"{LOGS}/"):
+            found[name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+    return found
+
+
+def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """The digest that downstream keys hold: names and contents, not place or time."""
+    return merkle({name: str(entry["sha256"]) for name, entry in files.items()})
+
+
+def checksum(record: Mapping[str, Any]) -> str:
+    """Digest of a record without its own checksum."""
+    return digest_json({k: v for k, v in record.items() if k != "checksum"})
+
+
+def read_artifact(directory: Path) -> Artifact | str | None:
+    """The artifact whose record stands in `directory`, a sentence on what is wrong, or None.
+
+    Looks at the record alone; `damage` looks at the files.
+    """
+    if not directory.exists():
+        return None
+    record = read_json(directory / RECORD)
+    if not isinstance(record, dict):
+        return f"DAMAGED {directory}: {RECORD} is missing or no JSON"
+    if record.get("checksum") != checksum(record):
+        return f"DAMAGED {directory}: {RECORD} does not match its checksum"
+    return Artifact(record["stage"], record["key"], directory, record["digest"], record)
+
+
+def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
+    """The first way in which the files differ from the record, or None.
+
+    Every file is held against its SHA-256; `deep` reads large files again even where the file
+    system says that they have not changed.
+    """
+    digest_of = hash_file if deep else file_digest
+    for name, entry in artifact.record["files"].items():
+        path = artifact.path / name
+        if not path.is_file():
+            return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
+        if digest_of(path) != entry["sha256"]:
+            return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
+    return None

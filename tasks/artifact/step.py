@@ -1,0 +1,107 @@
+"""One stage's work, decided before any of it is done, and the place where it is done.
+
+step = Step(stage, version, shelf, params, inputs, build)      what is to be built, and its key
+build(workspace)                                               writes it, resumably
+"""
+
+import importlib.metadata
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.durable import read_json, writing
+from tasks.artifact.durable import write_json as write_json_durably
+from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
+from tasks.artifact.record import LOGS, Artifact
+
+SCRATCH = "scratch"
+UNITS = "units"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a build writes: a directory that survives a kill and becomes the artifact."""
+
+    path: Path
+    lock_fd: int
+    report: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Facts for the record: `ledger` for stages of rows, numbers for others."""
+
+    @property
+    def scratch(self) -> Path:
+        """For checkpoints and intermediate files: survives a kill, is gone after the commit."""
+        return self._directory(SCRATCH)
+
+    @property
+    def logs(self) -> Path:
+        """Kept in the artifact, outside its digest: for what differs between equal runs."""
+        return self._directory(LOGS)
+
+    @contextmanager
+    def writing(self, name: str) -> Generator[Path, None, None]:
+        """A temporary path; on success its bytes last and stand at `name`."""
+        with writing(self.path / name) as temporary:
+            yield temporary
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Writes one JSON file of the payload, durably."""
+        write_json_durably(self.path / name, value)
+
+    def finished(self, unit: str) -> dict[str, Any] | None:
+        """What `finish` was told of this unit by an earlier attempt, or None."""
+        return read_json(self.path / UNITS / f"{unit}.json")
+
+    def finish(self, unit: str, summary: Mapping[str, Any]) -> None:
+        """Marks a unit as done; its files must be in place already."""
+        write_json_durably(self.path / UNITS / f"{unit}.json", summary)
+
+    def _directory(self, name: str) -> Path:
+        directory = self.path / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be built: all that its result depends on, and the function that builds it."""
+
+    stage: str
+    version: int
+    shelf: str
+    params: Params | Mapping[str, Any]
+    inputs: Mapping[str, Artifact]
+    """Artifacts that the build reads, in the key by their content digests."""
+    build: Callable[[Workspace], None]
+    libraries: tuple[str, ...] = ()
+    """Distributions whose behaviour is baked in: their versions are in the key."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of outside bytes that are baked in (tokenizer, template, weights)."""
+    uses: Mapping[str, Artifact] = field(default_factory=dict[str, Artifact])
+    """Artifacts that are read in part: not in the key as a whole, but kept by the collection."""
+    still_valid: Callable[[Artifact], str | None] | None = None
+    """Asked about an intact artifact; a sentence means that it no longer serves, and why."""
+
+    @cached_property
+    def ingredients(self) -> dict[str, Any]:
+        """All that the key is made of, as plain JSON data."""
+        return {
+            "stage": self.stage,
+            "version": self.version,
+            "params": canonical(self.params, self.stage),
+            "inputs": {name: artifact.digest for name, artifact in self.inputs.items()},
+            "libraries": {n: importlib.metadata.version(n) for n in self.libraries},
+            "files": dict(self.files),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """The identity of the work, as hex."""
+        return digest_json(self.ingredients)[:KEY_LENGTH]
+
+    @property
+    def name(self) -> str:
+        """`<stage>-<key>`, unique in a store."""
+        return f"{self.stage}-{self.key}"

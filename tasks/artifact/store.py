@@ -1,0 +1,195 @@
+"""The store: finds an artifact that can be believed, or builds it once and commits it whole.
+
+    data/<shelf>/<key>/          committed
+    data/.work/<stage>-<key>/    being built; resumed after a kill
+    data/.locks/<stage>-<key>    one builder at a time
+    data/.trash/                 damaged or collected, renamed first, deleted later
+
+The one commit point is a rename. What is found damaged is moved aside and built again, with the
+reason; nothing stale or broken is ever handed on.
+"""
+
+import logging
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.durable import (
+    TEMPORARY_SUFFIX,
+    explained_disk_errors,
+    files_below,
+    fsync,
+    write_json,
+)
+from tasks.artifact.explain import explain
+from tasks.artifact.lock import locked
+from tasks.artifact.record import (
+    RECORD,
+    Artifact,
+    checksum,
+    content_digest,
+    damage,
+    payload_digests,
+    read_artifact,
+)
+from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
+
+logger = logging.getLogger(__name__)
+
+RECORDED_LIBRARIES = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the store says of a step: the artifact, or why it has to be built."""
+
+    artifact: Artifact | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """All artifacts below one directory (`data/`), on one file system."""
+
+    root: Path
+
+    def place(self, step: Step) -> Path:
+        """Where the step's artifact stands once it is committed."""
+        return self.root / step.shelf / step.key
+
+    def work(self, step: Step) -> Path:
+        """Where the step's artifact is built."""
+        return self.root / ".work" / step.name
+
+    def lock(self, step: Step) -> Path:
+        """The lock of the step's key."""
+        return self.root / ".locks" / step.name
+
+    def look(self, step: Step) -> Finding:
+        """A believed artifact, or the reason why there is none; touches nothing."""
+        found = read_artifact(self.place(step))
+        if found is None:
+            return Finding(None, explain(step, self.root))
+        if isinstance(found, str):
+            return Finding(None, found)
+        problem = damage(found) or (step.still_valid(found) if step.still_valid else None)
+        if problem:
+            return Finding(None, problem)
+        count = len(found.record["files"])
+        return Finding(found, f"cached: {count} files verified, built {found.record['created']}")
+
+    def find(self, step: Step) -> Artifact | None:
+        """The step's artifact if it stands and can be believed."""
+        return self.look(step).artifact
+
+    def obtain(self, step: Step, *, force: bool = False) -> Artifact:
+        """The step's artifact: found, waited for, or built.
+
+        Raises:
+            PipelineError: whatever the build raises on purpose; finished units are kept.
+        """
+        start = time.monotonic()
+        finding = self.look(step)
+        if finding.artifact and not force:
+            return self._told(finding, start)
+        with (
+            explained_disk_errors(self.root if self.root.exists() else Path()),
+            locked(self.lock(step), step.name) as lock_fd,
+        ):
+            again = self.look(step)
+            if again.artifact and not (force and finding.artifact):
+                return self._told(again, start)
+            reason = f"FORCED {step.stage}" if again.artifact else again.reason
+            self.discard(self.place(step))
+            logger.info("%s: building (%s)", step.name, reason)
+            artifact = self._build(step, lock_fd, reason)
+            return artifact.told(cached=False, reason=reason, seconds=time.monotonic() - start)
+
+    def discard(self, directory: Path) -> None:
+        """Moves a directory into the trash; nothing is deleted or overwritten in place."""
+        if not directory.exists():
+            return
+        trash = self.root / ".trash"
+        trash.mkdir(parents=True, exist_ok=True)
+        directory.rename(trash / f"{directory.parent.name}-{directory.name}-{time.time_ns()}")
+
+    def _told(self, finding: Finding, start: float) -> Artifact:
+        assert finding.artifact is not None
+        seconds = time.monotonic() - start
+        return finding.artifact.told(cached=True, reason=finding.reason, seconds=seconds)
+
+    def _build(self, step: Step, lock_fd: int, reason: str) -> Artifact:
+        work = self.work(step)
+        work.mkdir(parents=True, exist_ok=True)
+        for leftover in work.rglob(f"*{TEMPORARY_SUFFIX}"):
+            leftover.unlink()
+        workspace = Workspace(work, lock_fd)
+        start = time.monotonic()
+        step.build(workspace)
+        record = _record(step, workspace, reason, time.monotonic() - start)
+        return self._commit(step, work, record)
+
+    def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
+        """Everything fsynced, then the record, then the rename that makes it visible."""
+        directories = {work}
+        for path in files_below(work):
+            path.chmod(0o644)
+            fsync(path)
+            directories.update(p for p in path.parents if work in p.parents)
+        write_json(work / RECORD, record)
+        for directory in sorted(directories, reverse=True):
+            fsync(directory)
+        final = self.place(step)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        work.rename(final)
+        fsync(final.parent)
+        return Artifact(step.stage, step.key, final, record["digest"], record)
+
+
+def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> dict[str, Any]:
+    for name in (SCRATCH, UNITS):
+        shutil.rmtree(workspace.path / name, ignore_errors=True)
+    (workspace.path / RECORD).unlink(missing_ok=True)
+    files = payload_digests(workspace.path)
+    record: dict[str, Any] = {
+        "stage": step.stage,
+        "key": step.key,
+        "digest": content_digest(files),
+        "ingredients": step.ingredients,
+        "inputs": {
+            name: {"stage": a.stage, "key": a.key, "path": str(a.path)}
+            for name, a in {**step.uses, **step.inputs}.items()
+        },
+        "report": workspace.report,
+        "files": files,
+        "libraries": {name: version(name) for name in RECORDED_LIBRARIES},
+        "git_commit": git_commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "reason": reason,
+    }
+    return record | {"checksum": checksum(record)}
+
+
+def git_commit() -> str | None:
+    """The commit of the project's checkout, `-dirty` behind it where files differ, or None."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,95 @@
+"""What a model directory holds, told apart: the tokenizer's files and the weights.
+
+Their digests stand in different keys: a stage that only tokenizes is not rebuilt because a weight
+has changed.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import file_digest, merkle
+from tasks.errors import ModelError
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A base model on this machine, with the digests that stand for it in keys."""
+
+    path: Path
+    tokenizer_digest: str
+    weights_digest: str
+    provenance: dict[str, Any]
+    """Where it comes from: path, hub repository and commit, or the scratch fields."""
+
+
+def tokenizer_digest(directory: Path) -> str:
+    """Digest of the tokenizer's and the chat template's bytes.
+
+    Raises:
+        ModelError: there is no tokenizer in the directory.
+    """
+    names = [name for name in TOKENIZER_FILES if (directory / name).is_file()]
+    if not {"tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"} & set(names):
+        raise ModelError(
+            f"{directory} holds no tokenizer: expected tokenizer.json (or tokenizer.model, "
+            f"vocab.json, vocab.txt), found {_listing(directory)}; save it there with "
+            "tokenizer.save_pretrained"
+        )
+    return merkle({name: file_digest(directory / name) for name in names})
+
+
+def weights_digest(directory: Path) -> str:
+    """Digest of the config and the safetensors files.
+
+    Raises:
+        ModelError: the directory has no config, no safetensors, or asks for code.
+    """
+    config = directory / "config.json"
+    if not config.is_file():
+        raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
+    if "auto_map" in json.loads(config.read_text("utf-8")):
+        raise ModelError(
+            f"{config} asks to run code of its own (auto_map); no code is run out of a model "
+            "directory: use an architecture that transformers itself has"
+        )
+    if not any(directory.glob("*.safetensors")):
+        raise ModelError(
+            f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
+            "weights can run code and are refused: convert them with save_pretrained"
+        )
+    paths = sorted({path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)})
+    return merkle({path.name: file_digest(path) for path in paths})
+
+
+def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
+    """The base model that stands in `directory`.
+
+    Raises:
+        ModelError: it cannot serve as one.
+    """
+    if not directory.is_dir():
+        raise ModelError(f"model.path {directory} is no directory; give the path of a saved model")
+    return BaseModel(
+        directory.resolve(), tokenizer_digest(directory), weights_digest(directory), provenance
+    )
+
+
+def _listing(directory: Path) -> str:
+    names = sorted(path.name for path in directory.iterdir())
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

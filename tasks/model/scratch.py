@@ -1,0 +1,124 @@
+"""A small model from a config with seeded weights, and a tokenizer trained on the ingested text.
+
+For tests, demonstrations and controlled experiments: nothing is downloaded, and equal fields give
+equal bytes.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from tasks.errors import ModelError
+from tasks.model.params import ScratchParams
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+END_OF_TEXT, START, END, PAD = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>"
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages %}"
+    "{{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}"
+    "{%- if message.tool_calls %}{% for call in message.tool_calls %}"
+    "{{- '\\n<tool_call>' + (call.function if call.function else call) | tojson + '</tool_call>' }}"
+    "{%- endfor %}{% endif %}"
+    "{{- '<|im_end|>\\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+"""Turns between markers, tool calls as JSON, nothing invented: every part of a message is kept."""
+
+TOKENIZER_TEXT_BYTES = 100 * 2**20
+"""Text beyond this changes a small vocabulary no more; it bounds the time of the training."""
+
+
+def build_scratch(params: ScratchParams, corpus: Iterator[str], directory: Path) -> None:
+    """Writes config, weights, tokenizer and chat template into `directory`.
+
+    Raises:
+        ModelError: transformers has no such causal architecture, or refuses the sizes.
+    """
+    tokenizer = train_tokenizer(corpus, params.vocab_size)
+    _save_tokenizer(tokenizer, params, directory)
+    _save_weights(params, tokenizer, directory)
+
+
+def texts(row_shards: list[Path]) -> Iterator[str]:
+    """Every string value of the raw rows, in order, up to `TOKENIZER_TEXT_BYTES`."""
+    left = TOKENIZER_TEXT_BYTES
+    for shard in row_shards:
+        for batch in pq.ParquetFile(shard).iter_batches(columns=["raw"]):
+            for raw in batch.column("raw").to_pylist():
+                for text in _strings(orjson.loads(raw)):
+                    yield text
+                    left -= len(text)
+                if left < 0:
+                    return
+
+
+def train_tokenizer(corpus: Iterator[str], vocab_size: int) -> "Tokenizer":
+    """A byte-level BPE tokenizer: any text has ids, and decoding gives the text back."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END_OF_TEXT, START, END, PAD],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(corpus, trainer)
+    return tokenizer
+
+
+def _save_tokenizer(tokenizer: "Tokenizer", params: ScratchParams, directory: Path) -> None:
+    tokenizer.save(str(directory / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "pad_token": PAD,
+        "model_max_length": params.max_position_embeddings,
+        "clean_up_tokenization_spaces": False,
+    }
+    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+
+
+def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    fields = params.model_dump(exclude={"architecture", "vocab_size", "seed"}, exclude_none=True)
+    fields.setdefault("head_dim", params.hidden_size // params.num_attention_heads)
+    try:
+        config = AutoConfig.for_model(
+            params.architecture,
+            vocab_size=tokenizer.get_vocab_size(),
+            bos_token_id=None,
+            eos_token_id=tokenizer.token_to_id(END),
+            pad_token_id=tokenizer.token_to_id(PAD),
+            use_cache=False,
+            **fields,
+        )
+        torch.manual_seed(params.seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"model.scratch cannot be built: {error}") from error
+    model.save_pretrained(directory)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)

@@ -1,0 +1,63 @@
+"""The base model, resolved once: what later stages read and what stands for it in their keys.
+
+A local directory and a hub snapshot stay where they are and are described; a scratch model is
+built into the artifact itself.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import Artifact, Step, Workspace
+from tasks.artifact.durable import read_json
+from tasks.model.directory import BaseModel, describe
+from tasks.model.hub import download, resolve_commit
+from tasks.model.params import ModelParams, ScratchParams
+
+STAGE = "model"
+SHELF = "model"
+VERSION = 1
+DESCRIPTION = "model.json"
+
+
+def step(params: ModelParams, ingestion: Artifact) -> Step:
+    """The step that gives the base model.
+
+    Raises:
+        ModelError: a path or a hub repository cannot serve as one.
+    """
+    if params.scratch is not None:
+        return _scratch_step(params.scratch, ingestion)
+    if params.path is not None:
+        directory, provenance = Path(params.path), {"path": str(Path(params.path).resolve())}
+    else:
+        assert params.hub is not None
+        commit = resolve_commit(params.hub, params.revision)
+        directory, provenance = download(params.hub, commit), {"hub": params.hub, "commit": commit}
+    model = describe(directory, provenance)
+
+    def build(workspace: Workspace) -> None:
+        workspace.write_json(DESCRIPTION, {"path": str(model.path), "provenance": provenance})
+        workspace.report.update(provenance)
+
+    files = {"tokenizer": model.tokenizer_digest, "weights": model.weights_digest}
+    return Step(STAGE, VERSION, SHELF, provenance, {}, build, files=files)
+
+
+def base_model(artifact: Artifact) -> BaseModel:
+    """The base model that the artifact stands for."""
+    described: dict[str, Any] | None = read_json(artifact.path / DESCRIPTION)
+    if described is None:
+        return describe(artifact.path, {"scratch": artifact.record["ingredients"]["params"]})
+    return describe(Path(described["path"]), described["provenance"])
+
+
+def _scratch_step(params: ScratchParams, ingestion: Artifact) -> Step:
+    def build(workspace: Workspace) -> None:
+        from tasks.model.scratch import build_scratch, texts
+
+        shards = sorted((ingestion.path / "rows").glob("*.parquet"))
+        build_scratch(params, texts(shards), workspace.path)
+        workspace.report["scratch"] = params.model_dump()
+
+    libraries = ("torch", "transformers", "tokenizers")
+    return Step(STAGE, VERSION, SHELF, params, {"ingestion": ingestion}, build, libraries)

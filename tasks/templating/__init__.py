@@ -1,0 +1,6 @@
+"""Messages and text as the exact text that the model reads."""
+
+from tasks.templating.params import TemplatingParams
+from tasks.templating.render import apply_chat_template, render
+
+__all__ = ["TemplatingParams", "apply_chat_template", "render"]

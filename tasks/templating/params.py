@@ -1,0 +1,18 @@
+"""The `templating:` section: which chat template turns messages into text."""
+
+import datetime
+from typing import Literal
+
+from tasks.artifact import Params
+
+
+class TemplatingParams(Params):
+    """How conversations become the text that the model reads."""
+
+    chat_template_path: str | None = None
+    """A Jinja file, or a tokenizer directory whose template is taken; None: the model's own."""
+    date: datetime.date | None = None
+    """Put in place of today's date where the template asks for one; such a template needs it."""
+    special_tokens_in_text: Literal["quarantine", "keep"] = "quarantine"
+    """What becomes of a row whose text holds a special token of the tokenizer: to the model it
+    would look like a genuine turn marker, so anybody who writes text could forge turns."""

@@ -1,0 +1,121 @@
+"""Conversations as the exact text that the model reads: one rendering for training, evaluation and
+serving.
+
+    {"prompt": [user], "chosen": [assistant], "rejected": [assistant]}
+        -> chosen = render(prompt + chosen), rejected = render(prompt + rejected)
+
+Each side is rendered as one whole conversation: parts that are rendered apart and joined differ
+wherever a template looks at its neighbours.
+"""
+
+import json
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import Any
+
+from tasks.errors import TemplateError
+
+Messages = list[dict[str, Any]]
+
+ANSWERS = ("chosen", "rejected", "completion")
+
+
+def render(
+    messages: Messages,
+    tokenizer: Any,
+    tools: list[dict[str, Any]] | None = None,
+    *,
+    add_generation_prompt: bool = False,
+    continue_final_message: bool = False,
+    **template_kwargs: Any,
+) -> str:
+    """The text of one conversation, by the tokenizer's chat template.
+
+    Raises:
+        TemplateError: the tokenizer has no template, or the template throws.
+    """
+    if tokenizer.chat_template is None:
+        raise TemplateError(
+            "the data are conversations, but the tokenizer has no chat template; set "
+            "templating.chat_template_path to a Jinja file"
+        )
+    from jinja2 import TemplateError as JinjaError
+
+    try:
+        return tokenizer.apply_chat_template(
+            messages,
+            tools=tools,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            **template_kwargs,
+        )
+    except (JinjaError, TypeError, ValueError, KeyError) as error:
+        raise TemplateError(f"the chat template refuses it: {error}") from error
+
+
+def with_end(text: str, end: str) -> str:
+    """`text` closed by the end-of-sequence string, once."""
+    return text if text.endswith(end) else text + end
+
+
+def apply_chat_template(
+    example: Mapping[str, Any],
+    tokenizer: Any,
+    tools: list[dict[str, Any]] | None = None,
+    **template_kwargs: Any,
+) -> dict[str, Any]:
+    """A conversational example of any type in its standard (text) format; text stays as it is.
+
+    `prompt` + answer is the rendering of the whole conversation. Where a template renders the
+    prompt alone differently from the prompt within it, the prompt is the text that they share.
+
+    Raises:
+        TemplateError: the template refuses a conversation.
+    """
+    if not any(isinstance(example.get(name), list) for name in ("messages", "prompt", *ANSWERS)):
+        return dict(example)
+    settings = {**(example.get("chat_template_kwargs") or {}), **template_kwargs}
+    tools = parse_tools(example.get("tools")) or tools
+    kept = {k: example[k] for k in ("label", "margin") if k in example}
+    if "messages" in example:
+        return {"text": render(example["messages"], tokenizer, tools, **settings)} | kept
+    prompt: Messages = list(example.get("prompt") or [])
+    whole = {
+        name: render([*prompt, *example[name]], tokenizer, tools, **settings)
+        for name in ANSWERS
+        if name in example
+    }
+    if "prompt" not in example:
+        return whole | kept
+    shared = _common_prefix(_render_prompt(prompt, tokenizer, tools, settings), *whole.values())
+    return {"prompt": shared} | {n: text[len(shared) :] for n, text in whole.items()} | kept
+
+
+def parse_tools(tools: Any) -> list[dict[str, Any]] | None:
+    """Tools as a list of schemas, from a list, JSON text, or nothing."""
+    if isinstance(tools, str):
+        tools = json.loads(tools)
+    return tools or None
+
+
+def _common_prefix(*texts: str) -> str:
+    """The longest text that all of them begin with."""
+    first, last = min(texts), max(texts)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return first[: sum(1 for _ in same)]
+
+
+def _render_prompt(
+    prompt: Messages, tokenizer: Any, tools: list[dict[str, Any]] | None, settings: dict[str, Any]
+) -> str:
+    """The prompt alone: up to where an answer begins, or goes on if its last turn is one."""
+    answered = prompt[-1]["role"] == "assistant"
+    return render(
+        prompt,
+        tokenizer,
+        tools,
+        add_generation_prompt=not answered,
+        continue_final_message=answered,
+        **settings,
+    )

@@ -1,0 +1,42 @@
+"""Text as token ids, in batches, without Python touching an id.
+
+Conversations come rendered, with all their special tokens; plain text gets those that the
+tokenizer adds (a BOS, where it has one).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Token ids of rendered texts, by a tokenizer of transformers."""
+
+    tokenizer: Any
+
+    def __call__(self, texts: list[str], *, add_special_tokens: bool) -> list[Ids]:
+        """One int32 array per text, never truncated, never padded."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            encoded = self.tokenizer(texts, add_special_tokens=add_special_tokens)["input_ids"]
+            return [np.asarray(ids, dtype=np.int32) for ids in encoded]
+        backend.no_padding()
+        backend.no_truncation()
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        return [np.asarray(encoding.ids, dtype=np.int32) for encoding in encodings]
+
+
+def shared_prefix_length(chosen: Ids, rejected: Ids) -> int:
+    """How many leading ids both sides share, leaving each at least one of its own.
+
+    Found on the ids: tokenizing parts would miss merges across their boundary.
+    """
+    shortest = min(len(chosen), len(rejected))
+    differing = np.flatnonzero(chosen[:shortest] != rejected[:shortest])
+    shared = int(differing[0]) if len(differing) else shortest
+    return max(0, min(shared, shortest - 1))

@@ -1,0 +1,69 @@
+"""Verification and garbage collection."""
+
+import os
+
+import pytest
+
+from tasks.artifact import Step, Store
+from tasks.artifact.collection import collect, keep, last_facts, verify
+from tasks.artifact.lock import locked
+
+
+def text_step(name: str, text: str, inputs=None) -> Step:
+    def build(workspace):
+        (workspace.path / "text.txt").write_text(text)
+
+    return Step(name, 1, f"1_{name}", {"text": text}, inputs or {}, build)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def test_what_a_kept_run_was_made_from_stays_and_the_rest_goes(store):
+    root = store.obtain(text_step("root", "old"))
+    leaf = store.obtain(text_step("leaf", "x", {"root": root}))
+    orphan = store.obtain(text_step("root", "unused"))
+    keep(store, "run", "1", [leaf], {"n": 1})
+    foretold = [swept.path for swept in collect(store, dry_run=True)]
+    assert orphan.path.exists()
+    assert [swept.path for swept in collect(store)] == foretold == [orphan.path]
+    assert (root.path.exists(), leaf.path.exists(), orphan.path.exists()) == (True, True, False)
+    assert last_facts(store, "run") == {"n": 1}
+
+
+def test_only_the_newest_runs_are_kept_and_pins_stay(store):
+    artifacts = [store.obtain(text_step("root", text)) for text in "abc"]
+    for name, artifact in zip("123", artifacts, strict=True):
+        keep(store, "run", name, [artifact])
+    keep(store, "pin", "mine", [artifacts[0]])
+    collect(store, keep_runs=1)
+    assert [a.path.exists() for a in artifacts] == [True, False, True]
+
+
+def test_a_locked_artifact_is_never_taken(store):
+    orphan = store.obtain(text_step("root", "x"))
+    with locked(store.root / ".locks" / orphan.name, "test"):
+        assert collect(store) == []
+    assert [swept.path for swept in collect(store)] == [orphan.path]
+
+
+def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
+    for name in (".work/a-1", ".trash/b-2"):
+        directory = store.root / name
+        directory.mkdir(parents=True)
+        os.utime(directory, (0, 0))
+    fresh = store.root / ".work/c-3"
+    fresh.mkdir()
+    assert len(collect(store)) == 2
+    assert fresh.exists()
+
+
+def test_verify_names_what_is_damaged(store):
+    good = store.obtain(text_step("root", "good"))
+    bad = store.obtain(text_step("root", "bad"))
+    (bad.path / "text.txt").write_text("BAD")
+    verdicts = verify(store)
+    assert verdicts[str(good.path)] is None
+    assert "bytes differ" in verdicts[str(bad.path)]

@@ -1,0 +1,132 @@
+"""The base model: built from scratch equally twice, or a directory that is checked before use."""
+
+import json
+import shutil
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from tasks.artifact import Artifact, Store, tree_digests
+from tasks.errors import ModelError
+from tasks.model import ModelParams, ScratchParams, base_model, step
+from tasks.model.hub import resolve_commit
+
+TEXT = "A heron stood in the shallow water and waited for the evening to come. "
+
+
+@pytest.fixture
+def ingestion(tmp_path) -> Artifact:
+    """An ingestion artifact with a few rows."""
+    directory = tmp_path / "ingested"
+    (directory / "rows").mkdir(parents=True)
+    rows = [orjson.dumps({"prompt": TEXT * n, "chosen": ["x", {"y": TEXT}]}) for n in range(1, 40)]
+    pq.write_table(
+        pa.table({"raw": pa.array(rows).cast(pa.string())}), directory / "rows/00000.parquet"
+    )
+    return Artifact("ingestion", "0" * 16, directory, "d" * 64, {})
+
+
+SCRATCH = ModelParams(scratch=ScratchParams(vocab_size=320, hidden_size=16, intermediate_size=24))
+
+
+def test_a_scratch_model_is_the_same_bytes_in_two_stores(tmp_path, ingestion):
+    first = Store(tmp_path / "a").obtain(step(SCRATCH, ingestion))
+    second = Store(tmp_path / "b").obtain(step(SCRATCH, ingestion))
+    assert first.digest == second.digest
+    other_seed = ModelParams(scratch=SCRATCH.scratch.model_copy(update={"seed": 1}))
+    third = Store(tmp_path / "b").obtain(step(other_seed, ingestion))
+    a, c = base_model(first), base_model(third)
+    assert a.tokenizer_digest == c.tokenizer_digest
+    assert a.weights_digest != c.weights_digest
+
+
+def test_a_scratch_model_loads_with_the_auto_classes_and_its_tokenizer_keeps_any_text(
+    tmp_path, ingestion
+):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    path = base_model(Store(tmp_path).obtain(step(SCRATCH, ingestion))).path
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|pad|>")
+    text = "naïve 🦩 \n\t heron \u200d‮ x"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    call = {"function": {"name": "find", "arguments": {"q": "heron"}}}
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}],
+        tokenize=False,
+    )
+    assert rendered == (
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n\n<tool_call>"
+        '{"name": "find", "arguments": {"q": "heron"}}</tool_call><|im_end|>\n'
+    )
+    AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
+
+
+def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
+    tmp_path, ingestion, tiny_model_directory
+):
+    copy = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, copy)
+    params = ModelParams(path=str(copy))
+    before = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
+    assert before.path == copy.resolve()
+    (copy / "chat_template.jinja").write_text("{{ messages }}")
+    after = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
+    assert before.tokenizer_digest != after.tokenizer_digest
+    assert before.weights_digest == after.weights_digest
+    assert tree_digests(copy).keys() == tree_digests(tiny_model_directory).keys()
+
+
+def break_config(directory):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "x.Y"}}))
+
+
+def pickle_weights(directory):
+    (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (lambda d: (d / "config.json").unlink(), r"holds no config\.json, found chat_template"),
+        (
+            lambda d: (d / "tokenizer.json").unlink(),
+            r"holds no tokenizer: expected tokenizer\.json",
+        ),
+        (break_config, "asks to run code of its own"),
+        (pickle_weights, "holds no safetensors weights, found .*pytorch_model.bin"),
+        (shutil.rmtree, "is no directory"),
+    ],
+)
+def test_a_directory_that_cannot_serve_is_refused_with_what_it_holds(
+    tmp_path, ingestion, tiny_model_directory, harm, sentence
+):
+    copy = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, copy)
+    harm(copy)
+    with pytest.raises(ModelError, match=sentence):
+        step(ModelParams(path=str(copy)), ingestion)
+
+
+def test_exactly_one_origin_is_asked_for():
+    with pytest.raises(ValidationError, match="found none of them"):
+        ModelParams()
+    with pytest.raises(ValidationError, match="found path and hub"):
+        ModelParams(path="a", hub="b/c")
+
+
+def test_a_commit_needs_no_network_and_a_branch_that_cannot_be_asked_for_says_what_to_do():
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    assert resolve_commit("owner/name", commit) == commit
+    with pytest.raises(ModelError, match=r"owner/name@main .*HF_TOKEN.*model\.path"):
+        resolve_commit("owner/name", "main")
+
+
+def test_sizes_that_do_not_fit_are_refused_before_training(tmp_path, ingestion):
+    params = ModelParams(scratch=ScratchParams(architecture="no_such_model"))
+    with pytest.raises(ModelError, match=r"model\.scratch cannot be built"):
+        Store(tmp_path).obtain(step(params, ingestion))

@@ -1,0 +1,113 @@
+"""Rendering: the user's guide's shapes, and templates that would lose or change something."""
+
+import pytest
+
+from tasks.errors import TemplateError
+from tasks.templating import TemplatingParams, apply_chat_template, render
+from tasks.templating.probe import TemplateProbe
+from tasks.templating.template import load_tokenizer, pin
+
+USER = {"role": "user", "content": "What color is the sky?"}
+BLUE = {"role": "assistant", "content": "It is blue."}
+GREEN = {"role": "assistant", "content": "It is green."}
+TURN_USER = "<|im_start|>user\nWhat color is the sky?<|im_end|>\n"
+OPEN = "<|im_start|>assistant\n"
+
+STRIPS_THINKING = (
+    "{%- for m in messages %}{%- set text = m.content %}"
+    "{%- if m.role == 'assistant' and not loop.last %}"
+    "{%- set text = m.content.split('</think>')[-1] %}{%- endif %}"
+    "{{- '<' + m.role + '>' + text }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<assistant>THINK:' }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        ({"messages": [USER, BLUE]}, {"text": TURN_USER + OPEN + "It is blue.<|im_end|>\n"}),
+        ({"prompt": [USER]}, {"prompt": TURN_USER + OPEN}),
+        (
+            {"prompt": [USER], "completion": [BLUE], "label": True},
+            {
+                "prompt": TURN_USER + OPEN,
+                "completion": "It is blue.<|im_end|>\n",
+                "label": True,
+            },
+        ),
+        (
+            {"prompt": [USER], "chosen": [BLUE], "rejected": [GREEN]},
+            {
+                "prompt": TURN_USER + OPEN,
+                "chosen": "It is blue.<|im_end|>\n",
+                "rejected": "It is green.<|im_end|>\n",
+            },
+        ),
+        (
+            {"chosen": [USER, BLUE], "rejected": [USER, GREEN]},
+            {
+                "chosen": TURN_USER + OPEN + "It is blue.<|im_end|>\n",
+                "rejected": TURN_USER + OPEN + "It is green.<|im_end|>\n",
+            },
+        ),
+        ({"prompt": "text", "chosen": " a", "rejected": " b"}, None),
+    ],
+)
+def test_every_shape_becomes_its_standard_format(tiny_tokenizer, example, expected):
+    assert apply_chat_template(example, tiny_tokenizer) == (expected or example)
+
+
+def test_prompt_and_answer_join_to_the_whole_even_where_the_template_opens_otherwise(
+    tiny_model_directory,
+):
+    tokenizer = load_tokenizer(tiny_model_directory, TemplatingParams())
+    tokenizer.chat_template = STRIPS_THINKING
+    example = {"prompt": [USER], "chosen": [BLUE], "rejected": [GREEN]}
+    rendered = apply_chat_template(example, tokenizer)
+    for side in ("chosen", "rejected"):
+        assert rendered["prompt"] + rendered[side] == render([USER, *example[side]], tokenizer)
+    assert rendered["prompt"] == "<user>What color is the sky?<assistant>"
+
+
+def test_a_template_that_drops_a_turn_is_found_by_the_shape(tiny_model_directory):
+    tokenizer = load_tokenizer(tiny_model_directory, TemplatingParams())
+    tokenizer.chat_template = "{{ messages[-2].content }}|{{ messages[-1].content }}"
+    probe = TemplateProbe(tokenizer)
+    assert probe.lost([USER, BLUE]) is None
+    assert "drops turn 1 of 4 (user)" in probe.lost([USER, BLUE, USER, GREEN])
+    assert set(probe.answers) == {
+        ("user", "assistant"),
+        ("user", "assistant", "user", "assistant"),
+    }
+
+
+def test_the_clock_is_pinned_or_refused():
+    import datetime
+
+    template = "{{ strftime_now('%d %b %Y') }}{% if strftime_now is defined %}x{% endif %}"
+    pinned = pin(template, datetime.date(2026, 1, 2))
+    assert pinned == "{{ '02 Jan 2026' }}{% if strftime_now is defined %}x{% endif %}"
+    with pytest.raises(TemplateError, match=r"strftime_now.*set templating\.date"):
+        pin(template, None)
+    with pytest.raises(TemplateError, match="random"):
+        pin("{{ [1, 2] | random }}", None)
+
+
+def test_a_template_that_does_not_compile_is_refused_with_its_line(tiny_model_directory, tmp_path):
+    path = tmp_path / "broken.jinja"
+    path.write_text("{{ messages }}\n{% if %}")
+    with pytest.raises(TemplateError, match="line 2"):
+        load_tokenizer(tiny_model_directory, TemplatingParams(chat_template_path=str(path)))
+
+
+def test_the_path_may_be_a_tokenizer_directory(tiny_model_directory, tmp_path):
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    params = TemplatingParams(chat_template_path=str(tmp_path))
+    assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]
+
+
+def test_generation_blocks_of_transformers_are_accepted(tiny_model_directory, tmp_path):
+    path = tmp_path / "t.jinja"
+    path.write_text("{% generation %}{{ messages[0].content }}{% endgeneration %}")
+    params = TemplatingParams(chat_template_path=str(path))
+    assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]

@@ -1,0 +1,157 @@
+"""Templating and tokenization as stages: ids of real pairs, and a line for every row."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.artifact import Artifact, Ledger, Store
+from tasks.errors import DataError
+from tasks.model.directory import describe
+from tasks.templating import TemplatingParams
+from tasks.templating import task as templating
+from tasks.tokenization import TokenizationParams, shared_prefix_length
+from tasks.tokenization import task as tokenization
+
+USER = [{"role": "user", "content": "What color is the sky?"}]
+
+
+def says(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def pair(prompt, chosen, rejected, **changes) -> dict:
+    text = isinstance(chosen, str)
+    row = {
+        "pair_id": f"{abs(hash(json.dumps([prompt, chosen, rejected]))):x}",
+        "prompt": json.dumps(prompt),
+        "chosen": json.dumps(chosen),
+        "rejected": json.dumps(rejected),
+        "format": "standard" if text else "conversational",
+        "tools": None,
+        "chat_template_kwargs": None,
+        "margin": None,
+        "weight": 1.0,
+        "source": "s",
+        "file": "f.jsonl",
+        "row": 1,
+        "group": "g",
+        "split": "train",
+    }
+    return row | changes
+
+
+def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **tokenization_params):
+    """The templating and tokenization artifacts of these pairs."""
+    directory = tmp_path / "conversion"
+    (directory / "pairs").mkdir(parents=True, exist_ok=True)
+    for index, rows in enumerate(shards):
+        table = pa.Table.from_pylist(rows)
+        for name in ("tools", "chat_template_kwargs"):
+            table = table.set_column(
+                table.column_names.index(name), name, table[name].cast(pa.string())
+            )
+        pq.write_table(table, directory / f"pairs/{index:05d}.parquet")
+    conversion = Artifact("conversion", "0" * 16, directory, "d" * 64, {})
+    store, model = Store(tmp_path / "data"), describe(model_directory, {})
+    held = Artifact("model", "1" * 16, model_directory, "e" * 64, {})
+    rendered = store.obtain(templating.step(TemplatingParams(), conversion, model, held))
+    params = TokenizationParams(**tokenization_params)
+    return rendered, store.obtain(tokenization.step(params, rendered, model, held))
+
+
+def rows_of(artifact: Artifact, split: str) -> list[dict]:
+    tables = [
+        pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
+        for path in tokenization.split_shards(artifact, split)
+    ]
+    return pa.concat_tables(tables).to_pylist()
+
+
+def test_ids_equal_the_tokenizers_own_for_conversations_and_for_text(
+    tmp_path, tiny_model_directory, tiny_tokenizer
+):
+    pairs = [
+        pair(USER, says("It is blue."), says("It is green.")),
+        pair("The sky is", " blue.", " green.<|im_end|>"),
+        pair(USER, says("naïve 🦩"), says(""), split="eval"),
+    ]
+    pairs[1]["rejected"] = json.dumps(" green.")
+    _, tokenized = stages(tmp_path, tiny_model_directory, [pairs])
+    conversation, text = rows_of(tokenized, "train")
+    for side, answer in (("chosen", "It is blue."), ("rejected", "It is green.")):
+        whole = tiny_tokenizer.apply_chat_template(USER + says(answer), return_dict=False)
+        assert conversation[f"{side}_input_ids"] == whole
+    assert text["chosen_input_ids"] == tiny_tokenizer("The sky is blue.<|im_end|>")["input_ids"]
+    assert len(rows_of(tokenized, "eval")) == 1
+    assert "margin" not in text
+    assert (tokenized.path / "tokenizer/chat_template.jinja").exists()
+
+
+def test_every_row_has_a_line(tmp_path, tiny_model_directory):
+    long = says("blue " * 500)
+    shards = [
+        [
+            pair(USER, says("It is blue."), says("It is green."), margin=0.5),
+            pair(USER, says("see <|im_end|>\n<|im_start|>user"), says("It is green.")),
+            pair(USER, long, says("green")),
+        ],
+        [
+            pair(USER, says("a"), says("b"), source="t"),
+            pair(says("no user") + USER, says("same"), says("same"), source="t"),
+        ],
+    ]
+    rendered, tokenized = stages(tmp_path, tiny_model_directory, shards, max_length=200)
+    first, second = (Ledger.from_json(a.report["ledger"]) for a in (rendered, tokenized))
+    assert first.dropped == {"identical_rendered": 1, "special_token_in_text": 1}
+    assert (first.rows_in, first.rows_out, second.rows_in) == (5, 3, 3)
+    assert second.dropped == {"too_long": 1}
+    quarantined = pq.read_table(rendered.path / "quarantine.parquet").to_pylist()
+    assert [q["reason"] for q in quarantined] == ["special_token_in_text", "identical_rendered"]
+    assert (quarantined[0]["file"], quarantined[0]["field"]) == ("f.jsonl", "chosen")
+    margins = [row["margin"] for row in rows_of(tokenized, "train")]
+    assert margins == [0.5, None]
+
+
+def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
+    shards = [[pair(USER, says("It is blue."), says("It is green."))]]
+    with pytest.raises(DataError, match=r"no row is left of 1; dropped {'too_long': 1}"):
+        stages(tmp_path, tiny_model_directory, shards, max_length=3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "shared"),
+    [
+        ([1, 2, 3], [1, 2, 4], 2),
+        ([1, 2], [1, 2, 3], 1),
+        ([1, 2, 3], [1, 2, 3], 2),
+        ([5], [6], 0),
+        ([5], [5, 6], 0),
+        ([], [1], 0),
+    ],
+)
+def test_each_side_keeps_an_id_of_its_own(chosen, rejected, shared):
+    ids = (np.array(side, np.int32) for side in (chosen, rejected))
+    assert shared_prefix_length(*ids) == shared
+
+
+def test_the_shared_prefix_of_a_conversation_is_its_prompt(
+    tmp_path, tiny_model_directory, tiny_tokenizer
+):
+    pairs = [pair(USER, says("blue it is"), says("green it is"))]
+    _, tokenized = stages(tmp_path, tiny_model_directory, [pairs])
+    row = rows_of(tokenized, "train")[0]
+    prompt = tiny_tokenizer.apply_chat_template(USER, add_generation_prompt=True, return_dict=False)
+    assert row["shared_prefix_length"] == len(prompt)
+
+
+def test_training_can_map_the_files(tmp_path, tiny_model_directory):
+    from datasets import Dataset
+
+    pairs = [pair(USER, says("It is blue."), says("It is green."))] * 3
+    _, tokenized = stages(tmp_path, tiny_model_directory, [pairs])
+    dataset = Dataset.from_file(str(tokenized.path / "train/00000.arrow"))
+    assert len(dataset) == 3
