@@ -153,7 +153,7 @@ class Store:
 
 
 def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> dict[str, Any]:
-    for name in (SCRATCH, UNITS):
+    for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
         shutil.rmtree(workspace.path / name, ignore_errors=True)
     (workspace.path / RECORD).unlink(missing_ok=True)
     files = payload_digests(workspace.path)

@@ -1,0 +1,92 @@
+"""What every reader hands on: records as JSON object text, and those that could not be used.
+
+A record is one line of JSONL, one element of a JSON array, one record of a CSV file, one row of
+a columnar file. `row` is its 1-based line (JSONL, CSV: the line where it starts) or its number.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROW_LIMIT_BYTES = 32 * 2**20
+"""A record above this is quarantined without being held in memory."""
+EXCERPT_BYTES = 1_000
+"""What is kept of a record that is too large to be held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a record cannot be used; `field` is empty when it is no single field's fault."""
+
+    reason: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A record that goes to quarantine."""
+
+    row: int
+    fault: Fault
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some consecutive records of one file: read = len(rows) + len(bad) + len(blank)."""
+
+    read: int
+    """Records found before any was parsed."""
+    rows: list[int] = field(default_factory=list[int])
+    raws: list[bytes] = field(default_factory=list[bytes])
+    """JSON object text in UTF-8, one per entry of `rows`."""
+    bad: list[BadRow] = field(default_factory=list[BadRow])
+    blank: list[int] = field(default_factory=list[int])
+    """Lines of nothing but white space."""
+
+    @property
+    def counted(self) -> int:
+        """Records that count against a source's limit: all but blank lines."""
+        return len(self.rows) + len(self.bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that a reader reads."""
+
+    path: Path
+    name: str
+    """As it was matched; stands in every message and in the `file` column."""
+    codec: str
+    """What its name says of compression: one of `files.CODECS`, or empty."""
+    delimiter: str
+    scratch: Path
+    """A directory for a decompressed copy, where a format needs one."""
+    advance: Callable[[int], object]
+    """Told of bytes on disk that have been read."""
+    warn: Callable[[str], object]
+
+
+def first_rows(batch: Batch, limit: int) -> Batch:
+    """The batch cut after `limit` records (`limit` >= 1); blank lines beyond the last go too."""
+    if batch.counted <= limit:
+        return batch
+    last = sorted([*batch.rows, *(bad.row for bad in batch.bad)])[limit - 1]
+    kept = [i for i, row in enumerate(batch.rows) if row <= last]
+    bad = [entry for entry in batch.bad if entry.row <= last]
+    blank = [row for row in batch.blank if row <= last]
+    return Batch(
+        read=len(kept) + len(bad) + len(blank),
+        rows=[batch.rows[i] for i in kept],
+        raws=[batch.raws[i] for i in kept],
+        bad=bad,
+        blank=blank,
+    )
+
+
+def too_large(row: int, size: int, excerpt: bytes) -> BadRow:
+    """The quarantine entry of a record above `ROW_LIMIT_BYTES`."""
+    limit = ROW_LIMIT_BYTES // 2**20
+    message = f"{size:,} bytes; a row may hold at most {limit} MB: split or shorten it"
+    return BadRow(row, Fault("row_too_large", "", message), excerpt[:EXCERPT_BYTES])

@@ -1,0 +1,90 @@
+"""The lines of a stream of bytes, each with its number, in bounded memory.
+
+Lines end at b"\\n" only: U+2028, U+0085 and their like are text. A file without any b"\\n" whose
+records are parted by b"\\r" is split there. What is longer than `ROW_LIMIT_BYTES` is not held.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.batches import EXCERPT_BYTES, ROW_LIMIT_BYTES, Origin
+
+BOM = b"\xef\xbb\xbf"
+_WIDE = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_LONE_RETURN = re.compile(rb"\r[^\r\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive lines without their ends; `oversized` maps an index to that line's full size."""
+
+    first: int
+    """Number of the first line, from 1."""
+    lines: list[bytes]
+    oversized: dict[int, int] = field(default_factory=dict[int, int])
+
+
+def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes without a byte order mark.
+
+    Raises:
+        DataError: the first bytes are UTF-16 or UTF-32.
+    """
+    first = next(pieces, b"")
+    encoding = next((name for mark, name in _WIDE if first.startswith(mark)), "")
+    if not encoding and first[:64].count(0) >= max(2, len(first[:64]) // 4):
+        encoding = "utf-16 or utf-32 without a byte order mark"
+    if encoding:
+        raise DataError(
+            f"{origin.name}: encoding={encoding} detected (starts with {shown(first[:8])}); "
+            "expected UTF-8: convert it, for example with iconv -t UTF-8"
+        )
+    if first := first.removeprefix(BOM):
+        yield first
+    yield from pieces
+
+
+def blocks(pieces: Iterator[bytes]) -> Iterator[Block]:
+    """The lines, some per block; a last line without an end counts, an empty one does not."""
+    separator = b"\n"
+    number = 1
+    held: list[bytes] = []  # the open line's bytes so far; only its head once it is oversized
+    size = 0
+    for piece in pieces:
+        if number == 1 and not size and b"\n" not in piece and _LONE_RETURN.search(piece):
+            separator = b"\r"
+        lines = piece.split(separator)
+        open_end = lines.pop()
+        if lines:
+            whole, full_size = _joined(held, size, lines[0])
+            lines[0] = whole
+            oversized = {0: full_size} if full_size > ROW_LIMIT_BYTES else {}
+            yield Block(number, lines, oversized)
+            number += len(lines)
+            held, size = [], 0
+        held, size = _held(held, size, open_end)
+    if size:
+        whole, full_size = _joined(held, size, b"")
+        yield Block(number, [whole], {0: full_size} if full_size > ROW_LIMIT_BYTES else {})
+
+
+def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
+    if size + len(more) <= ROW_LIMIT_BYTES:
+        return ([*held, more] if more else held), size + len(more)
+    head = b"".join([*held[:1], more])[:EXCERPT_BYTES]
+    return [head], size + len(more)
+
+
+def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
+    """The open line closed by `end`, and its full size; an excerpt where that is too large."""
+    full_size = size + len(end)
+    if full_size > ROW_LIMIT_BYTES:
+        return b"".join([*held[:1], end])[:EXCERPT_BYTES], full_size
+    return b"".join([*held, end]) if held else end, full_size

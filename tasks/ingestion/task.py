@@ -1,0 +1,217 @@
+"""The ingestion stage: files of every source -> rows/NNNNN.parquet and quarantine.parquet.
+
+One resumable unit per file. Shards are written below `scratch/` and take their numbers, by the
+order of sources and files, once every file is read: what was killed and resumed ends in the same
+bytes as what was not.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from tasks.artifact import Ledger, Step, Workspace
+from tasks.errors import DataError, Interrupted
+from tasks.ingestion.files import SourceFile, match
+from tasks.ingestion.params import IngestionParams, Source, reading
+from tasks.ingestion.shards import ROWS
+
+logger = logging.getLogger(__name__)
+
+STAGE = "ingestion"
+SHELF = "1_ingestion"
+VERSION = 1
+
+Matched = Mapping[str, Sequence[SourceFile]]
+"""Source name -> its files."""
+Summaries = Mapping[str, Sequence[dict[str, Any]]]
+"""Source name -> the summary of each of its files that was read, in order."""
+
+
+def step(params: IngestionParams) -> Step:
+    """The step that reads every source; the files are matched and hashed here.
+
+    The key holds each source's name, limit, delimiter and files (by name and content), and
+    nothing of its layout or columns, which are conversion's.
+
+    Raises:
+        DataError: a source's path matches nothing, or something that cannot be read.
+    """
+    matched = {source.name: match(source) for source in params.sources}
+    return Step(
+        stage=STAGE,
+        version=VERSION,
+        shelf=SHELF,
+        params={
+            "sources": [
+                reading(source) | {"files": [file.name for file in matched[source.name]]}
+                for source in params.sources
+            ]
+        },
+        inputs={},
+        build=lambda workspace: build(workspace, params, matched),
+        files={f"{s}/{f.name}": f.digest for s, files in matched.items() for f in files},
+    )
+
+
+def build(workspace: Workspace, params: IngestionParams, matched: Matched) -> None:
+    """Writes the rows of every source, and the ledger, sources and warnings into the report.
+
+    Raises:
+        DataError: a file cannot be used, or a source has no usable row.
+    """
+    summaries = _read(workspace, params, matched)
+    ledger = Ledger()
+    for each in summaries.values():
+        for summary in each:
+            ledger.merge(Ledger.from_json(summary["ledger"]))
+    ledger.check()
+    warnings = [line for each in summaries.values() for s in each for line in s["warnings"]]
+    for source in params.sources:
+        warnings += _check_source(source, matched[source.name], summaries[source.name], ledger)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    _publish(workspace, params, summaries)
+    workspace.report["ledger"] = ledger.to_json()
+    workspace.report["sources"] = {
+        name: {
+            "files": len(files),
+            "files_read": len(summaries[name]),
+            "bytes": sum(file.size for file in files),
+            "rows": ledger.accounts[name].rows_out,
+        }
+        for name, files in matched.items()
+    }
+    workspace.report["warnings"] = warnings
+
+
+def _unit(source: str, index: int) -> str:
+    return f"{source}-{index:05d}"
+
+
+def _read(workspace: Workspace, params: IngestionParams, matched: Matched) -> Summaries:
+    """Summaries of all files; without a limit, the files of a source are read in parallel."""
+    from tqdm import tqdm
+
+    total = sum(file.size for files in matched.values() for file in files)
+    lock, stop = Lock(), Event()
+    with (
+        tqdm(total=total, desc=STAGE, unit="B", unit_scale=True, disable=None) as bar,
+        ThreadPoolExecutor(params.workers) as pool,
+    ):
+
+        def advance(count: int) -> None:
+            if stop.is_set():
+                raise Interrupted("ingestion stopped; files that were read are kept")
+            with lock:
+                bar.update(count)
+
+        waiting = {
+            source.name: [
+                pool.submit(_read_in_turn, workspace, source, matched[source.name], lane, advance)
+                for lane in _lanes(source, len(matched[source.name]))
+            ]
+            for source in params.sources
+        }
+        try:
+            return {
+                name: [summary for future in futures for summary in future.result()]
+                for name, futures in waiting.items()
+            }
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _lanes(source: Source, files: int) -> list[range]:
+    """Which of a source's files are read one after the other: all, where a limit spans them."""
+    return [range(files)] if source.limit else [range(i, i + 1) for i in range(files)]
+
+
+def _read_in_turn(
+    workspace: Workspace,
+    source: Source,
+    files: Sequence[SourceFile],
+    lane: range,
+    advance: Callable[[int], object],
+) -> list[dict[str, Any]]:
+    from tasks.ingestion.unit import ingest_file
+
+    left = source.limit
+    summaries: list[dict[str, Any]] = []
+    for index in lane:
+        if left == 0:
+            break
+        unit = _unit(source.name, index)
+        summary = workspace.finished(unit)
+        if summary is None:
+            summary = ingest_file(workspace, unit, source.name, files[index], left, advance)
+            workspace.finish(unit, summary)
+        else:
+            advance(files[index].size)
+        summaries.append(summary)
+        left = left and left - summary["counted"]
+    return summaries
+
+
+def _check_source(
+    source: Source, files: Sequence[SourceFile], summaries: Sequence[dict[str, Any]], ledger: Ledger
+) -> list[str]:
+    """Warnings about files without rows.
+
+    Raises:
+        DataError: the source has no row at all, or none that can be used.
+    """
+    account = ledger.accounts.get(source.name)
+    read = files[: len(summaries)]
+    empty = [f.name for f, s in zip(read, summaries, strict=True) if not s["counted"]]
+    if account is None or len(empty) == len(read):
+        named = ", ".join(empty[:3]) + (f" and {len(empty) - 3} more" if len(empty) > 3 else "")
+        raise DataError(
+            f"source {source.name!r}: empty_file: no row in {named}; give a file with rows or "
+            "remove the source"
+        )
+    if account.rows_out == 0:
+        raise DataError(
+            f"source {source.name!r}: none of its {account.rows_in:,} rows can be used. "
+            f"{_reasons(account.dropped, summaries)}"
+        )
+    return [
+        f"{name}: empty_file: no row in it; other files of {source.name} have" for name in empty
+    ]
+
+
+def _reasons(dropped: Mapping[str, int], summaries: Sequence[dict[str, Any]]) -> str:
+    """The three most frequent reasons, each with an example."""
+    examples: dict[str, str] = {}
+    for summary in summaries:
+        examples = summary["examples"] | examples
+    frequent = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return " ".join(f"{reason} ({n:,}): {examples.get(reason, 'blank')}." for reason, n in frequent)
+
+
+def _publish(workspace: Workspace, params: IngestionParams, summaries: Summaries) -> None:
+    """Gives shards their final numbers and merges the quarantines; done again after a kill."""
+    from tasks.ingestion.quarantine import merge
+    from tasks.ingestion.unit import QUARANTINE
+
+    rows = workspace.path / ROWS
+    rows.mkdir(exist_ok=True)
+    number = 0
+    parts: list[Path] = []
+    for source in params.sources:
+        for index, summary in enumerate(summaries[source.name]):
+            directory = workspace.scratch / _unit(source.name, index)
+            parts.append(directory / QUARANTINE)
+            for shard in range(summary["shards"]):
+                place = rows / f"{number:05d}.parquet"
+                if not place.exists():  # else it was moved there before a kill
+                    (directory / f"{shard:05d}.parquet").replace(place)
+                number += 1
+    # Written last, so where it stands all is in place; its parts may be gone with the scratch.
+    if not (workspace.path / QUARANTINE).exists():
+        with workspace.writing(QUARANTINE) as path:
+            merge(parts, path)

@@ -1,0 +1,230 @@
+"""Files that cannot be used as a whole: an error that names the file, the place and the way out."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from tasks.errors import DataError, PipelineError
+from tasks.ingestion.files import check_unchanged, match
+from tasks.ingestion.params import IngestionParams, Source
+
+LINES = b"".join(b'{"a":"%064d"}\n' % i for i in range(3000))
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_a_codec_is_read_over_several_members_and_under_a_plain_name(ingestion, codec):
+    compress = COMPRESS[codec]
+    middle = LINES.index(b"\n", len(LINES) // 2)
+    packed = compress(LINES[:middle]) + compress(LINES[middle:])
+    for name in (f"x.jsonl{codec}", f"X.JSONL{codec.upper()}", "plain.jsonl"):
+        artifact = ingestion.run(ingestion.write(name, packed))
+        assert artifact.report["ledger"]["s"]["rows_out"] == 3000
+
+
+@pytest.mark.parametrize("codec", COMPRESS)
+def test_a_truncated_or_flipped_compressed_file_is_an_error(ingestion, codec):
+    packed = COMPRESS[codec](LINES)
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    for content, reason in ((packed[:-5], "truncated_"), (bytes(flipped), "corrupt_")):
+        path = ingestion.write(f"x.jsonl{codec}", content)
+        with pytest.raises(DataError, match=f"{path}: ({reason}|corrupt_).*rows were read before"):
+            ingestion.run(path)
+
+
+def test_zero_padding_behind_gzip_is_skipped_and_garbage_is_not(ingestion):
+    packed = gzip.compress(LINES)
+    artifact = ingestion.run(ingestion.write("x.jsonl.gz", packed + bytes(512)))
+    assert artifact.report["ledger"]["s"]["rows_out"] == 3000
+    with pytest.raises(DataError, match="corrupt_gzip"):
+        ingestion.run(ingestion.write("y.jsonl.gz", packed + b"garbage"))
+
+
+def _parquet() -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"a": ["x" * 50 + str(i) for i in range(1000)]})
+    pq.write_table(
+        table, sink, row_group_size=500, compression="none", use_dictionary=False,
+        write_page_checksum=True,
+    )  # fmt: skip
+    return sink.getvalue()
+
+
+def _flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
+def _columnar(column: pa.Array) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"good": ["x"] * len(column), "photo": column})
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _stream(rows: int) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"column": ["x" * 50] * rows})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    return sink.getvalue()
+
+
+BAD_FILES = [
+    # name, content, what the message must say beside the file's name
+    ("empty.jsonl", b"", "empty_file"),
+    ("white.jsonl", b" \n\n\t\n", "empty_file"),
+    ("empty.json", b"  \n", "empty_file"),
+    ("none.json", b"[]", "empty_file"),
+    ("empty.jsonl.gz", gzip.compress(b""), "empty_file"),
+    ("header.csv", b"prompt,chosen\n", "empty_file"),
+    ("empty.parquet", b"", "empty_file"),
+    ("utf16.jsonl", '{"a":1}'.encode("utf-16"), "encoding=utf-16 detected.*iconv"),
+    ("utf32.csv", "a,b\n1,2".encode("utf-32"), "encoding=utf-32 detected"),
+    ("nomark.jsonl", '{"a":1}'.encode("utf-16-le"), "encoding=utf-16 or utf-32"),
+    ("x.jsonl.gz", b'{"a":1}\n', 'not gzip; starts with b\'{"a":1}'),
+    ("y.jsonl.gz", zstandard.compress(LINES), "not gzip.*which is zstd"),
+    ("bomb.jsonl.gz", gzip.compress(b"x" * 101 * 10**6), "decompressed >200:1"),
+    ("open.json", b'[{"a":1},{"a":"', "truncated_json.*element 2.*1 rows were read"),
+    ("after.json", b'[{"a":1}] x', "follows the closing bracket"),
+    ("object.json", b'{\n "rows": []}', "starts with.*expected an array"),
+    ("text.json", b"hello", "expected an array"),
+    ("quote.csv", b'a,b\n1,2\n3,"4\n5,6\n', "line 3.*not closed"),
+    ("twice.csv", b"a,b,a\n1,2,3\n", "line 1: column 'a' stands twice"),
+    ("semi.csv", b"prompt;chosen\n1;2\n", "columns found: 'prompt;chosen'.*set delimiter=';'"),
+    ("tab.csv", b"prompt\tchosen\n1\t2\n", r"set delimiter='\\t'"),
+    ("latin.csv", b"caf\xe9,b\n1,2\n", "line 1: the header is not UTF-8"),
+    ("text.parquet", b"hello, world", "12 bytes, starts with b'hell', expected b'PAR1'"),
+    ("cut.parquet", _parquet()[:-20], "no Parquet file"),
+    ("flip.parquet", _flip(_parquet(), 45_000), "corrupt_page in row group 2 of 2"),
+    ("bytes.parquet", _columnar(pa.array([b"\x89PNG"])), "column 'photo' is of type binary"),
+    ("span.parquet", _columnar(pa.array([1], pa.duration("s"))), "'photo' is of type duration"),
+    ("text.arrow", b"hello, world", "no Arrow file or stream"),
+    ("name.arrow", _stream(1).replace(b"column", b"col\xff\xffn"), "column name is not UTF-8"),
+    ("cut.arrow", _stream(1000)[:40_000], "truncated or corrupt behind record batch 7"),
+    ("scalar.jsonl", b"[1]\n[2]\nnull\n{\n", "none of its 4 rows.*not_object \\(3\\).*row 1"),
+    ("notes.txt", b"hello", "no known extension.*narrow"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), BAD_FILES, ids=[c[0] for c in BAD_FILES])
+def test_a_bad_file_is_named_with_what_is_wrong(ingestion, name, content, says):
+    path = ingestion.write(name, content)
+    with pytest.raises(DataError, match=f"(?s){says}") as caught:
+        ingestion.run(path)
+    assert str(path) in str(caught.value)
+    assert isinstance(caught.value, PipelineError)
+    assert not list(ingestion.directory.glob("store/1_ingestion/*"))
+
+
+def test_an_arrow_stream_cut_between_batches_is_a_warning(ingestion):
+    """Such a file is allowed by the format, so it is no error; nor does it pass unnoticed."""
+    whole = _stream(1000)
+    assert not ingestion.run(ingestion.write("x.arrow", whole)).report["warnings"]
+    artifact = ingestion.run(ingestion.write("y.arrow", whole[:-8]))
+    [warning] = artifact.report["warnings"]
+    assert "no end mark" in warning
+    assert artifact.report["ledger"]["s"]["rows_in"] == 1000
+
+
+def test_offsets_out_of_bounds_in_an_arrow_file_do_not_end_the_process(ingestion):
+    """Found by fuzzing: Arrow aborts where such a column is touched before it is validated."""
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 9000, 2)))
+    lists = pa.Array.from_buffers(
+        pa.list_(pa.int8()), 2, [None, offsets], children=[pa.array([1, 2], pa.int8())]
+    )
+    sink = io.BytesIO()
+    table = pa.table({"a": lists})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match="corrupt behind record batch 0"):
+        ingestion.run(ingestion.write("x.arrow", sink.getvalue()))
+
+
+def test_an_empty_file_beside_others_with_rows_is_a_warning(ingestion):
+    ingestion.write("raw/a.jsonl", "")
+    ingestion.write("raw/b.jsonl", '{"a":1}\n')
+    artifact = ingestion.run(ingestion.directory / "raw/*.jsonl")
+    [warning] = artifact.report["warnings"]
+    assert "raw/a.jsonl: empty_file" in warning
+    assert artifact.report["ledger"]["s"]["rows_out"] == 1
+
+
+def test_a_path_that_matches_nothing_is_named_as_resolved(ingestion, monkeypatch):
+    monkeypatch.chdir(ingestion.directory)
+    with pytest.raises(DataError, match=f"'raw/\\*.jsonl'.*{ingestion.directory}/raw"):
+        ingestion.run("raw/*.jsonl")
+    with pytest.raises(DataError, match="only local files"):
+        ingestion.run("s3://bucket/x.jsonl")
+
+
+def test_what_is_no_regular_file_is_refused_without_being_opened(ingestion):
+    os.mkfifo(ingestion.directory / "pipe.jsonl")
+    (ingestion.directory / "loop.jsonl").symlink_to("loop.jsonl")
+    (ingestion.directory / "gone.jsonl").symlink_to("nowhere.jsonl")
+    with pytest.raises(DataError, match="not a regular file"):
+        ingestion.run(ingestion.directory / "pipe.jsonl")
+    with pytest.raises(DataError, match="not a regular file"):
+        ingestion.run("/dev/null")
+    with pytest.raises(DataError, match=r"loop\.jsonl cannot be read: Too many levels"):
+        ingestion.run(ingestion.directory / "loop.jsonl")
+    with pytest.raises(DataError, match=r"gone\.jsonl cannot be read: No such file"):
+        ingestion.run(ingestion.directory / "gone.jsonl")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_names_the_user(ingestion):
+    path = ingestion.write("x.jsonl", '{"a":1}\n')
+    path.chmod(0)
+    with pytest.raises(DataError, match=f"user id {os.getuid()}"):
+        ingestion.run(path)
+
+
+def test_a_file_that_changed_since_it_was_hashed_is_refused(ingestion):
+    path = ingestion.write("x.jsonl", '{"a":1}\n')
+    step = ingestion.step({"name": "s", "path": str(path)})
+    [file] = match(Source(name="s", path=str(path)))
+    check_unchanged(file)
+    path.write_text('{"a":1}\n{"a":2}\n')
+    with pytest.raises(DataError, match="changed_during_read"):
+        ingestion.store.obtain(step)
+    path.unlink()
+    with pytest.raises(DataError, match="changed_during_read"):
+        check_unchanged(file)
+
+
+def test_a_directory_gives_its_data_files_and_a_glob_crosses_directories(ingestion):
+    for name in ("raw/b.jsonl", "raw/deep/a.jsonl", "raw/deep/.hidden.jsonl", "raw/README.md"):
+        ingestion.write(f".at/{name}", '{"a":1}\n')
+    directory = ingestion.directory / ".at/raw"
+    names = [f"{directory}/b.jsonl", f"{directory}/deep/a.jsonl"]
+    for path in (f"{directory}", f"{directory}/**/*.jsonl"):
+        assert [file.name for file in match(Source(name="s", path=path))] == names
+
+
+@pytest.mark.parametrize(
+    ("sources", "says"),
+    [
+        ([], "at least 1"),
+        ([{"name": "A", "path": "x"}], "pattern"),
+        ([{"name": "a", "path": "x", "limit": 0}], "limit"),
+        ([{"name": "a", "path": "x", "delimiter": "||"}], "delimiter"),
+        ([{"name": "a", "path": "x", "layot": "trl"}], "layot"),
+        ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "share the name 'a'"),
+    ],
+)
+def test_wrong_params_are_refused(sources, says):
+    with pytest.raises(ValueError, match=says):
+        IngestionParams.model_validate({"sources": sources})

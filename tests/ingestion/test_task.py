@@ -1,0 +1,168 @@
+"""The stage as a whole: its key, its shards, limits, and the same bytes whatever interrupts it."""
+
+import dataclasses
+import gzip
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.artifact import Store, Workspace
+from tasks.errors import DataError
+from tasks.ingestion import row_shards
+from tasks.ingestion.shards import SHARD_BYTES, SHARD_ROWS
+
+
+def _lines(start: int, count: int, size: int = 1) -> str:
+    return "".join(
+        json.dumps({"n": n, "text": "x" * size}) + "\n" for n in range(start, start + count)
+    )
+
+
+def test_only_what_changes_the_rows_changes_the_key(ingestion):
+    path = ingestion.write("a.jsonl", _lines(0, 3))
+    source = {"name": "s", "path": str(path)}
+    key = ingestion.step(source).key
+    same = [
+        {"layout": "trl"},
+        {"columns": {"chosen": "better"}},
+        {"path": f"{ingestion.directory}/*.jsonl"},
+    ]
+    assert {ingestion.step(source | change).key for change in same} == {key}
+    assert ingestion.step(source, workers=4).key == key
+    changes = [{"name": "t"}, {"limit": 2}, {"delimiter": ";"}]
+    others = [ingestion.step(source | change).key for change in changes]
+    path.write_text(_lines(1, 3))
+    others.append(ingestion.step(source).key)
+    ingestion.write("b.jsonl", _lines(0, 3))
+    others.append(ingestion.step(source | same[2]).key)
+    assert len({key, *others}) == 6
+
+
+def test_deciding_the_step_imports_no_heavy_library():
+    code = (
+        "import sys, tasks.ingestion; "
+        "print([m for m in ('pyarrow', 'orjson', 'pandas', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_shards_end_by_rows_or_bytes_and_stream_in_small_row_groups(ingestion):
+    many = ingestion.run(ingestion.write("many.jsonl", _lines(0, SHARD_ROWS + 1)))
+    assert [pq.read_metadata(s).num_rows for s in row_shards(many)] == [SHARD_ROWS, 1]
+    wide = ingestion.run(ingestion.write("wide.jsonl", _lines(0, 40, size=2**20)))
+    shards = [pq.ParquetFile(s) for s in row_shards(wide)]
+    assert [shard.metadata.num_row_groups for shard in shards] == [8, 2]
+    assert sum(shard.metadata.num_rows for shard in shards) == 40
+    assert sum(len(row["raw"]["text"]) for row in ingestion.rows(wide)[:32]) == SHARD_BYTES
+
+
+def test_rows_stand_in_the_order_of_sources_and_sorted_files(ingestion):
+    ingestion.write("raw/b.jsonl", _lines(2, 2))
+    ingestion.write("raw/a.jsonl.gz", gzip.compress(_lines(0, 2).encode()))
+    ingestion.write("first.csv", "n\n9\n")
+    step = ingestion.step(
+        {"name": "z", "path": f"{ingestion.directory}/first.csv"},
+        {"name": "a", "path": f"{ingestion.directory}/raw"},
+        workers=3,
+    )
+    rows = ingestion.rows(ingestion.store.obtain(step))
+    assert [(row["source"], row["raw"]["n"]) for row in rows] == [
+        ("z", "9"), ("a", 0), ("a", 1), ("a", 2), ("a", 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "rows_in", "rows_out", "files"), [(1, 1, 1, 1), (3, 4, 2, 1),
+                         (4, 5, 3, 2), (5, 6, 4, 2), (99, 6, 4, 2)])  # fmt: skip
+def test_limit_counts_good_and_bad_rows_over_files_and_stops_there(
+    ingestion, limit, rows_in, rows_out, files
+):
+    ingestion.write("raw/a.jsonl", '{"n":1}\n\n{"n":2}\nbad\n')
+    ingestion.write("raw/b.jsonl", '{"n":3}\n{"n":4}\n')
+    artifact = ingestion.run(ingestion.directory / "raw", limit=limit)
+    account = artifact.report["ledger"]["s"]
+    assert (account["rows_in"], account["rows_out"]) == (rows_in, rows_out)
+    assert artifact.report["sources"]["s"]["files"] == 2
+    assert artifact.report["sources"]["s"]["files_read"] == files
+
+
+class Dying(Workspace):
+    """A workspace whose n-th durable operation is the last thing that happens."""
+
+    left: list[int]
+
+    @contextmanager
+    def writing(self, name):
+        with super().writing(name) as path:
+            self._tick()  # before the rename
+            yield path
+        self._tick()  # after it
+
+    def finish(self, unit, summary):
+        super().finish(unit, summary)
+        self._tick()
+
+    def _tick(self):
+        self.left[0] -= 1
+        if self.left[0] < 0:
+            raise KeyboardInterrupt
+
+
+def _dying(step, operations):
+    def build(workspace):
+        dying = Dying(workspace.path, workspace.lock_fd, workspace.report)
+        object.__setattr__(dying, "left", [operations])
+        step.build(dying)
+
+    return dataclasses.replace(step, build=build)
+
+
+def test_a_build_that_dies_at_any_durable_operation_ends_in_the_same_bytes(ingestion):
+    ingestion.write("raw/a.jsonl", _lines(0, 10) + "bad\n")
+    ingestion.write("raw/b.csv", "n\n1\n2,3\n")
+    ingestion.write("raw/c.jsonl", _lines(0, SHARD_ROWS + 5))
+    sources = [
+        {"name": "s", "path": f"{ingestion.directory}/raw"},
+        {"name": "t", "path": f"{ingestion.directory}/raw/*.jsonl", "limit": 12},
+    ]
+    undisturbed = ingestion.store.obtain(ingestion.step(*sources))
+    deaths = 0
+    for operations in range(100):
+        store = Store(ingestion.directory / f"store-{operations}")
+        try:
+            store.obtain(_dying(ingestion.step(*sources), operations))
+        except KeyboardInterrupt:
+            deaths += 1
+        else:
+            break
+        again = store.obtain(ingestion.step(*sources, workers=2))
+        assert again.digest == undisturbed.digest, operations
+        assert again.report == undisturbed.report, operations
+    assert deaths >= 25  # 5 units: shards and quarantine (2 each) and the unit; then the merge
+
+
+def test_a_finished_file_is_not_read_again(ingestion):
+    ingestion.write("raw/a.jsonl", _lines(0, 10))
+    ingestion.write("raw/b.jsonl", _lines(0, 10))
+    step = ingestion.step({"name": "s", "path": f"{ingestion.directory}/raw"})
+    with pytest.raises(KeyboardInterrupt):
+        ingestion.store.obtain(_dying(step, 5))
+    [unit] = ingestion.store.work(step).glob("units/*")
+    before = unit.stat().st_mtime_ns
+    with pytest.raises(KeyboardInterrupt):
+        ingestion.store.obtain(_dying(step, 4))
+    assert unit.stat().st_mtime_ns == before
+    assert len(list(ingestion.store.work(step).glob("units/*"))) == 2
+
+
+def test_a_failed_source_leaves_the_others_finished(ingestion):
+    good = ingestion.write("good.jsonl", _lines(0, 3))
+    bad = ingestion.write("bad.json", "[")
+    step = ingestion.step({"name": "g", "path": str(good)}, {"name": "b", "path": str(bad)})
+    with pytest.raises(DataError, match="truncated_json"):
+        ingestion.store.obtain(step)
+    assert [p.stem for p in ingestion.store.work(step).glob("units/*")] == ["g-00000"]
