@@ -1,0 +1,100 @@
+"""Pass 2: which pairs repeat or contradict others, over all shards.
+
+In:  the `KEYS` arrays of all shards, in row order.
+Out: one byte per pair (`KEEP`, `DUPLICATE`, `ALIKE`, `CONTRADICTION`), and the leakage check.
+
+Sorted arrays rather than sets: at the peak about 40 bytes a pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.errors import ArtifactError
+
+KEEP, DUPLICATE, ALIKE, CONTRADICTION = range(4)
+"""Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
+both ways round."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdict of every pair, in row order, whatever the params then do with it."""
+
+    codes: Array
+    other_margin: int
+    """Duplicates whose margin is not that of the pair that is kept."""
+
+
+def judge(paths: Sequence[Path]) -> Verdicts:
+    """The verdict of every pair; of duplicates the first in row order is the one to keep.
+
+    All pairs of a contradiction are one, duplicates among them included: that verdict does not
+    depend on the order of rows.
+    """
+    high, low = _field(paths, "high"), _field(paths, "low")
+    order = np.lexsort((low, high))  # stable: row order among equal keys
+    high, low = high[order], low[order]
+    starts_key = _changes(high)
+    del high
+    starts_side = starts_key | _changes(low)
+    starts_key |= _changes(low >> np.uint64(1))
+    del low
+    codes = np.zeros(len(order), np.uint8)
+    leader = np.maximum.accumulate(np.where(starts_side, np.arange(len(order)), 0))
+    repeats = ~starts_side
+    codes[order[repeats & _same(paths, "exact", order, leader)]] = DUPLICATE
+    codes[order[repeats & (codes[order] == KEEP)]] = ALIKE
+    other_margin = int((repeats & ~_same(paths, "margin", order, leader)).sum())
+    codes[order[_both_ways(starts_key, starts_side)]] = CONTRADICTION
+    return Verdicts(codes, other_margin)
+
+
+def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
+    """How many groups are in train and in eval.
+
+    Raises:
+        ArtifactError: a group is in both; impossible by construction, so a defect.
+    """
+    train, evaluation = np.unique(groups[~held_out]), np.unique(groups[held_out])
+    shared = np.intersect1d(train, evaluation, assume_unique=True)
+    if len(shared):
+        raise ArtifactError(
+            f"{len(shared)} prompt groups are in train and in eval, the first {int(shared[0]):016x}"
+            "; the split is a function of the group, so this is a defect: please report it"
+        )
+    return len(train), len(evaluation)
+
+
+def _field(paths: Sequence[Path], name: str) -> Array:
+    """One field of all arrays, end to end."""
+    return np.concatenate([np.load(path)[name] for path in paths])
+
+
+def _changes(values: Array) -> Array:
+    """Where a sorted array's value differs from the one before; true at the first."""
+    changed = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return changed
+
+
+def _same(paths: Sequence[Path], name: str, order: Array, leader: Array) -> Array:
+    """Whether a field, in sorted order, equals that of the first pair of its kind."""
+    values = _field(paths, name)[order]
+    return values == values[leader]
+
+
+def _both_ways(starts_key: Array, starts_side: Array) -> Array:
+    """Which sorted pairs belong to a key that occurs with either side chosen."""
+    starts = np.flatnonzero(starts_key)
+    if not len(starts):
+        return np.zeros(0, bool)
+    both = np.logical_or.reduceat(starts_side & ~starts_key, starts)
+    sizes = np.diff(starts, append=len(starts_key))
+    return np.repeat(both, sizes)

@@ -1,0 +1,126 @@
+"""What a pair is known by: its id, its prompt group, its split, and what makes it a duplicate.
+
+All of it is a pure function of the pair's content (and of seed and fraction for the split), so a
+new row never changes what an old one is called or where it goes.
+
+    pair_id   128 bits over prompt, chosen, rejected, tools and template arguments, to the byte
+    group     128 bits over the prompt in NFKC, without case, whitespace runs as one space
+    split     "eval" where hash(seed, group), as a fraction of its range, is below eval_fraction
+    key       128 bits over context and both answers in NFC, stripped, without regard to which is
+              chosen; the lowest bit says which. Equal keys are duplicates; keys that differ in
+              that bit alone contradict each other
+"""
+
+import unicodedata
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+import orjson
+
+from tasks.conversion.messages import Messages
+from tasks.conversion.pair import Pair, normal
+
+Split = Literal["train", "eval"]
+DIGEST_BYTES = 16
+_MARK = "\0"
+"""Keeps roles and contents apart in a prompt's group."""
+_SEPARATOR = b"\0"
+"""Cannot occur within JSON text."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A pair's names, and its texts as the JSON that is stored."""
+
+    pair_id: str
+    group: str
+    split: Split
+    key: bytes
+    prompt: bytes | None
+    chosen: bytes
+    rejected: bytes
+
+
+def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
+    """The names of a canonical pair."""
+    prompt = None if pair.prompt is None else orjson.dumps(pair.prompt)
+    chosen, rejected = orjson.dumps(pair.chosen), orjson.dumps(pair.rejected)
+    context = (pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()
+    group = prompt_group(pair)
+    return Identity(
+        pair_id=_digest(prompt or b"", chosen, rejected, *context).hex(),
+        group=group,
+        split=split_of(group, seed, eval_fraction),
+        key=_key(pair, prompt, chosen, rejected, context),
+        prompt=prompt,
+        chosen=chosen,
+        rejected=rejected,
+    )
+
+
+def split_of(group: str, seed: int, eval_fraction: float) -> Split:
+    """The split of a whole group: the same in every run, whatever other rows there are.
+
+    A larger fraction only moves groups from train to eval, never back.
+    """
+    digest = blake2b(f"{seed}:{group}".encode(), digest_size=8).digest()
+    return "eval" if int.from_bytes(digest, "big") < eval_fraction * 2**64 else "train"
+
+
+def prompt_group(pair: Pair) -> str:
+    """The unit of splitting, as hex: pairs whose prompts look alike share it.
+
+    A text prompt and a single user turn of the same text are one group. Pairs without a prompt are
+    grouped by their two answers, whichever is chosen.
+    """
+    text = _group_text(pair.prompt) if pair.prompt else ""
+    if not text:
+        answers = sorted((_group_text(pair.chosen), _group_text(pair.rejected)))
+        return _digest(b"answers", *(a.encode() for a in answers)).hex()
+    return _digest(b"prompt", text.encode()).hex()
+
+
+def _group_text(value: str | Messages) -> str:
+    """The value as it is compared; "" for a blank text."""
+    if isinstance(value, str):
+        text = _alike(value)
+        return text and f"user {_MARK} {text} {_MARK}"
+    return " ".join([f"{m['role']} {_MARK} {_alike(m['content'] or '')} {_MARK}" for m in value])
+
+
+def _alike(text: str) -> str:
+    """NFKC, casefolded, whitespace runs as one space, none around it."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    text = text.casefold()
+    if text.isprintable() and "  " not in text:  # the usual case: no whitespace but single spaces
+        return text.strip()
+    return " ".join(text.split())
+
+
+def _key(
+    pair: Pair, prompt: bytes | None, chosen: bytes, rejected: bytes, context: tuple[bytes, bytes]
+) -> bytes:
+    """16 bytes; the lowest bit of the last one is 1 where chosen sorts after rejected."""
+    a, b = _comparable(pair.chosen, chosen), _comparable(pair.rejected, rejected)
+    asked = b"" if prompt is None else _comparable(pair.prompt, prompt)
+    digest = _digest(asked, min(a, b), max(a, b), *context)
+    return digest[:-1] + bytes([digest[-1] & 0xFE | (a > b)])
+
+
+def _comparable(value: str | Messages, dumped: bytes) -> bytes:
+    """The value's JSON with every text normalised; `dumped` itself where nothing changes."""
+    if isinstance(value, str):
+        return orjson.dumps(normal(value))
+    for message in value:
+        text = message["content"] or ""
+        if text != normal(text):
+            break
+    else:
+        return dumped
+    return orjson.dumps([m | {"content": normal(m["content"] or "")} for m in value])
+
+
+def _digest(*parts: bytes) -> bytes:
+    return blake2b(_SEPARATOR.join(parts), digest_size=DIGEST_BYTES).digest()

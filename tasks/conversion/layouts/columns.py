@@ -1,0 +1,122 @@
+"""Layout `columns`: flat rows under any names, told by a mapping in the params file.
+
+With `columns: {prompt: question, chosen: better, rejected: worse, margin: gap}` the row
+
+    {"question": "Is it red?", "better": " Yes", "worse": " No", "gap": "1.5", "id": 7}
+
+becomes, names first,
+
+    {"prompt": "Is it red?", "chosen": " Yes", "rejected": " No", "margin": "1.5", "id": 7}
+
+and then one pair: prompt "Is it red?", chosen " Yes" (spaces as they are), rejected " No",
+margin 1.5. A column that is not mapped keeps its name. `system`, `weight`, `score_chosen` and
+`score_rejected` are only read when they are mapped. The margin of two scores is their difference;
+with a `system`, prompt and answers become messages.
+"""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from tasks.conversion.fields import (
+    margin_of,
+    score_margin,
+    template_kwargs_of,
+    tools_of,
+    weight_of,
+)
+from tasks.conversion.pair import IMPLICIT, Pair
+from tasks.conversion.unusable import Unusable, found
+from tasks.errors import shown
+
+Row = dict[str, Any]
+
+ONLY_IF_MAPPED = ("system", "weight", "score_chosen", "score_rejected")
+FIELDS = (
+    "prompt",
+    "chosen",
+    "rejected",
+    "margin",
+    "tools",
+    "chat_template_kwargs",
+    *ONLY_IF_MAPPED,
+)
+"""What can be mapped."""
+
+
+def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
+    """Never: this layout is asked for, by its name or by a mapping."""
+    return False
+
+
+def renamed(row: Row, mapping: Mapping[str, str], only_if_mapped: Collection[str] = ()) -> Row:
+    """The row under the names of the mapping (name here -> name in the source).
+
+    Raises:
+        Unusable: missing_column.
+    """
+    taken = set(mapping.values()).union(only_if_mapped)
+    result = {column: value for column, value in row.items() if column not in taken}
+    for name, column in mapping.items():
+        result[name] = required(row, column)
+    return result
+
+
+def required(row: Row, column: str) -> Any:
+    """The row's value in a column that it has to have.
+
+    Raises:
+        Unusable: missing_column, with the columns found and the nearest of them.
+    """
+    if column in row:
+        return row[column]
+    near = get_close_matches(column, row, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(shown(name, 30) for name in list(row)[:12]) or "none"
+    raise Unusable(
+        "missing_column", column, f"found the columns {listed}, expected {column!r}{hint}"
+    )
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The one pair of a row whose columns bear the names of `FIELDS`.
+
+    Raises:
+        Unusable: missing_column, image_part, wrong_type, or the reason of a single value.
+    """
+    if row.get("images"):
+        raise Unusable(
+            "image_part",
+            "images",
+            "found images, expected text only: leave such rows out of the source",
+        )
+    prompt = row.get("prompt", IMPLICIT)
+    if "system" in row:
+        prompt = _with_system(row["system"], prompt)
+    margin = margin_of(row.get("margin"))
+    if "score_chosen" in row or "score_rejected" in row:
+        difference = score_margin(row.get("score_chosen"), row.get("score_rejected"))
+        margin = difference if margin is None else margin
+    return [
+        Pair(
+            prompt=prompt,
+            chosen=required(row, "chosen"),
+            rejected=required(row, "rejected"),
+            tools=tools_of(row.get("tools")),
+            chat_template_kwargs=template_kwargs_of(row.get("chat_template_kwargs")),
+            margin=margin,
+            weight=weight_of(row.get("weight")),
+        )
+    ]
+
+
+def _with_system(system: Any, prompt: Any) -> Any:
+    """The prompt as messages, after the system's text if there is some."""
+    if system is not None and not isinstance(system, str):
+        raise Unusable("wrong_type", "system", f"found {found(system)}, expected text or null")
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, list):
+        raise Unusable("wrong_type", "prompt", f"found {found(prompt)}, expected text or messages")
+    opening = [{"role": "system", "content": system}] if system and system.strip() else []
+    return opening + prompt

@@ -1,0 +1,44 @@
+"""Layout `openai_dpo`: an input with messages, and the preferred and the other output.
+
+    {"input": {"messages": [{"role": "user", "content": "Hi"}]},
+     "preferred_output": [{"role": "assistant", "content": "Hello."}],
+     "non_preferred_output": [{"role": "assistant", "content": "No."}]}
+
+is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."]. `tools`
+may stand in `input`; its `parallel_tool_calls` is not read.
+"""
+
+from typing import Any, cast
+
+from tasks.conversion.fields import tools_of
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.pair import Pair
+from tasks.conversion.unusable import Unusable, found
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """Its three columns are there, and the input is an object."""
+    outputs = {"preferred_output", "non_preferred_output"}
+    return outputs <= columns and isinstance(row.get("input"), dict)
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The row's one pair, as messages.
+
+    Raises:
+        Unusable: missing_column, wrong_type, bad_tools.
+    """
+    given = required(row, "input")
+    if not isinstance(given, dict) or "messages" not in given:
+        raise Unusable(
+            "wrong_type", "input", f"found {found(given)}, expected an object with 'messages'"
+        )
+    context = cast(dict[str, Any], given)
+    return [
+        Pair(
+            prompt=context["messages"],
+            chosen=required(row, "preferred_output"),
+            rejected=required(row, "non_preferred_output"),
+            tools=tools_of(context.get("tools")),
+        )
+    ]

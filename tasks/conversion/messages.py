@@ -1,0 +1,196 @@
+"""Messages of a conversation, checked and brought into one form.
+
+In:  a JSON value that should be a list of messages, as a source wrote it.
+Out: messages with a known role, their content, and only the keys that a chat template may read.
+
+    [{"role": " Human ", "content": "Hi", "weight": 1}]  ->  [{"role": "user", "content": "Hi"}]
+    with the notes "role human -> user" and "message key 'weight' dropped"
+"""
+
+from typing import Any, cast
+
+import orjson
+
+from tasks.conversion.unusable import Unusable, found
+from tasks.errors import shown
+
+Message = dict[str, Any]
+Messages = list[Message]
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+ROLE_MAP = {
+    "human": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "observation": "tool",
+    "function": "tool",
+}
+"""Role names of other conventions, and what they mean here. Nothing else is guessed."""
+
+KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
+)
+"""What a message may hold; a key that is null says nothing and is left out."""
+_PLAIN = {"role", "content"}
+
+
+def check_messages(value: list[Any], field: str, notes: list[str]) -> Messages:
+    """The messages in their one form; what was changed on the way is appended to `notes`.
+
+    Raises:
+        Unusable: empty_messages, bad_message, unknown_role, null_content, image_part,
+            bad_tool_call.
+    """
+    if not value:
+        raise Unusable(
+            "empty_messages", field, "found an empty list, expected at least one message"
+        )
+    return [
+        item if _is_plain(item) else _check_message(item, f"{field}[{i}]", notes)
+        for i, item in enumerate(value)
+    ]
+
+
+def _is_plain(item: Any) -> bool:
+    """The usual message: a known role, text, and nothing else."""
+    return (
+        isinstance(item, dict)
+        and len(item) == 2
+        and isinstance(item.get("content"), str)
+        and isinstance(role := item.get("role"), str)
+        and role in ROLES
+    )
+
+
+def _check_message(item: Any, field: str, notes: list[str]) -> Message:
+    if not isinstance(item, dict):
+        raise Unusable(
+            "bad_message",
+            field,
+            f"found {found(item)}, expected an object with 'role' and 'content'",
+        )
+    message = cast(Message, item)
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        raise _no_role(message, field)
+    kept: Message = {"role": _known_role(role, field, notes), "content": content}
+    for key, setting in message.items():
+        if setting is None or key in _PLAIN:
+            continue
+        if key in KEYS:
+            kept[key] = setting
+        else:
+            notes.append(f"message key {shown(key, 40)} dropped")
+    if not kept.get("tool_calls"):
+        kept.pop("tool_calls", None)
+    else:
+        _check_tool_calls(kept["tool_calls"], f"{field}.tool_calls")
+    kept["content"] = _check_content(kept, f"{field}.content", notes)
+    return kept
+
+
+def _no_role(message: Message, field: str) -> Unusable:
+    keys = ", ".join(shown(key, 30) for key in message)
+    hint = ""
+    if "from" in message:
+        hint = "; 'from' and 'value' are the ShareGPT form: name a layout that reads it"
+    return Unusable(
+        "bad_message",
+        field,
+        f"found the keys {keys or '(none)'} without a text 'role', expected 'role' and "
+        f"'content'{hint}",
+    )
+
+
+def _known_role(role: str, field: str, notes: list[str]) -> str:
+    plain = role.strip().lower()
+    known = plain if plain in ROLES else ROLE_MAP.get(plain)
+    if known is None:
+        raise Unusable(
+            "unknown_role",
+            f"{field}.role",
+            f"found {shown(role, 40)}, expected one of {', '.join(sorted(ROLES))} (or "
+            f"{', '.join(ROLE_MAP)}, which are mapped); rename the role in the source",
+        )
+    if known != role:
+        notes.append(f"role {role if plain == role else shown(role, 40)} -> {known}")
+    return known
+
+
+def _check_content(message: Message, field: str, notes: list[str]) -> str | None:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    if content is None:
+        if "tool_calls" in message:
+            return None
+        raise Unusable(
+            "null_content",
+            field,
+            "found null in a message without tool_calls, expected its text; drop the message or "
+            'give it "content": ""',
+        )
+    if isinstance(content, list):
+        return _joined_parts(cast(list[Any], content), field, notes)
+    raise Unusable("wrong_type", field, f"found {found(content)}, expected text")
+
+
+def _joined_parts(parts: list[Any], field: str, notes: list[str]) -> str:
+    """The text of a content that is a list of text parts, joined without a separator."""
+    texts: list[str] = []
+    for i, part in enumerate(parts):
+        entry = cast(Message, part) if isinstance(part, dict) else {}
+        kind, text = entry.get("type"), entry.get("text")
+        if kind == "text" and isinstance(text, str):
+            texts.append(text)
+        elif isinstance(kind, str) and kind != "text":
+            raise Unusable(
+                "image_part",
+                f"{field}[{i}]",
+                f"found a part of type {shown(kind, 40)}, expected only parts of type 'text': "
+                "this model reads text; leave such rows out of the source",
+            )
+        else:
+            raise Unusable(
+                "bad_message",
+                f"{field}[{i}]",
+                f'found {found(part)}, expected {{"type": "text", "text": ...}}',
+            )
+    notes.append("text parts joined")
+    return "".join(texts)
+
+
+def _check_tool_calls(value: Any, field: str) -> None:
+    calls = cast(list[Any], value) if isinstance(value, list) else [value]
+    for i, call in enumerate(calls):
+        outer = cast(Message, call) if isinstance(call, dict) else {}
+        inner = outer.get("function", outer)
+        function = cast(Message, inner) if isinstance(inner, dict) else {}
+        if not isinstance(value, list) or not isinstance(function.get("name"), str):
+            raise Unusable(
+                "bad_tool_call",
+                f"{field}[{i}]",
+                f"found {found(call)}, expected a list of objects like "
+                '{"type": "function", "function": {"name": ..., "arguments": {...}}}',
+            )
+        _check_arguments(function.get("arguments"), f"{field}[{i}].arguments")
+
+
+def _check_arguments(arguments: Any, field: str) -> None:
+    """Arguments are an object or its JSON text; the text stays as it is, byte for byte."""
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = orjson.loads(arguments)
+        except orjson.JSONDecodeError:
+            value = arguments
+    if value is not None and not isinstance(value, dict):
+        raise Unusable(
+            "bad_tool_call",
+            field,
+            f"found {found(arguments)}, expected a JSON object, or the JSON text of one",
+        )

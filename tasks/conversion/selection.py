@@ -1,0 +1,124 @@
+"""The second pass over the shards: pairs that are dropped are taken out, the others counted.
+
+In:  scratch/pairs, scratch/keys and the verdicts on all pairs.
+Out: pairs/NNNNN.parquet; the contradictions' rows in quarantine; the counts of what is left.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.conversion import shards, tables
+from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, KEEP, Array, Verdicts
+from tasks.conversion.params import ConversionParams
+from tasks.conversion.rows import ROW_COLUMNS
+
+REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
+_CONTRADICTED = (
+    "found this pair in the data with chosen and rejected exchanged, expected one preference; "
+    "decide for one in the source, or set conversion.contradictions: keep"
+)
+
+
+@dataclass
+class Kept:
+    """What is left, counted: sums only, divided once at the end."""
+
+    sources: Sequence[str]
+    ledger: Ledger = field(default_factory=Ledger)
+    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    """(source, split, what) -> n, where what is pairs, longer, equal, conversational or margin."""
+    groups: list[Array] = field(default_factory=list[Array])
+    held_out: list[Array] = field(default_factory=list[Array])
+
+    def add(self, keys: Array, codes: Array) -> None:
+        """Counts one shard: its records, and the verdicts as the params apply them."""
+        for number, source in enumerate(self.sources):
+            mine = keys["source"] == number
+            if not mine.any():
+                continue
+            for code in np.unique(codes[mine]):
+                n = int((mine & (codes == code)).sum())
+                if code == KEEP:
+                    self.ledger.count_out(source, n)
+                else:
+                    self.ledger.drop(source, REASONS[int(code)], n)
+            for split, side in (("train", ~keys["eval"]), ("eval", keys["eval"])):
+                self._count(source, split, keys[mine & side & (codes == KEEP)])
+        kept = keys[codes == KEEP]
+        self.groups.append(kept["group"].copy())
+        self.held_out.append(kept["eval"].copy())
+
+    def _count(self, source: str, split: str, keys: Array) -> None:
+        facts = {
+            "pairs": len(keys),
+            "longer": (keys["longer"] > 0).sum(),
+            "equal": (keys["longer"] == 0).sum(),
+            "conversational": keys["conversational"].sum(),
+            "with_margin": keys["has_margin"].sum(),
+        }
+        for what, n in facts.items():
+            self.counts[source, split, what] += int(n)
+
+
+def applied(verdicts: Verdicts, params: ConversionParams) -> npt.NDArray[np.uint8]:
+    """The verdicts with `KEEP` in place of those that the params do not act on."""
+    codes = verdicts.codes.copy()
+    if params.duplicates == "keep":
+        codes[(codes == DUPLICATE) | (codes == ALIKE)] = KEEP
+    if params.contradictions == "keep":
+        codes[codes == CONTRADICTION] = KEEP
+    return codes
+
+
+def select(workspace: Workspace, rows: Path, codes: Array, keys: Array) -> None:
+    """Writes the shard's pairs that are kept, and quarantines its contradictions."""
+    name = rows.stem
+    before = workspace.path / shards.RAW_PAIRS / rows.name
+    with workspace.writing(f"{shards.PAIRS}/{name}.parquet") as out:
+        if (codes == KEEP).all():
+            shutil.copyfile(before, out)
+        else:
+            _write_kept(before, out, codes)
+    origins: set[tuple[str, str, int]] = set()
+    if (codes == CONTRADICTION).any():
+        origins = _origins(before, codes == CONTRADICTION)
+    quarantine = Quarantine("conversion")
+    for source, file, row, raw in _raw_rows(rows, origins) if origins else []:
+        quarantine.add(source, file, row, "contradiction", "chosen", _CONTRADICTED, raw)
+    with workspace.writing(f"{shards.QUARANTINES}/{name}-contradictions.parquet") as out:
+        quarantine.write(out)
+    workspace.finish(f"pairs-{name}", {"kept": int((codes == KEEP).sum()), "of": len(keys)})
+
+
+def _write_kept(before: Path, out: Path, codes: Array) -> None:
+    start = 0
+    with pq.ParquetFile(before) as file, tables.open_writer(out) as writer:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            keep = codes[start : start + len(table)] == KEEP
+            start += len(table)
+            writer.write_table(table.filter(pa.array(keep)))
+
+
+def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:
+    table = pq.read_table(pairs, columns=["source", "file", "row"]).filter(pa.array(mask))
+    return set(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+
+
+def _raw_rows(rows: Path, origins: set[tuple[str, str, int]]) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    with pq.ParquetFile(rows) as file:
+        for batch in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS):
+            columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS]
+            found += [o for o in zip(*columns, strict=True) if o[:3] in origins]
+    return found

@@ -1,0 +1,23 @@
+"""Where this stage's files stand, and how later stages find them.
+
+pairs/NNNNN.parquet           one per ingestion shard: what later stages read
+quarantine.parquet            rows that could not be used, and both sides of contradictions
+scratch/pairs/NNNNN.parquet   pairs before duplicates are taken out
+scratch/keys/NNNNN.npy        one small record per pair (`tables.KEYS`), in the same order
+scratch/quarantine/NNNNN.parquet
+"""
+
+from pathlib import Path
+
+from tasks.artifact import Artifact
+
+PAIRS = "pairs"
+RAW_PAIRS = "scratch/pairs"
+KEY_ARRAYS = "scratch/keys"
+QUARANTINES = "scratch/quarantine"
+QUARANTINE_FILE = "quarantine.parquet"
+
+
+def pair_shards(artifact: Artifact) -> list[Path]:
+    """The shards of pairs of a conversion artifact, in row order; columns as in `tables.SCHEMA`."""
+    return sorted((artifact.path / PAIRS).glob("*.parquet"))

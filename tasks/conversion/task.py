@@ -1,0 +1,144 @@
+"""The conversion stage: raw rows -> canonical preference pairs, with splits and a quarantine.
+
+In:  an ingestion artifact, and what the params say of its sources (layout, columns).
+Out: pairs/NNNNN.parquet, quarantine.parquet, and the report (ledger, splits, duplicates,
+     contradictions, the length-only baseline, what was normalised).
+
+Resumable by units: `rows-NNNNN` (a shard's rows became pairs), `pairs-NNNNN` (its duplicates are
+out). What lies between them, the verdicts over all shards, is computed again after a kill.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.artifact import Artifact, Step, Workspace
+from tasks.conversion.layouts import LAYOUTS, check_declared, recognise
+from tasks.conversion.params import ConversionParams
+from tasks.ingestion.params import Source
+from tasks.ingestion.shards import row_shards
+
+if TYPE_CHECKING:
+    from tasks.conversion.rows import Plan
+
+STAGE = "conversion"
+SHELF = "2_conversion"
+VERSION = 1
+SAMPLE_ROWS = 20
+"""First good rows of a source by which its layout is recognised."""
+
+
+def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifact) -> Step:
+    """The step that converts the rows of `ingestion`.
+
+    Of the sources, the key holds layout and columns, whatever their order: the rows' own order is
+    ingestion's.
+
+    Raises:
+        ParamsError: a layout or a mapped name is unknown.
+    """
+    for source in sources:
+        check_declared(source.name, source.layout, source.columns or {})
+    declared = {s.name: {"layout": s.layout, "columns": s.columns or {}} for s in sources}
+    return Step(
+        stage=STAGE,
+        version=VERSION,
+        shelf=SHELF,
+        params={"conversion": params, "sources": declared},
+        inputs={"ingestion": ingestion},
+        build=partial(build, params=params, sources=tuple(sources), ingestion=ingestion),
+    )
+
+
+def build(
+    workspace: Workspace,
+    params: ConversionParams,
+    sources: Sequence[Source],
+    ingestion: Artifact,
+) -> None:
+    """Converts every shard, drops duplicates and contradictions, and leaves the report.
+
+    Raises:
+        DataError: a layout cannot be recognised; too many rows of a source are unusable; no pair,
+            or none for one of the splits, is left.
+    """
+    from tasks.conversion import report, shards
+    from tasks.conversion.duplicates import judge
+    from tasks.ingestion.quarantine import merge
+
+    rows = row_shards(ingestion)
+    plan = plan_sources(params, sources, rows)
+    summaries = _convert(workspace, rows, plan, params.workers)
+    ledger = report.incoming(summaries)
+    report.check_bad_fraction(ledger, summaries, params)
+    verdicts = judge([workspace.path / shards.KEY_ARRAYS / f"{r.stem}.npy" for r in rows])
+    kept = _select(workspace, rows, verdicts, params, list(plan.layouts))
+    ledger.merge(kept.ledger)
+    ledger.check()
+    report.check_any_left(ledger, summaries)
+    workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
+    workspace.report["layouts"] = {name: layout for name, (layout, _) in plan.layouts.items()}
+    quarantines = workspace.path / shards.QUARANTINES
+    parts = [
+        quarantines / f"{r.stem}{part}.parquet" for r in rows for part in ("", "-contradictions")
+    ]
+    with workspace.writing(shards.QUARANTINE_FILE) as path:
+        merge(parts, path)
+
+
+def plan_sources(
+    params: ConversionParams, sources: Sequence[Source], rows: Sequence[Path]
+) -> "Plan":
+    """The layout of every source: as declared, or recognised from its first good rows.
+
+    Raises:
+        DataError: no layout fits, or several do, or a mapped column does not exist.
+    """
+    from tasks.conversion.rows import Plan, first_rows
+
+    samples = first_rows(rows, [source.name for source in sources], SAMPLE_ROWS)
+    layouts = {
+        s.name: (recognise(s.name, s.layout, s.columns or {}, samples[s.name]), s.columns or {})
+        for s in sorted(sources, key=lambda source: source.name)  # their order is not in the key
+    }
+    assert all(layout in LAYOUTS for layout, _ in layouts.values())
+    return Plan(layouts, params.seed, params.eval_fraction)
+
+
+def _convert(
+    workspace: Workspace, rows: Sequence[Path], plan: "Plan", workers: int
+) -> list[dict[str, Any]]:
+    """Pass 1: the summary of every shard, in order; finished ones are not redone."""
+    from tasks.conversion.processes import each
+    from tasks.conversion.rows import convert_shard
+
+    left = [shard for shard in rows if workspace.finished(f"rows-{shard.stem}") is None]
+    done = len(rows) - len(left)
+    each(partial(convert_shard, workspace, plan=plan), left, workers, "conversion: rows", done)
+    return [workspace.finished(f"rows-{shard.stem}") or {} for shard in rows]
+
+
+def _select(
+    workspace: Workspace,
+    rows: Sequence[Path],
+    verdicts: Any,
+    params: ConversionParams,
+    sources: Sequence[str],
+) -> Any:
+    """Pass 2: writes every shard's pairs that are kept, and counts them."""
+    import numpy as np
+    from tqdm import tqdm
+
+    from tasks.conversion import selection, shards
+
+    codes, start = selection.applied(verdicts, params), 0
+    kept = selection.Kept(sources)
+    for shard in tqdm(rows, desc="conversion: pairs", unit="shard", disable=None):
+        keys = np.load(workspace.path / shards.KEY_ARRAYS / f"{shard.stem}.npy")
+        mine = codes[start : start + len(keys)]
+        start += len(keys)
+        kept.add(keys, mine)
+        if workspace.finished(f"pairs-{shard.stem}") is None:
+            selection.select(workspace, shard, mine, keys)
+    return kept

@@ -1,0 +1,40 @@
+"""Why a row or a pair cannot be used, and how such a sentence is worded."""
+
+from typing import Any
+
+from tasks.errors import shown
+
+
+class Unusable(Exception):
+    """One row (or one of its pairs) cannot be used; caught per row and written to quarantine.
+
+    Not a PipelineError: it never leaves the stage. `reason` is a short name that is counted,
+    `field` the column at fault, `message` what was found, what was expected, and what to do.
+    """
+
+    def __init__(self, reason: str, field: str, message: str) -> None:
+        super().__init__(f"{reason}: {field}: {message}")
+        self.reason = reason
+        self.field = field
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["Unusable"], tuple[str, str, str]]:
+        return Unusable, (self.reason, self.field, self.message)
+
+
+def found(value: Any) -> str:
+    """What stands in a row, in words: its JSON type and its beginning.
+
+    `found(True)` is "the boolean True", `found(None)` is "null".
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"the boolean {value}"
+    if isinstance(value, int | float):
+        return f"the number {shown(value, 40)}"
+    if isinstance(value, str):
+        return f"the text {shown(value, 60)}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}: {shown(value, 60)}"
+    return f"an object: {shown(value, 60)}"

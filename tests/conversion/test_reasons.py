@@ -1,0 +1,201 @@
+"""Every reason for which a row cannot be used: where it is found, and what one is told to do."""
+
+import json
+
+import pytest
+
+from tasks.errors import DataError
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+TEXT = {"prompt": "Hi", "chosen": "Hello.", "rejected": "No."}
+TALK = {
+    "prompt": [user("Hi")],
+    "chosen": [assistant("Hello.")],
+    "rejected": [assistant("No.")],
+}
+IMAGE = {"type": "image_url", "image_url": {"url": "x.png"}}
+CALL = {"role": "assistant", "content": None}
+
+TRL = [
+    (TEXT | {"chosen": ""}, "empty_response", "chosen", "drop the row"),
+    (TEXT | {"rejected": " \n"}, "empty_response", "rejected", "expected some text"),
+    (TALK | {"chosen": [assistant(" ")]}, "empty_response", "chosen", "drop the row"),
+    ({"prompt": "What is it?", "chosen": "What is it?", "rejected": "What is it? A cat."},
+     "empty_response", "chosen", "only the prompt again"),
+    (TEXT | {"chosen": "No."}, "identical", "rejected", "two answers"),
+    (TALK | {"chosen": [assistant("No.")]}, "identical", "rejected", "two answers"),
+    (TEXT | {"chosen": "No. "}, "identical_normalised", "rejected", "surrounding whitespace"),
+    (TEXT | {"chosen": "caf\u00e9", "rejected": "cafe\u0301"}, "identical_normalised", "rejected",
+     "NFC"),
+    (TALK | {"chosen": [assistant("\nNo.")]}, "identical_normalised", "rejected", "two answers"),
+    (TEXT | {"chosen": [assistant("Hello.")]}, "mixed_format", "rejected", "same format"),
+    (TEXT | {"chosen": 7}, "wrong_type", "chosen", "found the number 7, expected text"),
+    (TEXT | {"chosen": True}, "wrong_type", "chosen", "found the boolean True"),
+    (TEXT | {"rejected": {"role": "assistant"}}, "wrong_type", "rejected", "found an object"),
+    (TEXT | {"prompt": 7}, "wrong_type", "prompt", "expected text or a list of messages"),
+    (TALK | {"chosen": [{"role": "assistant", "content": 7}]}, "wrong_type", "chosen[0].content",
+     "found the number 7, expected text"),
+    (TEXT | {"chosen": None}, "null", "chosen", "drop the row or fill it"),
+    (TEXT | {"prompt": None}, "null", "prompt", "leave the column out"),
+    ({"prompt": "Hi", "chosen": "a", "rejectd": "b"}, "missing_column", "rejected",
+     "found the columns 'prompt', 'chosen', expected 'rejected'"),
+    (TALK | {"chosen": []}, "empty_messages", "chosen", "at least one message"),
+    (TALK | {"prompt": []}, "empty_messages", "prompt", "at least one message"),
+    (TALK | {"prompt": ["Hi"]}, "bad_message", "prompt[0]", "an object with 'role'"),
+    (TALK | {"prompt": [{"from": "human", "value": "Hi"}]}, "bad_message", "prompt[0]", "ShareGPT"),
+    (TALK | {"prompt": [{"role": "user", "content": [{"text": "Hi"}]}]}, "bad_message",
+     "prompt[0].content[0]", '"type": "text"'),
+    (TALK | {"chosen": [{"role": "narrator", "content": "Hello."}]}, "unknown_role",
+     "chosen[0].role", "found 'narrator', expected one of assistant, developer, system, tool"),
+    (TALK | {"prompt": [{"role": "user", "content": None}]}, "null_content", "prompt[0].content",
+     '"content": ""'),
+    (TALK | {"prompt": [{"role": "user", "content": [IMAGE]}]}, "image_part",
+     "prompt[0].content[0]", "found a part of type 'image_url'"),
+    (TEXT | {"images": ["x.png"]}, "image_part", "images", "leave such rows out"),
+    (TALK | {"chosen": [CALL | {"tool_calls": [{"function": {}}]}]}, "bad_tool_call",
+     "chosen[0].tool_calls[0]", '"arguments"'),
+    (TALK | {"chosen": [CALL | {"tool_calls": {"name": "add"}}]}, "bad_tool_call",
+     "chosen[0].tool_calls[0]", "expected a list"),
+    (TALK | {"chosen": [CALL | {"tool_calls": [{"name": "a", "arguments": "{"}]}]},
+     "bad_tool_call", "chosen[0].tool_calls[0].arguments", "expected a JSON object"),
+    (TALK | {"chosen": [assistant("Hello."), user("Bye")]}, "no_final_assistant", "chosen[1]",
+     "found a last turn of role 'user'"),
+    ({"chosen": [assistant("Hello.")], "rejected": [assistant("No.")]}, "no_prompt", "chosen",
+     "give them in 'prompt'"),
+    (TALK | {"chosen": [user("Ho"), assistant("Hello.")], "rejected": [user("Ho"), assistant("x")]},
+     "prompt_not_prefix", "chosen[0]", "found the text 'Ho' at turn 1 where the prompt has"),
+    ({"prompt": "Ho", "chosen": [user("Hi"), assistant("Hello.")],
+      "rejected": [user("Hi"), assistant("No.")]}, "prompt_not_prefix", "prompt",
+     "found the text 'Ho' as prompt but the text 'Hi'"),
+    (TALK | {"chosen": [user("Hi"), assistant("Hello.")]}, "prompt_duplicated", "chosen",
+     "on both sides, or on neither"),
+    ({"chosen": [user("Hi"), assistant("Hello.")], "rejected": [user("Ho"), assistant("No.")]},
+     "prompts_differ", "chosen[0]", "part at turn 1"),
+    ({"prompt": [{"role": "system", "content": "S"}], "chosen": [user("a"), assistant("b")],
+      "rejected": [user("c"), assistant("d")]}, "prompts_differ", "chosen[0]", "same prompt"),
+    *((TEXT | {"margin": margin}, "bad_margin", "margin", hint) for margin, hint in (
+        (-1, "expected 0 or more"), ("-0.5", "swap chosen and rejected"), ("1,5", "decimal commas"),
+        ("nan", "finite"), ("1e999", "finite"), ("1_000", "finite"), (True, "the boolean True"),
+        ([1], "a list of 1"))),
+    (TEXT | {"tools": "[{"}, "bad_tools", "tools", "which is no JSON"),
+    (TEXT | {"tools": {"name": "add"}}, "bad_tools", "tools[0]", "a list of function schemas"),
+    (TEXT | {"tools": [{"type": "function"}]}, "bad_tools", "tools[0]", "function schemas"),
+    (TEXT | {"chat_template_kwargs": [1]}, "bad_chat_template_kwargs", "chat_template_kwargs",
+     '{"name": value}'),
+    ('{"prompt": "Hi", ', "bad_json", "raw", "which is no JSON"),
+    ("[1, 2]", "not_object", "raw", "found a list of 2"),
+]  # fmt: skip
+
+HELLO = "\n\nHuman: Hi\n\nAssistant: Hello."
+HH = [
+    ({"chosen": "\n\nHuman: Hi\n\nAssistant: ", "rejected": HELLO}, "empty_response", "chosen",
+     "drop the row"),
+    ({"chosen": HELLO, "rejected": "\n\nHuman: Hi\n\nAssistant:"}, "empty_response", "rejected",
+     "drop the row"),
+    ({"chosen": HELLO, "rejected": "\n\nHuman: Ho\n\nAssistant: No."}, "prompts_differ", "rejected",
+     "part at turn 1: the text 'Hi' in chosen, the text 'Ho' in rejected"),
+    ({"chosen": HELLO, "rejected": "\n\nHuman: Hi\n\nAssistant: a\n\nHuman: b\n\nAssistant: c"},
+     "prompts_differ", "rejected", "prompts of 1 and 3 turns that part at turn 2: no such turn"),
+    ({"chosen": HELLO, "rejected": "Once upon a time"}, "bad_transcript", "rejected",
+     "expected it to begin with"),
+    ({"chosen": HELLO, "rejected": HELLO + "\n\nHuman: b"}, "no_final_assistant", "rejected",
+     "expected an Assistant's"),
+    ({"chosen": "\n\nAssistant: a", "rejected": "\n\nAssistant: b"}, "no_prompt", "chosen",
+     "a Human's before it"),
+    ({"chosen": HELLO, "rejected": HELLO}, "identical", "rejected", "two answers"),
+    ({"chosen": HELLO, "rejected": None}, "null", "rejected", "fill it"),
+    ({"chosen": HELLO, "rejected": [assistant("a")]}, "wrong_type", "rejected", "layout trl"),
+]  # fmt: skip
+
+MAPPING = {name: name for name in ("score_chosen", "score_rejected", "weight", "system")}
+FLAT = TEXT | {"score_chosen": 2, "score_rejected": 1, "weight": 1, "system": None}
+COLUMNS = [
+    (FLAT | {"score_chosen": 1}, "tie", "score_chosen", "prefers neither"),
+    (FLAT | {"score_chosen": 0}, "score_contradicts_label", "score_chosen", "columns are swapped"),
+    (FLAT | {"score_rejected": "N/A"}, "bad_score", "score_rejected", "found the text 'N/A'"),
+    (FLAT | {"score_rejected": ""}, "bad_score", "score_rejected", "a number on both sides"),
+    (FLAT | {"weight": 0}, "bad_weight", "weight", "above 0"),
+    (FLAT | {"system": 3}, "wrong_type", "system", "text or null"),
+    ({k: v for k, v in FLAT.items() if k != "weight"}, "missing_column", "weight", "found the"),
+]
+
+
+@pytest.mark.parametrize(
+    ("layout", "columns", "good", "bad"),
+    [
+        ("trl", None, TEXT, TRL),
+        ("hh_rlhf", None, {"chosen": HELLO, "rejected": HELLO + "!"}, HH),
+        (None, MAPPING, FLAT, COLUMNS),
+    ],
+    ids=["trl", "hh_rlhf", "columns"],
+)
+def test_bad_rows_are_quarantined_with_origin_reason_and_hint(
+    convert, pairs_of, quarantine_of, layout, columns, good, bad
+):
+    rows = [good, *(row for row, *_ in bad)]
+    artifact = convert(rows, layout=layout, columns=columns, shard_rows=7)
+    assert [pair["row"] for pair in pairs_of(artifact)] == [1]
+    kept = quarantine_of(artifact)
+    assert len(kept) == len(bad)
+    for number, (entry, (row, reason, field, hint)) in enumerate(zip(kept, bad, strict=True), 2):
+        assert (entry["stage"], entry["source"]) == ("conversion", "votes")
+        assert (entry["file"], entry["row"]) == ("votes.jsonl", number)
+        assert (entry["reason"], entry["field"]) == (reason, field)
+        assert hint in entry["message"]
+        assert entry["message"].isprintable()
+        assert entry["raw"] == (
+            row if isinstance(row, str) else json.dumps(row, ensure_ascii=False)
+        )
+    account = artifact.report["ledger"]["votes"]
+    assert (account["rows_in"], account["rows_out"]) == (len(rows), 1)
+    assert sum(account["dropped"].values()) == len(bad)
+
+
+def test_too_many_bad_rows_fail_with_the_three_most_frequent_reasons(convert):
+    rows = [TEXT | {"prompt": str(i)} for i in range(90)]
+    rows += [TEXT | {"chosen": None}] * 4 + [TEXT | {"chosen": ""}] * 3
+    rows += [TEXT | {"margin": -1}] * 2 + [TEXT | {"chosen": "No."}]
+    with pytest.raises(DataError) as caught:
+        convert(rows, max_bad_fraction=0.09, shard_rows=30)
+    message = str(caught.value)
+    assert "source 'votes': 10 of 100 rows (10.00%) cannot be used" in message
+    assert "more than conversion.max_bad_fraction 9.00%" in message
+    assert "null (4x), first votes.jsonl row 91, chosen: found null" in message
+    assert "empty_response (3x), first votes.jsonl row 95" in message
+    assert "bad_margin (2x), first votes.jsonl row 98" in message
+    assert "identical" not in message
+    assert convert(rows, max_bad_fraction=0.1).report["pairs"] == 90
+
+
+def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):
+    rows = [FLAT, FLAT, FLAT | {"score_chosen": 1}]
+    artifact = convert(rows, columns=MAPPING, max_bad_fraction=0.0)
+    assert artifact.report["ledger"]["votes"]["dropped"] == {"duplicate": 1, "tie": 1}
+    assert artifact.report["ties"] == 1
+    assert [entry["reason"] for entry in quarantine_of(artifact)] == ["tie"]
+
+
+def test_no_pair_left_fails_with_an_example(convert):
+    with pytest.raises(DataError, match=r"no pair is left of 2 rows.*votes\.jsonl row 1, chosen"):
+        convert([TEXT | {"chosen": ""}] * 2)
+
+
+def test_an_empty_split_fails_with_what_to_do(convert):
+    with pytest.raises(DataError, match=r"the eval split is empty: 1 prompt groups.*\(0 holds"):
+        convert([TEXT], eval_fraction=0.001)
+    with pytest.raises(DataError, match="the train split is empty"):
+        convert([TEXT], eval_fraction=0.9999999)
+
+
+def test_messages_of_errors_hold_no_control_characters(convert, quarantine_of):
+    rows = [TEXT, TEXT | {"chosen": 1, "x\x1b[2J": 2}, {"\x1b]0;x\x07": 1}]
+    for entry in quarantine_of(convert(rows, layout="trl")):
+        assert "\x1b" not in entry["message"]
