@@ -103,7 +103,7 @@ def _standard(
 ) -> tuple[str | None, str, str]:
     for name, answer in (("chosen", chosen), ("rejected", rejected)):
         if not answer.strip():
-            raise _empty(name, answer)
+            raise empty_response(name, answer)
     if prompt is not IMPLICIT and not isinstance(prompt, str):
         raise _bad_prompt(prompt)
     _check_differ(chosen, rejected, normal)
@@ -122,7 +122,7 @@ def _conversational(
     chosen = check_messages(chosen, "chosen", notes)
     rejected = check_messages(rejected, "rejected", notes)
     for name, messages in (("chosen", chosen), ("rejected", rejected)):
-        _check_last_turn(name, messages)
+        check_last_turn(name, messages)
     if prompt is IMPLICIT:
         prompt = None
     elif isinstance(prompt, list):
@@ -135,7 +135,12 @@ def _answer_turn(text: str) -> Messages:
     return [{"role": "assistant", "content": text}]
 
 
-def _check_last_turn(name: str, messages: Messages) -> None:
+def check_last_turn(name: str, messages: Messages) -> None:
+    """Raises Unusable unless the last turn is an assistant's and says something.
+
+    Raises:
+        Unusable: no_final_assistant, empty_response.
+    """
     last = messages[-1]
     if last["role"] != "assistant":
         raise Unusable(
@@ -145,10 +150,11 @@ def _check_last_turn(name: str, messages: Messages) -> None:
             "quality is compared",
         )
     if not (last["content"] or "").strip() and "tool_calls" not in last:
-        raise _empty(name, last["content"])
+        raise empty_response(name, last["content"])
 
 
-def _empty(name: str, value: Any) -> Unusable:
+def empty_response(name: str, value: Any) -> Unusable:
+    """The reason of an answer without text."""
     return Unusable(
         "empty_response",
         name,

@@ -10,15 +10,15 @@ from tasks.artifact import Inert, Params
 class ConversionParams(Params):
     """How raw rows become preference pairs."""
 
-    eval_fraction: float = Field(0.05, ge=0.0, lt=1.0)
+    eval_fraction: float = Field(default=0.05, ge=0.0, lt=1.0)
     """Share of the prompt groups that is held out; 0 keeps everything for training."""
     seed: int = 0
     """Another seed holds out other groups."""
-    max_bad_fraction: float = Field(0.01, ge=0.0, le=1.0)
+    max_bad_fraction: float = Field(default=0.01, ge=0.0, le=1.0)
     """Share of a source's rows that may be unusable before the run fails."""
     duplicates: Literal["drop", "keep"] = "drop"
     """Pairs that another pair repeats, exactly or up to NFC and surrounding whitespace."""
     contradictions: Literal["drop", "keep"] = "drop"
     """Pairs that stand in the data both ways round: dropped on both sides, or kept."""
-    workers: Annotated[int, Inert] = Field(1, ge=1)
+    workers: Annotated[int, Inert] = Field(default=1, ge=1)
     """Processes that convert shards side by side; does not change the result."""

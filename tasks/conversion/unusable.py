@@ -2,7 +2,13 @@
 
 from typing import Any
 
+from tasks.artifact import NEUTRAL_REASONS
 from tasks.errors import shown
+
+NEUTRAL = NEUTRAL_REASONS | {"joined", "unpaired_alone", "unrated"}
+"""Reasons of this stage that are no fault of a row: outside `max_bad_fraction`."""
+NOT_QUARANTINED = frozenset({"joined", "capped"})
+"""What these count is in the pairs that were made, or could have been: nothing to look after."""
 
 
 class Unusable(Exception):
@@ -10,16 +16,18 @@ class Unusable(Exception):
 
     Not a PipelineError: it never leaves the stage. `reason` is a short name that is counted,
     `field` the column at fault, `message` what was found, what was expected, and what to do.
+    `pairs` is how many pairs of the row it stands for: a ranking may hold several ties.
     """
 
-    def __init__(self, reason: str, field: str, message: str) -> None:
+    def __init__(self, reason: str, field: str, message: str, pairs: int = 1) -> None:
         super().__init__(f"{reason}: {field}: {message}")
         self.reason = reason
         self.field = field
         self.message = message
+        self.pairs = pairs
 
-    def __reduce__(self) -> tuple[type["Unusable"], tuple[str, str, str]]:
-        return Unusable, (self.reason, self.field, self.message)
+    def __reduce__(self) -> tuple[type["Unusable"], tuple[str, str, str, int]]:
+        return Unusable, (self.reason, self.field, self.message, self.pairs)
 
 
 def found(value: Any) -> str:

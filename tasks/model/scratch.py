@@ -93,6 +93,7 @@ def _save_tokenizer(tokenizer: "Tokenizer", params: ScratchParams, directory: Pa
 def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
     fields = params.model_dump(exclude={"architecture", "vocab_size", "seed"}, exclude_none=True)
     fields.setdefault("head_dim", params.hidden_size // params.num_attention_heads)
@@ -110,6 +111,7 @@ def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"model.scratch cannot be built: {error}") from error
+    disable_progress_bar()
     model.save_pretrained(directory)
 
 

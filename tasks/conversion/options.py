@@ -1,0 +1,52 @@
+"""What a params file may say about one source's layout: `options:` beside `layout:`.
+
+    - {name: judged, path: "*.jsonl", layout: pairwise_label, options: {first: 1, second: 2}}
+
+Each layout has one class of options; a layout that has none takes none. What a label means is
+declared here and never guessed.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.artifact import Params
+
+Rule = Literal["all", "best_worst", "adjacent"]
+MAX_PAIRS = 36
+"""Every pair of a ranking of nine, the longest that InstructGPT's labelers were given
+(arXiv 2203.02155, section 3.5)."""
+
+
+class NoOptions(Params):
+    """Of a layout that leaves nothing to be said."""
+
+
+class Options(Params):
+    """Of every layout that reads plain texts."""
+
+    format: Literal["as_is", "conversational"] = "as_is"
+    """`conversational`: a text prompt becomes a user's turn, a text answer an assistant's."""
+
+    def missing(self) -> str:
+        """What has to be said and was not, as the end of a sentence; "" when all is said."""
+        return ""
+
+
+class RankingOptions(Options):
+    """Of layouts that make pairs of several answers to one prompt."""
+
+    pairs: Rule = "all"
+    """`all`: every two answers that differ in score; `best_worst`: one pair per prompt;
+    `adjacent`: each answer and the next lower one."""
+    max_pairs: int = Field(MAX_PAIRS, ge=1)
+    """Pairs per prompt at most; further ones are counted as `capped`."""
+
+
+class LabelOptions(Options):
+    """Of layouts whose answers are good or bad."""
+
+    pairs: Literal["all", "best_worst"] = "all"
+    """`all`: every good answer with every bad one; `best_worst`: one pair per prompt."""
+    max_pairs: int = Field(MAX_PAIRS, ge=1)
+    """Pairs per prompt at most; further ones are counted as `capped`."""

@@ -1,0 +1,165 @@
+"""Rewards of every pair of a split: float32, in the split's order, in bounded memory.
+
+In: `<split>/*.arrow` of tokenization and a reward model directory. Out: score tables (`table.py`).
+Pairs are read in windows off the memory-mapped files. Within a window all sequences, chosen and
+rejected alike, are sorted by length and padded on the right only to the longest of their batch;
+the rewards go back to their places. So a reward depends on its own tokens, not on its neighbours.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import ipc
+
+from tasks.errors import DataError, ModelError
+from tasks.evaluation.table import Rewards, score_table
+
+TokenIds = npt.NDArray[np.int32]
+
+WINDOW_PAIRS = 2048
+"""Pairs that are sorted together: padding is then below 2 %, and ids fit in a few megabytes."""
+
+
+class RewardScorer:
+    """A reward model in float32 on one device, ready to score token ids.
+
+    Raises:
+        ModelError: the directory does not hold a reward model.
+    """
+
+    def __init__(
+        self, model_directory: Path, *, batch_size: int = 16, device: str | None = None
+    ) -> None:
+        import torch
+
+        from tasks.training import load_reward_model
+
+        self.model_directory = model_directory
+        self.batch_size = batch_size
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.model: Any = load_reward_model(
+            model_directory, dtype=torch.float32, need_head=True
+        ).model
+        self.model.to(self.device).eval()
+        self.pad_id = int(self.model.config.pad_token_id or 0)
+
+    def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
+        """float32 `[N]`: the reward of each sequence of token ids, in the order given."""
+        import torch
+
+        # Equal ids get one forward pass: in two rows of a batch they may differ in the last bit,
+        # and a pair of equal sides would be no tie.
+        places: dict[bytes, int] = {}
+        place = [places.setdefault(ids.tobytes(), len(places)) for ids in sequences]
+        distinct = [np.frombuffer(ids, dtype=np.int32) for ids in places]
+        rewards = np.empty(len(distinct), dtype=np.float32)
+        # Longest first: what does not fit into memory fails at once, not at the end.
+        order = sorted(range(len(distinct)), key=lambda i: (-len(distinct[i]), i))
+        with torch.inference_mode(), _exact_float32(self.device):
+            for start in range(0, len(order), self.batch_size):
+                batch = order[start : start + self.batch_size]
+                rewards[batch] = self._batch([distinct[i] for i in batch])
+        return rewards[place]
+
+    def _batch(self, sequences: list[TokenIds]) -> Rewards:
+        import torch
+
+        from tasks.training import score
+
+        longest = max(map(len, sequences))
+        input_ids = np.full((len(sequences), longest), self.pad_id, dtype=np.int64)  # (B, T)
+        attention_mask = np.zeros_like(input_ids)
+        for row, ids in enumerate(sequences):
+            input_ids[row, : len(ids)] = ids
+            attention_mask[row, : len(ids)] = 1
+        tensors = (torch.from_numpy(a).to(self.device) for a in (input_ids, attention_mask))
+        return score(self.model, *tensors).float().cpu().numpy()
+
+
+def _exact_float32(device: str) -> Any:
+    """Keeps float32 matrix products off tensor cores' TF32, whose rewards would sit on a grid."""
+    import torch
+
+    if not device.startswith("cuda"):
+        return nullcontext()
+    torch.set_float32_matmul_precision("highest")
+    return torch.autocast("cuda", enabled=False)
+
+
+def split_files(tokenization: Path, split: str = "eval") -> list[Path]:
+    """The Arrow files of a split, in order.
+
+    Raises:
+        DataError: there is none.
+    """
+    files = sorted((tokenization / split).glob("*.arrow"))
+    if not files:
+        raise DataError(
+            f"{tokenization / split} holds no *.arrow file, expected the pairs of split {split!r}; "
+            "raise conversion.eval_fraction or add data, so that pairs are held out"
+        )
+    return files
+
+
+def read_windows(files: Sequence[Path], pairs: int = WINDOW_PAIRS) -> Iterator[pa.Table]:
+    """The rows of all files in order, `pairs` at a time, without reading a file whole."""
+    waiting: list[pa.RecordBatch] = []
+    for file in files:
+        with pa.memory_map(str(file)) as mapped, ipc.open_stream(mapped) as reader:
+            for batch in reader:
+                waiting.append(_with_margin(batch))
+                while sum(map(len, waiting)) >= pairs:
+                    window = pa.Table.from_batches(waiting)
+                    yield window.slice(0, pairs)
+                    waiting = window.slice(pairs).to_batches()
+    if sum(map(len, waiting)):
+        yield pa.Table.from_batches(waiting)
+
+
+def _with_margin(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that scoring needs; a split without margins gets a column of nulls."""
+    names = ["pair_id", "source", "chosen_input_ids", "rejected_input_ids"]
+    found = batch.schema.names
+    margin = batch["margin"] if "margin" in found else pa.nulls(len(batch), pa.float32())
+    columns = [*(batch[name] for name in names), margin.cast(pa.float32())]
+    return pa.RecordBatch.from_arrays(columns, names=[*names, "margin"])
+
+
+def score_window(scorer: RewardScorer, pairs: pa.Table, split: str) -> pa.Table:
+    """The score table of one window.
+
+    Raises:
+        ModelError: the model gives a reward that is no finite number.
+    """
+    n = len(pairs)
+    sequences = [*_sequences(pairs["chosen_input_ids"]), *_sequences(pairs["rejected_input_ids"])]
+    rewards = scorer.rewards(sequences)
+    broken = np.flatnonzero(~np.isfinite(rewards))
+    if len(broken):
+        row = int(broken[0])
+        side = "chosen" if row < n else "rejected"
+        raise ModelError(
+            f"{scorer.model_directory}: the reward of the {side} side of pair "
+            f"{pairs['pair_id'][row % n].as_py()} is {rewards[row]}, expected a finite number "
+            f"({len(broken)} such rewards); the training diverged: lower training.learning_rate"
+        )
+    return score_table(pairs, split, rewards[:n], rewards[n:])
+
+
+def score_pairs(scorer: RewardScorer, files: Sequence[Path], split: str = "eval") -> pa.Table:
+    """The score table of all pairs in `files`."""
+    windows = (score_window(scorer, window, split) for window in read_windows(files))
+    return pa.concat_tables(windows)
+
+
+def _sequences(column: pa.ChunkedArray) -> list[TokenIds]:
+    """One int32 view per row; a window's ids are copied at most once."""
+    array: Any = column.combine_chunks()
+    offsets, values = array.offsets.to_numpy(), array.values.to_numpy()
+    return [values[a:b] for a, b in pairwise(offsets)]

@@ -1,0 +1,42 @@
+"""A trained model becomes a version in the MLflow registry, once it has proved to be what it was.
+
+In: reward model directory, its evaluation, the held-out pairs. Out: a verified model version with
+alias `champion` or `challenger`, its run, and the record `registered.json`. Names are handed out
+lazily, so that importing the package imports neither mlflow nor torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasks.registration.inference import ServedModel, load_reward_model
+    from tasks.registration.params import RegistrationParams
+    from tasks.registration.registry import current_alias, still_registered
+    from tasks.registration.task import step
+    from tasks.registration.tracking import MetricsSink
+
+__all__ = [
+    "MetricsSink",
+    "RegistrationParams",
+    "ServedModel",
+    "current_alias",
+    "load_reward_model",
+    "step",
+    "still_registered",
+]
+
+_HOMES = {
+    "MetricsSink": "tracking",
+    "RegistrationParams": "params",
+    "ServedModel": "inference",
+    "current_alias": "registry",
+    "load_reward_model": "inference",
+    "step": "task",
+    "still_registered": "registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

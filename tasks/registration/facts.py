@@ -1,0 +1,156 @@
+"""What a run says of how a model came about: params, metrics, plots, datasets, lineage.
+
+Everything here may be done again: what the run has already stays as it is.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.artifact import Artifact, canonical, digest_json
+from tasks.artifact.record import read_artifact
+from tasks.evaluation.metrics import flat
+from tasks.registration.subject import Subject
+from tasks.registration.tracking import METRICS_PER_CALL, log_history
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+PARAMS_PER_CALL = 100
+PARAM_LENGTH = 6000
+DATASET_DIGEST_LENGTH = 36
+PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+UNNAMEABLE = re.compile(r"[^\w.\- /]")
+"""Characters that MLflow takes in no name of a param or metric."""
+
+
+def log_facts(
+    client: "MlflowClient",
+    run_id: str,
+    subject: Subject,
+    context: Mapping[str, Any],
+) -> None:
+    """Logs all that is known of a model to its run.
+
+    `context["params"]` holds all stages' params; what else is in it goes into `pipeline.json`.
+    """
+    from mlflow.entities import RunTag
+
+    training, evaluation, tokenization = subject.training, subject.evaluation, subject.tokenization
+    log_history(client, run_id, training.path / "metrics.jsonl")
+    lineage = stage_keys(training, evaluation, tokenization)
+    tags = lineage_tags(lineage, training)
+    client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+    _log_params(client, run_id, context)
+    _log_metrics(client, run_id, evaluation)
+    _log_datasets(client, run_id, tokenization)
+    for path in sorted((evaluation.path / "plots").glob("*.png")):
+        client.log_artifact(run_id, str(path), "plots")
+    for name in ("metrics.json", "scores.parquet"):
+        client.log_artifact(run_id, str(evaluation.path / name), "evaluation")
+
+
+def stage_keys(*artifacts: Artifact) -> dict[str, str]:
+    """`{stage: key}` of these artifacts and of all that they were made from."""
+    keys: dict[str, str] = {}
+    waiting = list(artifacts)
+    while waiting:
+        artifact = waiting.pop()
+        keys[artifact.stage] = artifact.key
+        for entry in artifact.record["inputs"].values():
+            if entry["stage"] in keys:
+                continue
+            keys[entry["stage"]] = entry["key"]
+            found = read_artifact(input_directory(artifact.path, entry))
+            if isinstance(found, Artifact):
+                waiting.append(found)
+    return dict(sorted(keys.items()))
+
+
+def input_directory(artifact: Path, entry: Mapping[str, Any]) -> Path:
+    """Where an input of an artifact stands now, also after the store was moved as a whole."""
+    shelf, key = Path(entry["path"]).parts[-2:]
+    return artifact.parent.parent / shelf / key
+
+
+def lineage_tags(lineage: Mapping[str, str], training: Artifact) -> dict[str, str]:
+    """The tags that stand on both the run and the version."""
+    tags = {f"stage.{stage}": key for stage, key in lineage.items()}
+    tags |= {f"library.{n}": str(v) for n, v in training.record["libraries"].items()}
+    commit = training.record.get("git_commit")
+    return tags | ({"mlflow.source.git.commit": str(commit)} if commit else {})
+
+
+def flattened(value: Any, path: str = "") -> dict[str, str]:
+    """`{dotted name: text}` of nested params, passwords in addresses left out."""
+    if isinstance(value, Mapping) and value:
+        items = [(str(key), inner) for key, inner in value.items()]
+    elif isinstance(value, list) and value:
+        items = [(str(index), inner) for index, inner in enumerate(value)]
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return {UNNAMEABLE.sub("_", path)[:250]: PASSWORD.sub("", text)[:PARAM_LENGTH]}
+    flat_items: dict[str, str] = {}
+    for key, inner in items:
+        flat_items |= flattened(inner, f"{path}.{key}" if path else key)
+    return flat_items
+
+
+def _log_params(client: "MlflowClient", run_id: str, context: Mapping[str, Any]) -> None:
+    """Logs the params, and the whole context as `pipeline.json`.
+
+    MLflow lets no param change: where a later registration differs, the file tells.
+    """
+    from mlflow.entities import Param
+
+    everything = canonical(context)
+    named = flattened(everything["params"]) if everything.get("params") else {}
+    known = client.get_run(run_id).data.params
+    new = [Param(name, text) for name, text in named.items() if name not in known]
+    for start in range(0, len(new), PARAMS_PER_CALL):
+        client.log_batch(run_id, params=new[start : start + PARAMS_PER_CALL])
+    client.log_dict(run_id, flattened(everything), "pipeline.json")
+
+
+def _log_metrics(client: "MlflowClient", run_id: str, evaluation: Artifact) -> None:
+    """The evaluation's figures as `evaluation.<name>`; one that stands already is not repeated."""
+    from mlflow.entities import Metric
+
+    known = client.get_run(run_id).data.metrics
+    figures = flat(json.loads((evaluation.path / "metrics.json").read_bytes()))
+    named = {UNNAMEABLE.sub("_", f"evaluation.{name}"): value for name, value in figures.items()}
+    now = int(time.time() * 1000)
+    new = [Metric(n, float(v), now, 0) for n, v in named.items() if known.get(n) != v]
+    for start in range(0, len(new), METRICS_PER_CALL):
+        client.log_batch(run_id, metrics=new[start : start + METRICS_PER_CALL])
+
+
+def _log_datasets(client: "MlflowClient", run_id: str, tokenization: Artifact) -> None:
+    """The two splits as datasets of the run, each with the digest of its files."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    client.log_inputs(
+        run_id,
+        [
+            DatasetInput(
+                Dataset(
+                    name=f"pairs-{split}",
+                    digest=split_digest(tokenization, split)[:DATASET_DIGEST_LENGTH],
+                    source_type="local",
+                    source=json.dumps({"uri": str(tokenization.path / split)}),
+                ),
+                [InputTag("mlflow.data.context", use)],
+            )
+            for split, use in (("train", "training"), ("eval", "evaluation"))
+        ],
+    )
+
+
+def split_digest(tokenization: Artifact, split: str) -> str:
+    """The digest of a split's files, whatever the other split holds."""
+    files: Mapping[str, Mapping[str, Any]] = tokenization.record["files"]
+    inside = {n: str(e["sha256"]) for n, e in files.items() if n.startswith(f"{split}/")}
+    return digest_json(inside)

@@ -1,0 +1,134 @@
+"""What the registry says now of a version that was registered, as cheaply as it can be asked.
+
+Our own SQLite store is read directly and read-only, in a millisecond and without mlflow (whose
+import alone takes seconds); any other store is asked through MLflow's client.
+"""
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.registration.params import RegistrationParams
+
+ARTIFACT_DIGEST = "artifact_digest"
+"""Tag of a version: the digest of what was registered; it has one version at most."""
+CHAMPION, CHALLENGER = "champion", "challenger"
+SQLITE = "sqlite:///"
+
+VERSION_QUERY = """
+SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS tag
+    ON tag.name = version.name AND tag.version = version.version AND tag.key = ?
+WHERE version.name = ? AND version.version = ? AND version.current_stage <> 'Deleted_Internal'
+"""
+ALIAS_QUERY = "SELECT alias FROM registered_model_aliases WHERE name = ? AND version = ?"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version as the registry holds it."""
+
+    artifact_digest: str | None
+    aliases: tuple[str, ...]
+
+
+def store_uri(params: RegistrationParams, root: Path) -> str:
+    """The address of MLflow's store."""
+    return params.tracking_uri or f"{SQLITE}{root.resolve() / 'mlruns' / 'mlflow.db'}"
+
+
+def database_path(uri: str) -> Path | None:
+    """The file of a SQLite store, or None for any other."""
+    return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
+
+
+def still_registered(
+    registered: Mapping[str, Any], params: RegistrationParams, root: Path
+) -> str | None:
+    """None while the registry holds the version and its files; else a sentence that says why not.
+
+    `registered` is what `registered.json` holds.
+    """
+    uri = store_uri(params, root)
+    what = f"version {registered['version']} of {registered['name']!r}"
+    try:
+        entry = _entry(uri, registered)
+    except Exception as error:  # a store that cannot be asked: building again says what is wrong
+        return f"REGISTRY {uri} cannot be asked for {what}: {type(error).__name__}: {error}"
+    if entry is None:
+        return f"REGISTRY {uri} no longer holds {what}"
+    if entry.artifact_digest != registered[ARTIFACT_DIGEST]:
+        return f"REGISTRY {uri} holds another model as {what}"
+    return _missing_file(registered)
+
+
+def current_alias(
+    registered: Mapping[str, Any], params: RegistrationParams, root: Path
+) -> str | None:
+    """The alias that the version has now: `champion` before any other; None for none."""
+    entry = _entry(store_uri(params, root), registered)
+    aliases = entry.aliases if entry else ()
+    return CHAMPION if CHAMPION in aliases else next(iter(aliases), None)
+
+
+def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:
+    name, version = str(registered["name"]), int(registered["version"])
+    database = database_path(uri)
+    if database is None:
+        return _entry_by_client(uri, name, version)
+    if not database.is_file():
+        return None
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30)) as store:
+        tags = store.execute(VERSION_QUERY, (ARTIFACT_DIGEST, name, version)).fetchone()
+        if tags is None:
+            return None
+        aliases = [str(row[0]) for row in store.execute(ALIAS_QUERY, (name, version))]
+    return Entry(tags[0], tuple(sorted(aliases)))
+
+
+def prepare_environment() -> None:
+    """What MLflow reads from the environment; before its first import.
+
+    No telemetry, no pickles, nothing on stdout (scripts read it); and a server that is down costs
+    seconds, not the minutes of MLflow's own retries, unless the user sets them.
+    """
+    os.environ |= {
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    }
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+
+
+def _entry_by_client(uri: str, name: str, version: int) -> Entry | None:
+    prepare_environment()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = MlflowClient(uri, uri).get_model_version(name, str(version))
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    return Entry(found.tags.get(ARTIFACT_DIGEST), tuple(sorted(found.aliases)))
+
+
+def _missing_file(registered: Mapping[str, Any]) -> str | None:
+    """The first file of a model on a local store that is gone or has another size."""
+    location = str(registered["location"])
+    if not location.startswith("/"):
+        return None
+    for name, size in registered["files"].items():
+        path = Path(location) / name
+        if not path.is_file():
+            return f"REGISTRY {path} is missing"
+        if path.stat().st_size != size:
+            return f"REGISTRY {path} has {path.stat().st_size} bytes, expected {size}"
+    return None

@@ -1,0 +1,71 @@
+"""Registration as a step: the artifact is the receipt of what the MLflow registry holds.
+
+A receipt serves only while the registry still holds the version and its files; when it does not,
+the stage is built again, with that as the reason.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import Artifact, Step, Workspace
+from tasks.artifact.durable import read_json
+from tasks.registration.params import RegistrationParams
+from tasks.registration.registry import still_registered
+
+VERSION = 1
+SHELF = "7_registration"
+RECEIPT = "registered.json"
+
+
+def step(
+    params: RegistrationParams,
+    root: Path,
+    training: Artifact,
+    evaluation: Artifact,
+    tokenization: Artifact,
+    context: dict[str, Any],
+) -> Step:
+    """The registration of a trained and evaluated model.
+
+    `root` holds `mlruns/`. `context["params"]`: the params of all stages, for the run.
+    """
+    return Step(
+        stage="registration",
+        version=VERSION,
+        shelf=SHELF,
+        params=params,
+        inputs={"training": training, "evaluation": evaluation, "tokenization": tokenization},
+        build=partial(build, params, root, training, evaluation, tokenization, context),
+        still_valid=lambda artifact: still_registered(receipt(artifact), params, root),
+    )
+
+
+def receipt(artifact: Artifact) -> dict[str, Any]:
+    """What `registered.json` says: name, version, alias at registration, run, model."""
+    return read_json(artifact.path / RECEIPT)
+
+
+def build(
+    params: RegistrationParams,
+    root: Path,
+    training: Artifact,
+    evaluation: Artifact,
+    tokenization: Artifact,
+    context: dict[str, Any],
+    workspace: Workspace,
+) -> None:
+    """Registers the model and writes the receipt.
+
+    Raises:
+        RegistrationError: the version in the registry is not what was trained.
+    """
+    from tasks.registration.register import register
+    from tasks.registration.subject import Subject
+
+    subject = Subject(training, evaluation, tokenization, workspace.scratch)
+    registered = register(params, root, subject, context)
+    workspace.write_json(RECEIPT, registered)
+    shown = ("name", "version", "alias", "decision", "run_id", "model_uri")
+    workspace.report.update({name: registered[name] for name in shown})
+    workspace.report["rows"] = evaluation.report["rows"]

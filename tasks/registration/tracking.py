@@ -1,0 +1,201 @@
+"""MLflow's runs: where they are kept, the one run of a training, and its metrics as they come.
+
+    mlruns/mlflow.db      runs and registry (SQLite), unless `tracking_uri` says otherwise
+    mlruns/artifacts/     models, plots
+
+A training has one run, found by its key: a killed one is taken up again. A step of a metric is
+logged once, however often training was interrupted. MLflow that fails does not stop training: what
+is missing is logged at registration, from the artifact's `metrics.jsonl`.
+"""
+
+import json
+import logging
+import math
+import time
+import warnings
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.artifact.lock import locked
+from tasks.errors import RegistrationError
+from tasks.registration.params import RegistrationParams
+from tasks.registration.registry import database_path, prepare_environment, store_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+logger = logging.getLogger(__name__)
+
+TRAINING_KEY = "training_key"
+STEP_NAMES = ("step", "global_step")
+NO_METRICS = (*STEP_NAMES, "max_steps")
+METRICS_PER_CALL = 1000
+
+Points = set[tuple[str, int]]
+
+
+def client_for(params: RegistrationParams, root: Path) -> "MlflowClient":
+    """A client of the store; nothing is sent anywhere else, and nothing is printed."""
+    prepare_environment()
+    for chatty in ("mlflow.store.db.utils", "mlflow.store.model_registry", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    uri = store_uri(params, root)
+    if database := database_path(uri):
+        database.parent.mkdir(parents=True, exist_ok=True)
+    with quietly():
+        import mlflow
+        from mlflow import MlflowClient
+
+        # A client's own address is not enough: the SQLite registry looks models up globally.
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_registry_uri(uri)
+        return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+@contextmanager
+def quietly() -> Generator[None, None, None]:
+    """Without the warnings of MLflow about its own use of its libraries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Path) -> str:
+    """The id of the experiment, made if there is none.
+
+    Raises:
+        RegistrationError: it was deleted, or keeps its artifacts where nothing is any more.
+    """
+    database = database_path(store_uri(params, root))
+    location = str(database.parent / "artifacts") if database else None
+    found = client.get_experiment_by_name(params.experiment_name)
+    if found is None:
+        return client.create_experiment(params.experiment_name, artifact_location=location)
+    if found.lifecycle_stage != "active":
+        raise RegistrationError(
+            f"experiment {params.experiment_name!r} was deleted in MLflow; restore it (`mlflow "
+            f"experiments restore -x {found.experiment_id}`) or set registration.experiment_name"
+        )
+    kept = found.artifact_location
+    if location and kept != location and kept.startswith("/") and not Path(kept).exists():
+        raise RegistrationError(
+            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which does not "
+            f"exist; expected {location}. The directory was moved: move it back, or set "
+            "registration.experiment_name to a new name"
+        )
+    return found.experiment_id
+
+
+def registry_lock(root: Path) -> AbstractContextManager[int]:
+    """Held while versions are made and aliases moved: one process of this checkout at a time."""
+    return locked(_locks(root) / "registry", "the model registry")
+
+
+def _locks(root: Path) -> Path:
+    return root / "mlruns" / ".locks"
+
+
+def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:
+    """The id of the one run of the training with this key; RUNNING, whatever became of it."""
+    with locked(_locks(root) / "runs", "the MLflow run"):
+        experiment = experiment_for(client, params, root)
+        found = client.search_runs(
+            [experiment], f"tags.{TRAINING_KEY} = '{key}'", order_by=["attributes.start_time ASC"]
+        )
+        if not found:
+            tags = {TRAINING_KEY: key, "mlflow.source.name": "reward-pipeline"}
+            run = client.create_run(experiment, tags=tags, run_name=f"training-{key[:8]}")
+            return run.info.run_id
+    run_id = found[0].info.run_id
+    if found[0].info.status != "RUNNING":
+        client.update_run(run_id, status="RUNNING")
+    return run_id
+
+
+def logged_points(client: "MlflowClient", run_id: str) -> Points:
+    """Every (metric, step) that the run has."""
+    names = client.get_run(run_id).data.metrics
+    return {(name, m.step) for name in names for m in client.get_metric_history(run_id, name)}
+
+
+def log_records(
+    client: "MlflowClient", run_id: str, records: Iterable[Mapping[str, Any]], known: Points
+) -> None:
+    """Logs the numbers of training records that are not in `known` yet, and adds them to it."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    new: dict[tuple[str, int], float] = {}
+    for record in records:
+        step = next((int(record[name]) for name in STEP_NAMES if name in record), 0)
+        for name, value in record.items():
+            if name not in NO_METRICS and _is_number(value) and (name, step) not in known:
+                new[name, step] = float(value)
+    metrics = [Metric(name, value, now, step) for (name, step), value in new.items()]
+    for start in range(0, len(metrics), METRICS_PER_CALL):
+        client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_CALL])
+    known.update(new)
+
+
+def log_history(client: "MlflowClient", run_id: str, path: Path) -> None:
+    """Logs what a `metrics.jsonl` holds and the run does not."""
+    if not path.is_file():
+        return
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    log_records(client, run_id, records, logged_points(client, run_id))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+class MetricsSink:
+    """Takes the records of a training as they come: `sink(record)`. Opens the run at the first.
+
+    Fails silently but for one warning: registration logs what is missing.
+    """
+
+    def __init__(self, params: RegistrationParams, root: Path, training_key: str) -> None:
+        self.params, self.root, self.training_key = params, root, training_key
+        self.run_id: str | None = None
+        self._client: MlflowClient | None = None
+        self._known: Points = set()
+        self._broken = False
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        """Logs one record's numbers at its `global_step` (or `step`)."""
+        if self._broken:
+            return
+        try:
+            client, run_id = self._open()
+            log_records(client, run_id, [record], self._known)
+        except Exception as error:  # MLflow, its database and its server fail in many ways
+            self._give_up(error)
+
+    def close(self, status: str = "FAILED") -> None:
+        """Says that training ended without a model; a finished one is closed at registration."""
+        if self._client is None or self.run_id is None or self._broken:
+            return
+        try:
+            self._client.set_terminated(self.run_id, status)
+        except Exception as error:
+            self._give_up(error)
+
+    def _open(self) -> tuple["MlflowClient", str]:
+        if self._client is None or self.run_id is None:
+            client = client_for(self.params, self.root)
+            self.run_id = run_for(client, self.params, self.root, self.training_key)
+            self._known = logged_points(client, self.run_id)
+            self._client = client
+        return self._client, self.run_id
+
+    def _give_up(self, error: Exception) -> None:
+        self._broken = True
+        logger.warning(
+            "training metrics do not reach MLflow (%s: %s); training goes on, and registration "
+            "logs them from the artifact",
+            type(error).__name__,
+            error,
+        )

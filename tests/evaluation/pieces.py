@@ -1,0 +1,150 @@
+"""Upstream artifacts for the tests of evaluation and registration: real ones in a real store.
+
+The pairs are conversations of a few words; they are rendered and tokenized by the tiny tokenizer's
+own template, as the stages upstream do it.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.artifact import Artifact, Step, Store, Workspace
+
+COLORS = ("blue", "green", "say so", "the sky is what", "or color", "They is")
+
+
+def conversations(n: int) -> list[dict[str, Any]]:
+    """`n` pairs of two sources, of different lengths, some with equal sides' lengths."""
+    rows = []
+    for i in range(n):
+        prompt = [{"role": "user", "content": f"What color is the sky {i}?" + " so" * (i % 7)}]
+        answers = [f"It is {COLORS[(i * k) % 6]}." + " the" * ((i * k) % 5) for k in (5, 7)]
+        rows.append(
+            {
+                "pair_id": f"{i:032x}",
+                "source": "skies" if i % 3 else "others",
+                "prompt": prompt,
+                "chosen": [{"role": "assistant", "content": answers[0]}],
+                "rejected": [{"role": "assistant", "content": answers[1] + " Or not."}],
+            }
+        )
+    return rows
+
+
+def write_arrow(path: Path, rows: Sequence[dict[str, Any]], batch: int = 7) -> None:
+    """An Arrow stream as tokenization writes it; `margin` only where a row has one."""
+    columns = {
+        "pair_id": pa.array([r["pair_id"] for r in rows], pa.string()),
+        "source": pa.array([r["source"] for r in rows], pa.string()),
+        "chosen_input_ids": pa.array([r["chosen_ids"] for r in rows], pa.list_(pa.int32())),
+        "rejected_input_ids": pa.array([r["rejected_ids"] for r in rows], pa.list_(pa.int32())),
+        "shared_prefix_length": pa.array([0] * len(rows), pa.int32()),
+        "weight": pa.array([1.0] * len(rows), pa.float32()),
+    }
+    if any("margin" in r for r in rows):
+        columns["margin"] = pa.array([r.get("margin") for r in rows], pa.float32())
+    table = pa.table(columns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=batch)
+
+
+def random_pairs(n: int, seed: int = 0, longest: int = 40) -> list[dict[str, Any]]:
+    """Pairs of random token ids, 1 to `longest` tokens on each side."""
+    draw = np.random.default_rng(seed)
+
+    def ids() -> list[int]:
+        return draw.integers(5, 200, draw.integers(1, longest + 1)).tolist()
+
+    return [
+        {
+            "pair_id": f"{i:032x}",
+            "source": "ab"[i % 2],
+            "chosen_ids": ids(),
+            "rejected_ids": ids(),
+        }
+        for i in range(n)
+    ]
+
+
+def write_reward_model(base: Path, destination: Path, seed: int) -> None:
+    """A reward model directory whose head has been drawn from `seed`, as training leaves one."""
+    from transformers import AutoTokenizer
+
+    from tasks.training import load_reward_model
+    from tasks.training.model import fit_tokenizer
+
+    model = load_reward_model(base, seed=seed).model
+    model.score.weight.data.mul_(20)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    fit_tokenizer(model, tokenizer)
+    model.save_pretrained(destination)
+    tokenizer.save_pretrained(destination)
+
+
+def stored(
+    store: Store, stage: str, source: Path, inputs: dict[str, Artifact] | None = None, **params: Any
+) -> Artifact:
+    """An artifact that holds a copy of a directory."""
+
+    def build(workspace: Workspace) -> None:
+        shutil.copytree(source, workspace.path, dirs_exist_ok=True)
+
+    shelf = {"conversion": 2, "templating": 3, "tokenization": 4, "training": 5}[stage]
+    return store.obtain(Step(stage, 1, f"{shelf}_{stage}", params, inputs or {}, build))
+
+
+def write_conversion(directory: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """`pairs/00000.parquet` as conversion writes it."""
+    (directory / "pairs").mkdir(parents=True)
+    texts = [
+        r | {name: json.dumps(r[name]) for name in ("prompt", "chosen", "rejected")} for r in rows
+    ]
+    fixed = {"format": "conversational", "tools": None, "chat_template_kwargs": None}
+    table = pa.Table.from_pylist([t | fixed | {"split": "eval"} for t in texts])
+    pq.write_table(table, directory / "pairs" / "00000.parquet")
+
+
+def write_tokenization(directory: Path, rows: Sequence[dict[str, Any]], model: Path) -> None:
+    """`eval/` and `train/` of these conversations, by the tokenizer of a model directory."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def ids(row: dict[str, Any], side: str) -> list[int]:
+        text = tokenizer.apply_chat_template([*row["prompt"], *row[side]], tokenize=False)
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    encoded = [r | {f"{side}_ids": ids(r, side) for side in ("chosen", "rejected")} for r in rows]
+    for split in ("train", "eval"):
+        write_arrow(directory / split / "00000.arrow", encoded)
+
+
+def upstream(
+    store: Store, scratch: Path, base: Path, seed: int, pairs: int = 20
+) -> tuple[Artifact, Artifact]:
+    """A trained model and the tokenized pairs, with conversion and templating behind them."""
+    rows = conversations(pairs)
+    scratch.mkdir(parents=True)
+    write_conversion(scratch / "conversion", rows)
+    (scratch / "templating").mkdir()
+    (scratch / "templating" / "note.txt").write_text("rendered")
+    write_tokenization(scratch / "tokenization", rows, base)
+    write_reward_model(base, scratch / "training" / "model", seed)
+    history = [{"global_step": s, "loss": 0.7 - s / 100, "epoch": s / 20} for s in (10, 20)]
+    (scratch / "training" / "metrics.jsonl").write_text("\n".join(map(json.dumps, history)) + "\n")
+    conversion = stored(store, "conversion", scratch / "conversion")
+    templating = stored(store, "templating", scratch / "templating", {"conversion": conversion})
+    tokenization = stored(
+        store, "tokenization", scratch / "tokenization", {"templating": templating}
+    )
+    training = stored(
+        store, "training", scratch / "training", {"tokenization": tokenization}, seed=seed
+    )
+    return training, tokenization

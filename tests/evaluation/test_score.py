@@ -1,0 +1,103 @@
+"""Rewards come back in their order and do not depend on how they were batched."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks.errors import DataError, ModelError
+from tasks.evaluation.score import (
+    RewardScorer,
+    read_windows,
+    score_pairs,
+    score_window,
+    split_files,
+)
+from tests.evaluation.pieces import random_pairs, write_arrow, write_reward_model
+
+
+@pytest.fixture(scope="module")
+def model_directory(tiny_model_directory, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("reward-model")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    return directory
+
+
+@pytest.fixture
+def files(tmp_path):
+    pairs = random_pairs(53)
+    write_arrow(tmp_path / "eval" / "00000.arrow", pairs[:30])
+    write_arrow(tmp_path / "eval" / "00001.arrow", pairs[30:])
+    return split_files(tmp_path)
+
+
+def rewards(table: pa.Table) -> np.ndarray:
+    return np.stack([table["reward_chosen"].to_numpy(), table["reward_rejected"].to_numpy()])
+
+
+def test_each_reward_is_the_one_its_sequence_gets_alone(model_directory, files):
+    from tasks.training import score
+
+    table = score_pairs(RewardScorer(model_directory, device="cpu"), files)
+    assert table["pair_id"].to_pylist() == [f"{i:032x}" for i in range(53)]
+    scorer = RewardScorer(model_directory, device="cpu")
+    for row, pair in enumerate(random_pairs(53)):
+        for side in ("chosen", "rejected"):
+            ids = torch.tensor([pair[f"{side}_ids"]])
+            with torch.inference_mode():
+                alone = score(scorer.model, ids, torch.ones_like(ids)).item()
+            assert table[f"reward_{side}"][row].as_py() == pytest.approx(alone, abs=1e-6)
+        assert table["chosen_tokens"][row].as_py() == len(pair["chosen_ids"])
+
+
+def test_rewards_do_not_depend_on_batch_size_or_windows(model_directory, files):
+    reference = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
+    for batch_size, window in ((2, 2048), (16, 2048), (64, 5), (7, 1)):
+        windows = read_windows(files, window)
+        scorer = RewardScorer(model_directory, batch_size=batch_size)
+        found = pa.concat_tables([score_window(scorer, w, "eval") for w in windows])
+        assert np.abs(rewards(found) - reference).max() < 1e-6
+    again = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
+    assert (again == reference).all()
+
+
+def test_windows_hold_every_row_once_across_files_and_record_batches(files):
+    for size in (1, 4, 30, 1000):
+        windows = list(read_windows(files, size))
+        assert all(len(w) == size for w in windows[:-1])
+        assert pa.concat_tables(windows)["pair_id"].to_pylist() == [f"{i:032x}" for i in range(53)]
+
+
+def test_equal_sides_are_a_tie_and_no_right_answer(model_directory, tmp_path):
+    pair = random_pairs(1)[0]
+    write_arrow(tmp_path / "eval" / "0.arrow", [pair | {"rejected_ids": pair["chosen_ids"]}])
+    row = score_pairs(RewardScorer(model_directory), split_files(tmp_path)).to_pylist()[0]
+    assert (row["tie"], row["correct"], row["margin"]) == (True, False, 0.0)
+    assert row["pair_margin"] is None
+
+
+def test_margins_of_the_data_are_kept_beside_those_of_the_model(model_directory, tmp_path):
+    first, second = random_pairs(2)
+    write_arrow(tmp_path / "eval" / "0.arrow", [first | {"margin": 0.5}, second])
+    table = score_pairs(RewardScorer(model_directory), split_files(tmp_path))
+    assert table["pair_margin"].to_pylist() == [0.5, None]
+    difference = table["reward_chosen"].to_numpy() - table["reward_rejected"].to_numpy()
+    assert (table["margin"].to_numpy() == difference).all()
+
+
+def test_a_reward_that_is_no_number_names_its_pair(model_directory, tmp_path):
+    write_arrow(tmp_path / "eval" / "0.arrow", random_pairs(3))
+    scorer = RewardScorer(model_directory)
+    scorer.model.score.weight.data.fill_(float("nan"))
+    with pytest.raises(ModelError, match=f"chosen side of pair {0:032x} is nan.*6 such"):
+        score_pairs(scorer, split_files(tmp_path))
+
+
+def test_without_held_out_pairs_the_error_says_what_to_raise(tmp_path):
+    with pytest.raises(DataError, match=r"conversion\.eval_fraction"):
+        split_files(tmp_path)
+
+
+def test_a_model_without_a_trained_head_is_refused(tiny_model_directory):
+    with pytest.raises(ModelError, match="no score head"):
+        RewardScorer(tiny_model_directory)

@@ -1,0 +1,268 @@
+"""One version per model, proved, with its alias: also when it was cut short, damaged or beaten."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.artifact import Store
+from tasks.errors import RegistrationError
+from tasks.evaluation.table import read_scores
+from tasks.registration import alias, current_alias, register, still_registered
+from tasks.registration.comparison import verdict
+from tasks.registration.task import receipt
+
+
+def versions(place) -> list:
+    return sorted(
+        place.client.search_model_versions("name = 'reward-model'"), key=lambda v: int(v.version)
+    )
+
+
+def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(place):
+    made = place.evaluated(1)
+    training, evaluation, tokenization = made
+    found = receipt(place.register(made))
+    assert (found["name"], found["version"], found["alias"]) == ("reward-model", 1, "champion")
+    client = place.client
+    version = client.get_model_version("reward-model", "1")
+    assert client.get_model_version_by_alias("reward-model", "champion").version == version.version
+    accuracy = evaluation.report["metrics"]["accuracy"]
+    assert version.tags["accuracy"] == f"{accuracy:.4f}"
+    assert version.tags["stage.training"] == training.key
+    assert "conversion" in "".join(version.tags)
+    assert "of 20 held-out pairs" in version.description
+    run = client.get_run(found["run_id"])
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["evaluation.accuracy"] == accuracy
+    assert run.data.params["sources.0.name"] == "skies"
+    assert [m.value for m in client.get_metric_history(found["run_id"], "loss")] == [
+        0.6,
+        pytest.approx(0.5),
+    ]
+    datasets = {d.dataset.name: d.dataset.digest for d in run.inputs.dataset_inputs}
+    assert set(datasets) == {"pairs-train", "pairs-eval"}
+    assert all(len(digest) == 36 for digest in datasets.values())
+    plots = {entry.path for entry in client.list_artifacts(found["run_id"], "plots")}
+    assert plots == {"plots/margins.png", "plots/rewards.png"}
+    assert str(tokenization.path) in run.inputs.dataset_inputs[0].dataset.source
+
+
+def test_registering_again_returns_the_version_that_is_there(place, tmp_path):
+    made = place.evaluated(1)
+    first = place.register(made)
+    cached = place.register(made)
+    assert cached.cached
+    assert cached.digest == first.digest
+    # the receipt is lost, the registry is not
+    again = receipt(place.register(made, Store(tmp_path / "other")))
+    assert again == receipt(first)
+    assert len(versions(place)) == 1
+    client = place.client
+    run_id = again["run_id"]
+    assert len(client.get_metric_history(run_id, "evaluation.accuracy")) == 1
+    assert len(client.get_metric_history(run_id, "loss")) == 2
+
+
+AFTER = [
+    (register, "run_for"),
+    (register, "log_facts"),
+    (register, "_logged_model"),
+    (register, "package"),
+    (register, "ensure_model"),
+    (register, "create_version"),
+    (register, "download"),
+    (register, "ensure_proof"),
+    (alias, "_decide"),
+    (alias, "_description"),
+    (register, "ensure_alias"),
+]
+
+
+def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(place, monkeypatch):
+    made = place.evaluated(1)
+    for module, name in AFTER:
+        whole = getattr(module, name)
+
+        def cut(*arguments, whole=whole, **options):
+            whole(*arguments, **options)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            patch.setattr(module, name, cut)
+            place.register(made)
+    found = receipt(place.register(made))
+    assert (found["version"], found["alias"]) == (1, "champion")
+    assert found["decision"] == "the first champion: there was none to beat"
+    client = place.client
+    experiment = client.get_experiment_by_name("reward-pipeline").experiment_id
+    assert len(versions(place)) == 1
+    assert len(client.search_runs([experiment])) == 1
+    models = client.search_logged_models([experiment])
+    assert [(m.model_id, str(m.status)) for m in models] == [(found["logged_model_id"], "READY")]
+
+
+@pytest.mark.parametrize("setter", ["set_registered_model_alias", "get_model_version_by_alias"])
+def test_cut_short_at_the_alias_it_keeps_its_reason(place, monkeypatch, setter):
+    from mlflow import MlflowClient
+
+    made = place.evaluated(1)
+    whole = getattr(MlflowClient, setter)
+
+    def cut(*arguments):
+        whole(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(MlflowClient, setter, cut)
+        place.register(made)
+    assert receipt(place.register(made))["decision"].startswith("the first champion")
+
+
+def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(place):
+    one, two = place.evaluated(1), place.evaluated(2)
+    worse, better = sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
+    assert worse[1].report["metrics"]["correct"] < better[1].report["metrics"]["correct"]
+    first = receipt(place.register(worse))
+    second_artifact = place.register(better)
+    second = receipt(second_artifact)
+    assert (first["alias"], second["alias"]) == ("champion", "champion")
+    assert second["decision"].startswith("beats version 1: accuracy")
+    assert current_alias(second, place.params, place.root) == "champion"
+    assert current_alias(first, place.params, place.root) is None
+    # the champion was scored on the same pairs, as its own evaluation had scored it
+    kept = pq.read_table(second_artifact.path / "champion_scores.parquet")
+    assert kept.equals(pq.read_table(worse[1].path / "scores.parquet"))
+    assert still_registered(first, place.params, place.root) is None
+
+
+def test_the_worse_model_is_only_a_challenger(place):
+    one, two = place.evaluated(1), place.evaluated(2)
+    worse, better = sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
+    place.register(better)
+    found = receipt(place.register(worse))
+    assert found["alias"] == "challenger"
+    assert found["decision"].startswith("does not beat version 1")
+    champion = place.client.get_model_version_by_alias("reward-model", "champion")
+    assert int(champion.version) == 1
+
+
+def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked(place):
+    one, two = place.evaluated(1), place.evaluated(2)
+    low, high = (
+        read_scores(m[1].path / "scores.parquet")
+        for m in sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
+    )
+    gain = (high.margin > 0).mean() - (low.margin > 0).mean()
+    assert verdict(high, low, "1", 0.0).alias == "champion"
+    assert verdict(low, high, "1", 0.0).alias == "challenger"
+    assert verdict(high, low, "1", gain - 0.01).alias == "champion"
+    assert verdict(high, low, "1", gain).alias == "challenger"
+    assert verdict(high, high, "1", 0.0).alias == "challenger"
+    sharper = type(high)(
+        high.source,
+        high.chosen,
+        high.rejected,
+        high.margin + (high.margin > 0),
+        *(high.pair_margin, high.chosen_tokens, high.rejected_tokens),
+    )
+    found = verdict(sharper, high, "1", 0.0)
+    assert (found.alias, "loss" in found.reason) == ("champion", True)
+    assert verdict(sharper, high, "1", 0.001).alias == "challenger"
+
+
+def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, tmp_path_factory):
+    from tasks.model.params import ScratchParams
+    from tasks.model.scratch import build_scratch
+
+    champion = place.evaluated(1)
+    place.register(champion)
+    place.base = tmp_path_factory.mktemp("other-base")
+    corpus = ["Colors of other skies: green, blue, say so or not. What?"] * 20
+    build_scratch(ScratchParams(vocab_size=300, hidden_size=32), iter(corpus), place.base)
+    other = place.evaluated(2)
+    found = place.register(other)
+    kept = pq.read_table(found.path / "champion_scores.parquet")
+    expected = pq.read_table(champion[1].path / "scores.parquet")
+    assert kept["pair_id"].equals(expected["pair_id"])
+    for side in ("reward_chosen", "reward_rejected"):
+        assert kept[side].to_pylist() == pytest.approx(expected[side].to_pylist(), abs=1e-6)
+    assert "version 1: accuracy" in receipt(found)["decision"]
+
+
+def test_a_champion_that_cannot_be_scored_is_not_overtaken(place):
+    first = receipt(place.register(place.evaluated(1)))
+    shutil.rmtree(first["location"])
+    found = receipt(place.register(place.evaluated(2)))
+    assert found["alias"] == "challenger"
+    assert "not compared: version 1 could not score" in found["decision"]
+
+
+def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(place, monkeypatch):
+    made = place.evaluated(1)
+    whole = register.create_version
+
+    def damages(client, params, subject, run_id, model):
+        version = whole(client, params, subject, run_id, model)
+        weights = Path(model.artifact_location) / "model.safetensors"
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+        return version
+
+    with monkeypatch.context() as patch:
+        patch.setattr(register, "create_version", damages)
+        with pytest.raises(RegistrationError, match=r"model\.safetensors .* differs"):
+            place.register(made)
+    version = versions(place)[0]
+    assert "model.safetensors" in version.tags["refused"]
+    assert place.client.get_registered_model("reward-model").aliases == {}
+    found = receipt(place.register(made))
+    assert (found["version"], found["alias"]) == (1, "champion")
+    tags = place.client.get_model_version("reward-model", "1").tags
+    assert "refused" not in tags
+    assert tags["verified"] == "identical rewards for 20 pairs after download"
+
+
+def test_an_evaluation_of_another_model_is_found_out(place):
+    training, _, tokenization = place.evaluated(1)
+    _, evaluation, _ = place.evaluated(2)
+    with pytest.raises(RegistrationError, match="does not score as the trained model did"):
+        place.register((training, evaluation, tokenization))
+    assert place.client.get_registered_model("reward-model").aliases == {}
+
+
+def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(place):
+    made = place.evaluated(1)
+    first = receipt(place.register(made))
+    weights = Path(first["location"]) / "model.safetensors"
+    weights.unlink()
+    found = place.register(made)
+    assert (found.cached, f"{weights} is missing" in found.reason) == (False, True)
+    assert receipt(found) == first
+    assert weights.is_file()
+
+    place.client.delete_model_version("reward-model", "1")
+    found = place.register(made)
+    assert "no longer holds version 1 of 'reward-model'" in found.reason
+    assert receipt(found)["version"] == 2
+    assert receipt(found)["logged_model_id"] == first["logged_model_id"]
+
+    (place.root / "mlruns" / "mlflow.db").unlink()
+    assert "no longer holds" in still_registered(receipt(found), place.params, place.root)
+
+
+def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
+    found = receipt(place.register(place.evaluated(1)))
+    place.client.set_model_version_tag("reward-model", "1", "artifact_digest", "else")
+    assert "holds another model" in still_registered(found, place.params, place.root)
+
+
+def test_the_receipt_is_json_that_others_can_script_on(place):
+    found = place.register(place.evaluated(1))
+    registered = json.loads((found.path / "registered.json").read_bytes())
+    assert registered["model_uri"] == "models:/reward-model/1"
+    assert found.report["version"] == 1
+    assert not (found.path / "scratch").exists()
