@@ -1,0 +1,172 @@
+"""The training process: `accelerate launch -m tasks.training JOB.json`.
+
+Reads the job, goes on from the newest valid checkpoint or starts, and writes the reward model. Exit
+codes: 0 done, 75 stopped on request with a checkpoint saved, 1 failed (the sentence is in
+error.json and on standard error). Every process of a distributed run runs this.
+"""
+
+import os
+import socket
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingError
+from tasks.training.job import CONNECTION, Job, read_job, write_failure
+from tasks.training.params import TrainingParams, reward_config_fields
+from tasks.training.stopping import StopRequest
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the job of the file that is named; returns the exit code."""
+    job = read_job(Path(arguments[0]))
+    try:
+        _train(job)
+    except Interrupted as stop:
+        write_failure(job, stop)
+        return EXIT_INTERRUPTED
+    except PipelineError as error:
+        write_failure(job, error)
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    except BaseException as error:
+        traceback.print_exc()
+        write_failure(job, error)
+        return 1
+    return 0
+
+
+def _train(job: Job) -> None:
+    request = StopRequest()
+    request.on_signals()
+    descriptors = _hold_lock_and_leash()
+    params = job.training_params
+    _see_one_gpu()
+    if descriptors:
+        request.on_broken_leash(descriptors[0])
+    run(job, params, request)
+
+
+def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
+    """Trains and exports.
+
+    Raises:
+        PipelineError: an input cannot be used, the run diverged, or it was stopped.
+    """
+    import torch
+    from transformers import PrinterCallback
+    from transformers.utils import logging as transformers_logging
+
+    from tasks.training.adapter import lora_config
+    from tasks.training.callbacks import StopCallback
+    from tasks.training.config import RewardConfig
+    from tasks.training.export import export
+    from tasks.training.pairs import open_pairs
+    from tasks.training.progress import ProgressCallback, say
+    from tasks.training.trainer import RewardTrainer
+
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    torch.set_num_threads(params.torch_num_threads)
+    transformers_logging.disable_progress_bar()
+    args = RewardConfig(**_arguments(job, params, torch.cuda.is_available()))
+    if args.world_size != params.num_processes:
+        raise TrainingError(
+            f"{params.num_processes} processes were asked for, but {args.world_size} run; check "
+            "num_processes and the accelerate config"
+        )
+    train = open_pairs(Path(job.pairs) / "train")
+    if train is None:
+        raise TrainingError(f"{job.pairs} holds no training pairs")
+    trainer = RewardTrainer(
+        model=job.model,
+        args=args,
+        train_dataset=train,
+        eval_dataset=open_pairs(Path(job.pairs) / "eval") if params.eval_strategy != "no" else None,
+        callbacks=[StopCallback(request)],
+        peft_config=lora_config(params.lora) if params.lora else None,
+    )
+    trainer.job = {**job.identity, "world_size": args.world_size}
+    logs = Path(job.output) / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(ProgressCallback(trainer, logs / "metrics.jsonl"))
+    found = trainer.newest_checkpoint()
+    if trainer.is_world_process_zero():
+        say(
+            f"training on {args.device}, {'bfloat16' if args.bf16 else 'float32'}: "
+            f"{len(train):,} pairs, head {trainer.head.origin}"
+            + (f", from checkpoint-{found.step}" if found else "")
+        )
+    trainer.train(str(found.path) if found else None)
+    request.saves = False
+    if trainer.is_world_process_zero():
+        export(trainer, Path(job.output))
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()
+
+
+def _arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:
+    if params.device == "cuda" and not gpu:
+        raise TrainingError(
+            "training.device is cuda, but torch finds no GPU here; run where there is one, or set "
+            "training.device to auto"
+        )
+    on_gpu = gpu and params.device != "cpu"
+    given = reward_config_fields(params)
+    given.setdefault("gradient_checkpointing", on_gpu)
+    given.setdefault("bf16", None if on_gpu else False)
+    if given["gradient_checkpointing"]:
+        given.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
+    given.setdefault("data_seed", params.seed)
+    if not on_gpu:
+        given["dataloader_pin_memory"] = False
+    return {
+        **given,
+        "output_dir": str(job.checkpoints),
+        "use_cpu": not on_gpu,
+        "max_length": None,  # the tokenization stage has filtered
+        "report_to": "none",
+        "disable_tqdm": True,
+        "ddp_find_unused_parameters": False,
+        "log_level": "warning",
+    }
+
+
+def _hold_lock_and_leash() -> list[int]:
+    """The leash and the lock of the key, held from here on, as the warden hands them out.
+
+    They come through a socket because the launchers in between close what they do not know. The
+    lock is the warden's own open file: it stays locked until the last holder is gone.
+
+    Raises:
+        Interrupted: the warden is gone already, so nobody waits for this run.
+    """
+    place = os.environ.get(CONNECTION)
+    if not place:
+        return []
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(place)
+            connection.sendall(os.getpid().to_bytes(8, "big"))
+            _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+    except OSError as error:
+        raise Interrupted(f"the warden of this training is gone ({error})") from error
+    if len(descriptors) != 2:
+        raise Interrupted("the warden of this training ended before it handed out its lock")
+    return list(descriptors)
+
+
+def _see_one_gpu() -> None:
+    """A single process sees a single GPU; with more, Trainer would split batches by threads."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+        os.environ["CUDA_VISIBLE_DEVICES"] = seen.split(",")[0]
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of libraries must not keep a finished or failed process alive

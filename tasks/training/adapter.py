@@ -1,0 +1,83 @@
+"""Low-rank adapters: the head is always trained and saved, and the export is one plain model."""
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from transformers import PreTrainedModel
+
+from tasks.errors import ModelError
+from tasks.training.params import LoraParams
+from tasks.training.scoring import HEAD, is_decoder, read_by_length
+
+
+def lora_config(params: LoraParams) -> LoraConfig:
+    """PEFT's config of the `lora:` section."""
+    return LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=params.r,
+        lora_alpha=params.alpha,
+        lora_dropout=params.dropout,
+        target_modules=params.target_modules,
+        use_dora=params.use_dora,
+        modules_to_save=[HEAD, *params.modules_to_save],
+    )
+
+
+def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftModel:
+    """The model with adapters drawn from `seed`; its head is trained and saved whole.
+
+    Raises:
+        ModelError: no module has a name that `target_modules` asks for.
+    """
+    config = copy.deepcopy(config)
+    if is_decoder(model):
+        saved = list(getattr(config, "modules_to_save", None) or [])
+        config.modules_to_save = saved if HEAD in saved else [*saved, HEAD]  # pyright: ignore[reportAttributeAccessIssue]
+    if config.task_type is None:
+        config.task_type = TaskType.SEQ_CLS
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        # peft 0.21 asks under a name that transformers 5.23 calls deprecated
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        torch.manual_seed(seed)
+        try:
+            return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
+        except ValueError as error:
+            linear = sorted(
+                {n.rpartition(".")[2] for n, m in model.named_modules() if _is_linear(m)}
+            )
+            raise ModelError(f"{error} The model's linear layers are {linear}.") from error
+
+
+def check_head_is_trained(model: PeftModel) -> None:
+    """Refuses an adapter that would leave a random head frozen and unsaved.
+
+    Raises:
+        ModelError: no trainable parameter belongs to the head.
+    """
+    if not is_decoder(base_of(model)):
+        return
+    if not any(HEAD in n.split(".") and p.requires_grad for n, p in model.named_parameters()):
+        raise ModelError(
+            f"the adapter does not train the head {HEAD!r}: a reload would score with another "
+            f"head; make it with modules_to_save=[{HEAD!r}] and load it with is_trainable=True"
+        )
+
+
+def base_of(model: PeftModel | PreTrainedModel) -> PreTrainedModel:
+    """The transformers model inside an adapter, or the model itself."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
+
+
+def merged(model: PeftModel) -> PreTrainedModel:
+    """One plain model with the adapters added into float32 weights; `model` is used up."""
+    model.float()
+    plain: Any = model.merge_and_unload()
+    read_by_length(plain)
+    return plain
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.Linear)

@@ -1,0 +1,76 @@
+"""What training leaves: a plain reward model directory, the adapter, the exact history, numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from tasks.artifact.durable import write_json, writing
+from tasks.training.adapter import base_of, merged
+from tasks.training.model import head_digest
+from tasks.training.progress import is_timing
+from tasks.training.trainer import RewardTrainer
+
+PROGRESS_SUMMARY = "train_runtime"
+
+
+def export(trainer: RewardTrainer, output: Path) -> None:
+    """Writes model/, adapter/ (LoRA), metrics.jsonl and, last, training.json below `output`."""
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    tokenizer: Any = trainer.processing_class
+    history = exact_history(trainer.state.log_history)
+    if isinstance(model, PeftModel):
+        for config in model.peft_config.values():
+            config.base_model_name_or_path = None  # a path of this machine is no part of the result
+        model.save_pretrained(str(output / "adapter"), safe_serialization=True)
+        (output / "adapter" / "README.md").unlink(missing_ok=True)
+        model = merged(model)
+    save_model(model, tokenizer, output / "model")
+    with writing(output / "metrics.jsonl") as path:
+        path.write_text("".join(json.dumps(record) + "\n" for record in history), "utf-8")
+    write_json(output / "training.json", summary(trainer, model, history))
+
+
+def save_model(model: PreTrainedModel, tokenizer: Any, directory: Path) -> None:
+    """A complete model directory that transformers loads without this project."""
+    model.config._name_or_path = ""  # pyright: ignore[reportPrivateUsage]
+    model.config.use_cache = True
+    model.save_pretrained(str(directory))
+    tokenizer.save_pretrained(str(directory))
+
+
+def exact_history(log_history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The logged records without figures that depend on the clock or on an interruption.
+
+    Names are sorted: a checkpoint does not keep their order.
+    """
+    return [
+        {"step": record["step"], **{k: record[k] for k in sorted(record) if not is_timing(k)}}
+        for record in log_history
+        if PROGRESS_SUMMARY not in record
+    ]
+
+
+def summary(
+    trainer: RewardTrainer, model: PreTrainedModel, history: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The numbers of a finished run; equal for an undisturbed and a resumed one."""
+    trained = [record for record in history if "loss" in record]
+    evaluated = [record for record in history if any(k.startswith("eval_") for k in record)]
+    return {
+        "global_step": trainer.state.global_step,
+        "epoch": trainer.state.epoch,
+        "train_pairs": len(trainer.train_dataset) if trainer.train_dataset is not None else 0,  # pyright: ignore[reportArgumentType]
+        "num_tokens": trained[-1]["num_tokens"] if trained else 0,
+        "first": trained[0] if trained else None,
+        "last": trained[-1] if trained else None,
+        "last_evaluation": evaluated[-1] if evaluated else None,
+        "parameters": base_of(model).num_parameters(),
+        "head": {
+            "origin": trainer.head.origin,
+            "sha256_before": trainer.head.sha256,
+            "sha256": head_digest(model),
+        },
+    }

@@ -1,0 +1,91 @@
+"""A loss or gradient that is not finite ends the run and names the pairs of its step.
+
+On a CPU the step is refused before the optimizer takes it. On an accelerator the numbers of a step
+are copied without waiting and looked at one step later, and always before anything is logged or
+saved: no stall in every step, and no checkpoint of broken weights.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+
+from tasks.errors import TrainingError
+
+MAX_NAMED = 64
+
+
+@dataclass(frozen=True)
+class _Step:
+    number: int
+    pairs: list[str]
+    values: torch.Tensor
+    """Loss and gradient norm, float32 `[2]`, on the host once `copied` has passed."""
+    copied: torch.cuda.Event | None
+
+
+@dataclass
+class FiniteGuard:
+    """Watches loss and gradient norm of every step."""
+
+    device: torch.device
+    norm_may_overflow: bool = False
+    """float16's scaler expects infinite gradients and skips such steps itself."""
+    _pairs: list[str] = field(default_factory=list[str])
+    _loss: torch.Tensor | None = None
+    _open: deque[_Step] = field(default_factory=deque[_Step])
+
+    def saw_batch(self, pairs: list[str], loss: torch.Tensor) -> None:
+        """Notes the pairs of one micro-batch and its loss."""
+        self._pairs += pairs
+        self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()
+
+    def finish_step(self, number: int, norm: torch.Tensor | float) -> None:
+        """Closes a step once its gradient norm is known.
+
+        Raises:
+            TrainingError: this step (or, on an accelerator, the one before) is not finite.
+        """
+        loss = self._loss if self._loss is not None else torch.zeros((), device=self.device)
+        norm = torch.as_tensor(norm, device=self.device)
+        if self.norm_may_overflow:
+            norm = torch.zeros_like(norm)
+        values = torch.stack([loss.float(), norm.float().reshape(())])
+        self._open.append(_Step(number, self._pairs, *_to_host(values)))
+        self._pairs, self._loss = [], None
+        while len(self._open) > (1 if values.is_cuda else 0):
+            _check(self._open.popleft())
+
+    def settle(self) -> None:
+        """Looks at all that has not been looked at.
+
+        Raises:
+            TrainingError: a step was not finite.
+        """
+        while self._open:
+            _check(self._open.popleft())
+
+
+def _to_host(values: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    if not values.is_cuda:
+        return values.cpu(), None
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+    return host, copied
+
+
+def _check(step: _Step) -> None:
+    if step.copied is not None:
+        step.copied.synchronize()
+    loss, norm = step.values.tolist()
+    if bool(torch.isfinite(step.values).all()):
+        return
+    named = ", ".join(step.pairs[:MAX_NAMED]) or "(pairs without ids)"
+    more = f" and {len(step.pairs) - MAX_NAMED} more" if len(step.pairs) > MAX_NAMED else ""
+    raise TrainingError(
+        f"step {step.number}: loss {loss}, gradient norm {norm}: not finite, so the run ends here. "
+        f"Pairs of this step: {named}{more}. Look at them (an extreme margin or weight?), lower "
+        "learning_rate, or train in float32; the checkpoint before this step is sound"
+    )

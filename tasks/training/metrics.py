@@ -1,0 +1,127 @@
+"""Sums over pairs, divided once at the end: no metric depends on how pairs were batched.
+
+While training, the sums stay on the device and are read once per logged record; in evaluation the
+metrics come from the table of every pair's two rewards.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+_SUMS = ("pairs", "weight", "loss", "correct", "reward", "margin", "tokens")
+
+
+class IntervalSums:
+    """Running sums of one logging interval, on the device, in float64 (float32 on Apple's)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.dtype = torch.float32 if device.type == "mps" else torch.float64
+        self.device = device
+        self.tokens_before = 0
+        """Tokens of all finished intervals, over all processes."""
+        self.pairs_before = 0
+        self._clear()
+
+    def add(
+        self,
+        rewards: torch.Tensor,
+        loss_sum: torch.Tensor,
+        weight: torch.Tensor | None,
+        attention_mask: torch.Tensor,
+    ) -> None:
+        """Adds one micro-batch: rewards `[2B]`, chosen first; nothing is read back to the host."""
+        chosen, rejected = rewards.detach().chunk(2)
+        pairs = torch.full((), len(chosen), dtype=self.dtype, device=self.device)
+        self._sums += torch.stack(
+            [
+                pairs,
+                pairs if weight is None else weight.sum(dtype=self.dtype),
+                loss_sum.detach().to(self.dtype),
+                (chosen > rejected).sum(dtype=self.dtype),
+                rewards.detach().sum(dtype=self.dtype),
+                (chosen - rejected).sum(dtype=self.dtype),
+                attention_mask.sum(dtype=self.dtype),
+            ]
+        )
+        self._lowest = torch.minimum(self._lowest, rewards.detach().min().to(self.dtype))
+        self._highest = torch.maximum(self._highest, rewards.detach().max().to(self.dtype))
+
+    def flush(self) -> dict[str, float | int]:
+        """The metrics of the interval over all processes; the next interval starts empty."""
+        values = torch.cat([self._sums, self._lowest[None], self._highest[None]])
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(values[:-2])
+            dist.all_reduce(values[-2:-1], dist.ReduceOp.MIN)
+            dist.all_reduce(values[-1:], dist.ReduceOp.MAX)
+        *sums, lowest, highest = values.tolist()
+        total = dict(zip(_SUMS, sums, strict=True))
+        self._clear()
+        self.tokens_before += int(total["tokens"])
+        self.pairs_before += int(total["pairs"])
+        pairs = total["pairs"]
+        return {
+            "num_tokens": self.tokens_before,
+            "loss": total["loss"] / total["weight"],
+            "accuracy": total["correct"] / pairs,
+            "min_reward": lowest,
+            "mean_reward": total["reward"] / (2 * pairs),
+            "max_reward": highest,
+            "margin": total["margin"] / pairs,
+        }
+
+    def tokens(self) -> int:
+        """Tokens so far over all processes, the unfinished interval included."""
+        unfinished = self._sums[_SUMS.index("tokens")].clone()
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(unfinished)
+        return self.tokens_before + int(unfinished.item())
+
+    def state(self) -> dict[str, Any]:
+        """This process's unfinished interval as JSON data; floats survive it exactly."""
+        return {
+            "sums": self._sums.tolist(),
+            "lowest": self._lowest.item(),
+            "highest": self._highest.item(),
+            "tokens_before": self.tokens_before,
+            "pairs_before": self.pairs_before,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on where `state` was taken."""
+        self._sums = self._tensor(state["sums"])
+        self._lowest = self._tensor(state["lowest"])
+        self._highest = self._tensor(state["highest"])
+        self.tokens_before = int(state["tokens_before"])
+        self.pairs_before = int(state["pairs_before"])
+
+    def _clear(self) -> None:
+        self._sums = self._tensor([0.0] * len(_SUMS))
+        self._lowest = self._tensor(float("inf"))
+        self._highest = self._tensor(float("-inf"))
+
+    def _tensor(self, values: Any) -> torch.Tensor:
+        return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+
+def table_metrics(
+    rewards: np.ndarray,
+    margin: np.ndarray,
+    weight: np.ndarray,
+    center_rewards_coefficient: float | None,
+) -> dict[str, float]:
+    """The metrics of a table of rewards `[N, 2]` (chosen, rejected), in float64."""
+    chosen, rejected = rewards.astype(np.float64).T
+    difference = chosen - rejected
+    losses = np.logaddexp(0.0, -(difference - margin))  # -log sigmoid(x) = log(1 + e^-x)
+    if center_rewards_coefficient:
+        losses = losses + center_rewards_coefficient * (chosen + rejected) ** 2
+    return {
+        "loss": float((weight * losses).sum() / weight.sum()),
+        "accuracy": float((chosen > rejected).mean()),
+        "min_reward": float(min(chosen.min(), rejected.min())),
+        "mean_reward": float((chosen.sum() + rejected.sum()) / (2 * len(chosen))),
+        "max_reward": float(max(chosen.max(), rejected.max())),
+        "margin": float(difference.mean()),
+    }

@@ -1,0 +1,178 @@
+"""The `training:` section: RewardConfig's names at this level, and how the process is started.
+
+The defaults are RewardConfig's, but for one epoch instead of three and a decision by hardware
+where TRL has a constant (`gradient_checkpointing`). Importing this costs no torch.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from tasks.artifact import Inert, Params
+
+Strategy = Literal["no", "steps", "epoch"]
+
+
+class LoraParams(Params):
+    """Low-rank adapters on a frozen body; the score head is always trained and saved whole."""
+
+    r: PositiveInt = 16
+    """Rank of the update."""
+    alpha: PositiveInt = 32
+    """The update is scaled by alpha / r."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the adapter's input; `disable_dropout` does not touch it."""
+    target_modules: list[str] | str = "all-linear"
+    """Names of the adapted modules, or all linear layers but the head."""
+    use_dora: bool = False
+    """Weight-decomposed adapters (DoRA)."""
+    modules_to_save: list[str] = Field(default_factory=list[str])
+    """Further modules that are trained and saved whole, beside the head."""
+
+
+class TrainingParams(Params):
+    """Everything that training depends on beside its data and its base model."""
+
+    # how long, how fast
+    learning_rate: PositiveFloat = 1e-4
+    """Peak learning rate; 1e-3 is usual with LoRA."""
+    num_train_epochs: PositiveFloat = 1.0
+    """Passes over the pairs."""
+    max_steps: int = Field(default=-1, ge=-1)
+    """Optimizer steps; -1 leaves it to `num_train_epochs`."""
+    per_device_train_batch_size: PositiveInt = 8
+    """Pairs in one forward pass of one process."""
+    gradient_accumulation_steps: PositiveInt = 1
+    """Forward passes for one optimizer step; the loss is the mean over all of their pairs."""
+    lr_scheduler_type: str = "linear"
+    """Name of a learning rate schedule of transformers."""
+    lr_scheduler_kwargs: dict[str, Any] | None = None
+    """Further arguments of the schedule."""
+    warmup_steps: float = Field(default=0, ge=0)
+    """Steps of linear warm-up; below 1 a share of all steps."""
+    optim: str = "adamw_torch_fused"
+    """Name of an optimizer of transformers."""
+    optim_args: str | None = None
+    """Further arguments of the optimizer, `name=value,...`."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.999, ge=0, lt=1)
+    adam_epsilon: PositiveFloat = 1e-8
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    """The gradient is scaled down to this L2 norm; 0 never scales."""
+
+    # loss and model
+    center_rewards_coefficient: float | None = Field(default=None, ge=0)
+    """Weight of the mean of (chosen + rejected)^2; 0.01 is usual."""
+    disable_dropout: bool = True
+    """Sets all of the model's dropout to 0."""
+    model_init_kwargs: dict[str, Any] | None = None
+    """Arguments of `from_pretrained`: `dtype`, `attn_implementation`, ..."""
+    pad_to_multiple_of: PositiveInt | None = None
+    """Pads the batch to a multiple of this many tokens."""
+    neftune_noise_alpha: float | None = None
+    """Noise on the embeddings while training."""
+
+    # numbers and memory
+    bf16: bool | None = None
+    """Forward passes in bfloat16; None: where the hardware has it, never on a CPU."""
+    tf32: bool | None = None
+    """TensorFloat-32 for float32 matrix products; None: torch's default."""
+    gradient_checkpointing: bool | None = None
+    """Computes activations twice instead of keeping them; None: on a GPU only."""
+    gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    activation_offloading: bool = False
+    """Keeps activations in host memory between forward and backward."""
+    torch_compile: bool = False
+    torch_compile_backend: str | None = None
+    torch_compile_mode: str | None = None
+    use_liger_kernel: bool = False
+    """Fused kernels of the `liger-kernel` package, where it is installed."""
+    full_determinism: bool = False
+    """Deterministic GPU kernels, at a cost in speed."""
+
+    # randomness
+    seed: int = Field(default=42, ge=0)
+    """Seed of a new head, of adapters and of the order of the pairs."""
+    data_seed: int | None = Field(default=None, ge=0)
+    """Seed of the order of the pairs alone; None: `seed`."""
+    dataloader_drop_last: bool = False
+    """Leaves out the last, smaller batch of an epoch."""
+    train_sampling_strategy: Literal["random", "sequential"] = "random"
+
+    # what is logged, evaluated and saved
+    logging_strategy: Strategy = "steps"
+    logging_steps: PositiveFloat = 10
+    """Optimizer steps in one record of metrics.jsonl; below 1 a share of all steps."""
+    logging_first_step: bool = False
+    eval_strategy: Strategy = "no"
+    """Evaluates while training. It draws random numbers, so it is part of the result."""
+    eval_steps: float | None = Field(default=None, gt=0)
+    eval_on_start: bool = False
+    per_device_eval_batch_size: PositiveInt = 8
+    save_strategy: Annotated[Strategy, Inert] = "steps"
+    """When a checkpoint is written; a stopped run continues from the newest."""
+    save_steps: Annotated[PositiveFloat, Inert] = 500
+    save_total_limit: Annotated[int, Field(ge=2), Inert] = 2
+    """Checkpoints that are kept, the newest by step."""
+
+    # feeding the device
+    dataloader_num_workers: Annotated[int, Field(ge=0), Inert] = 0
+    dataloader_prefetch_factor: Annotated[int | None, Inert] = None
+    dataloader_pin_memory: Annotated[bool, Inert] = True
+    dataloader_persistent_workers: Annotated[bool, Inert] = False
+    torch_empty_cache_steps: Annotated[int | None, Inert] = None
+    ddp_timeout: Annotated[PositiveInt, Inert] = 1800
+    """Seconds that one process waits for another."""
+
+    # this project's own
+    lora: LoraParams | None = None
+    """Adapters instead of full fine-tuning."""
+    num_processes: PositiveInt = 1
+    """Processes that share one batch; sums in another order give other last digits."""
+    torch_num_threads: PositiveInt = Field(default_factory=lambda: physical_cores())
+    """Threads of one process on a CPU: their number decides the order of sums."""
+    accelerate_config: Annotated[str | None, Inert] = None
+    """A file like params/accelerate/*.yaml; its bytes are in the key, its place is not."""
+    device: Annotated[Literal["auto", "cpu", "cuda"], Inert] = "auto"
+    """`cuda` fails where there is none; `auto` takes what there is."""
+
+    @model_validator(mode="after")
+    def _steps_that_fit(self) -> Self:
+        for name in ("logging_steps", "eval_steps", "save_steps", "warmup_steps"):
+            value = getattr(self, name)
+            if value is not None and value > 1 and value != int(value):
+                raise ValueError(f"{name} is {value}: above 1 it must be a whole number of steps")
+        if self.dataloader_prefetch_factor is not None and self.dataloader_num_workers == 0:
+            raise ValueError("dataloader_prefetch_factor needs dataloader_num_workers of 1 or more")
+        return self
+
+
+OWN_FIELDS = frozenset(
+    {"lora", "num_processes", "torch_num_threads", "accelerate_config", "device"}
+)
+"""Fields that are no names of RewardConfig."""
+
+
+def reward_config_fields(params: TrainingParams) -> dict[str, Any]:
+    """The params under RewardConfig's names, where they say anything."""
+    return params.model_dump(exclude=set(OWN_FIELDS), exclude_none=True)
+
+
+def physical_cores() -> int:
+    """Cores, not hardware threads, that this process may use; at least 1."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    cores: set[tuple[str, str]] = set()
+    try:
+        blocks = Path("/proc/cpuinfo").read_text().split("\n\n")
+    except OSError:
+        return os.cpu_count() or 1
+    for block in blocks:
+        lines = [line.partition(":") for line in block.splitlines()]
+        fact = {name.strip(): value.strip() for name, _, value in lines}
+        usable = allowed is None or int(fact.get("processor", -1)) in allowed
+        if usable and "core id" in fact:
+            cores.add((fact.get("physical id", "0"), fact["core id"]))
+    return len(cores) or (len(allowed) if allowed else os.cpu_count()) or 1

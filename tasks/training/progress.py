@@ -1,0 +1,107 @@
+"""What a running training shows: one clean line per record, and the same record for machines.
+
+logs/metrics.jsonl    one JSON object per logged record, with wall-clock figures
+"""
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+TIMING = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+"""Endings of the names of figures that differ between equal runs."""
+
+
+def is_timing(name: str) -> bool:
+    """Whether a figure depends on the clock."""
+    return name.endswith(TIMING)
+
+
+class ProgressCallback(TrainerCallback):
+    """Writes every record on the main process; speeds are those since the record before."""
+
+    def __init__(self, trainer: "RewardTrainer", records: Path) -> None:
+        self.trainer = trainer
+        self.records = records
+        self._mark()
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,  # noqa: ARG002
+        control: TrainerControl,  # noqa: ARG002
+        **_: Any,
+    ) -> None:
+        """Starts the clock of the first record."""
+        self._mark()
+
+    def on_log(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        logs: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Appends the record and prints its line."""
+        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+            return
+        record: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, **logs}
+        record["time"] = round(time.time(), 3)
+        if "learning_rate" in logs:
+            record |= self._speeds(int(logs["num_tokens"]))
+        with self.records.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        say(line(record))
+
+    def _speeds(self, tokens: int) -> dict[str, float]:
+        seconds = max(time.monotonic() - self._time, 1e-9)
+        pairs = self.trainer.interval.pairs_before
+        speeds = {
+            "seconds": round(seconds, 3),
+            "pairs_per_second": round((pairs - self._pairs) / seconds, 2),
+            "tokens_per_second": round((tokens - self._tokens) / seconds, 1),
+        }
+        if torch.cuda.is_available():
+            speeds["gpu_gigabytes"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+        self._mark()
+        return speeds
+
+    def _mark(self) -> None:
+        interval = self.trainer.interval
+        self._time = time.monotonic()
+        self._pairs, self._tokens = interval.pairs_before, interval.tokens_before
+
+
+def line(record: dict[str, Any]) -> str:
+    """One record for a reader: `step 40/116  loss 0.412  accuracy 0.81  ...`."""
+    parts = [f"step {record['step']}/{record['max_steps']}"]
+    for name, value in record.items():
+        base = name.rpartition("eval_")[2]
+        label = name.replace("_", " ")
+        if base in ("loss", "margin", "grad_norm"):
+            parts.append(f"{label} {value:.3g}")
+        elif base == "accuracy":
+            parts.append(f"{label} {value:.3f}")
+        elif base == "learning_rate":
+            parts.append(f"{label} {value:.2e}")
+        elif base in ("pairs_per_second", "tokens_per_second"):
+            parts.append(f"{value:,.0f} {base.removesuffix('_per_second')}/s")
+        elif base == "gpu_gigabytes":
+            parts.append(f"{value:.1f} GB")
+    return "  ".join(parts)
+
+
+def say(text: str) -> None:
+    """Prints a line; a reader that is gone is no reason to fail."""
+    with suppress(BrokenPipeError):
+        print(text, flush=True)
+        sys.stdout.flush()

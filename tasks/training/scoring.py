@@ -1,0 +1,96 @@
+"""Rewards: one float32 number per sequence, the same in training, evaluation and serving.
+
+The reward is read at the last token that the attention mask marks: by length, never by comparing
+ids with the padding id, so an EOS that is also the padding token is not skipped. The score head is
+applied to those rows alone, in float32, also where the body computes in bfloat16.
+
+Legend: B sequences, T tokens, H hidden size.
+"""
+
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from tasks.errors import ModelError
+
+_BOUND = "reads_rewards_by_length"
+HEAD = "score"
+"""Name of the head in every decoder of transformers that classifies sequences."""
+
+
+def score(model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    """Rewards `[B]`, float32, of sequences `[B, T]`.
+
+    `model` comes from `load_reward_model` or was given to `read_by_length`, and may be wrapped by
+    PEFT or by a distributed engine: its own forward is called, so that their hooks run.
+    """
+    logits = model(input_ids=input_ids, attention_mask=attention_mask).logits  # (B, 1)
+    return logits.float().squeeze(-1)
+
+
+def read_by_length(model: PreTrainedModel) -> None:
+    """Binds the forward of this module to a decoder; encoders keep theirs, with its own pooling.
+
+    Raises:
+        ModelError: the model is no sequence classifier with one reward, or is of a family
+            whose reward cannot be read at the last token.
+    """
+    if getattr(model, _BOUND, False):
+        return
+    name = type(model).__name__
+    if model.config.is_encoder_decoder:
+        raise ModelError(
+            f"{name} has an encoder and a decoder; a reward is read at the last token of one "
+            "sequence: use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
+        )
+    if not name.endswith("ForSequenceClassification") or model.config.num_labels != 1:
+        raise ModelError(
+            f"{name} with {model.config.num_labels} labels is no reward model; load it with "
+            "AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)"
+        )
+    if is_decoder(model):
+        model.forward = MethodType(_forward, model)
+        getattr(model, HEAD).float()
+    setattr(model, _BOUND, True)
+
+
+def is_decoder(model: PreTrainedModel) -> bool:
+    """Whether the head is applied to every token of the body, as in all decoder families."""
+    return hasattr(model, HEAD) and hasattr(model, model.base_model_prefix)
+
+
+def last_token(attention_mask: torch.Tensor) -> torch.Tensor:
+    """Index of the last token of every sequence, int64 `[B]`; padding may be on either side."""
+    positions = torch.arange(attention_mask.shape[-1], device=attention_mask.device)
+    return (attention_mask.long() * positions).argmax(-1)
+
+
+def _forward(
+    self: PreTrainedModel,
+    input_ids: torch.Tensor | None = None,
+    attention_mask: torch.Tensor | None = None,
+    inputs_embeds: torch.Tensor | None = None,
+    **options: Any,
+) -> SequenceClassifierOutput:
+    body = getattr(self, self.base_model_prefix)
+    given = {name: value for name, value in options.items() if value is not None}
+    given.pop("return_dict", None)
+    sequences = input_ids if input_ids is not None else inputs_embeds
+    assert sequences is not None
+    if attention_mask is None:
+        attention_mask = torch.ones(sequences.shape[:2], dtype=torch.long, device=sequences.device)
+    hidden = body(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        inputs_embeds=inputs_embeds,
+        **{"use_cache": False, **given},
+    )[0]  # (B, T, H)
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    pooled = hidden[rows, last_token(attention_mask)].float()  # (B, H)
+    with torch.autocast(hidden.device.type, enabled=False):
+        logits = getattr(self, HEAD)(pooled)  # (B, 1)
+    return SequenceClassifierOutput(logits=logits)

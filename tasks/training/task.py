@@ -1,0 +1,75 @@
+"""The training stage: token ids of pairs and a base model -> data/5_training/<key>/model/."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
+from tasks.artifact.durable import read_json
+from tasks.errors import ParamsError
+from tasks.model import BaseModel
+from tasks.training.job import Job
+from tasks.training.launch import accelerate_config, train
+from tasks.training.params import TrainingParams
+
+STAGE = "training"
+SHELF = "5_training"
+VERSION = 1
+
+
+def step(
+    params: TrainingParams,
+    tokenization: Artifact,
+    model: BaseModel,
+    model_artifact: Artifact,
+    on_metrics: Callable[[dict[str, Any]], None] | None = None,
+) -> Step:
+    """The step that trains the reward model; `on_metrics` gets every record as it is logged.
+
+    Raises:
+        ParamsError: the accelerate config does not exist.
+    """
+    config = accelerate_config(params)
+    if not config.is_file():
+        raise ParamsError(f"training.accelerate_config {config} does not exist")
+    files = {
+        "weights": model.weights_digest,
+        "tokenizer": model.tokenizer_digest,
+        "accelerate_config": file_digest(config),
+    }
+
+    def build(workspace: Workspace) -> None:
+        job = Job(
+            model=str(model.path),
+            pairs=str(tokenization.path.resolve()),
+            output=str(workspace.path.resolve()),
+            scratch=str(workspace.scratch.resolve()),
+            params=params.model_dump(mode="json"),
+            identity={
+                "version": VERSION,
+                "params": canonical(params, STAGE),
+                "pairs": tokenization.digest,
+                **files,
+            },
+        )
+        train(job, workspace, on_metrics=on_metrics)
+        workspace.report.update(finished(workspace.path))
+
+    libraries = ("torch", "transformers", "accelerate", *(("peft",) if params.lora else ()))
+    return Step(
+        STAGE,
+        VERSION,
+        SHELF,
+        params,
+        {"tokenization": tokenization},
+        build,
+        libraries,
+        files,
+        uses={"model": model_artifact},
+    )
+
+
+def finished(directory: Path) -> dict[str, Any]:
+    """The numbers of a finished training: training.json."""
+    numbers: dict[str, Any] = read_json(directory / "training.json")
+    return numbers

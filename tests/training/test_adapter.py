@@ -1,0 +1,129 @@
+"""With adapters the head is trained and saved, and the merged export scores alike."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForSequenceClassification
+
+from tasks.errors import ModelError, ParamsError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.adapter import lora_config, merged
+from tasks.training.export import save_model
+from tasks.training.model import load_reward_model
+from tasks.training.params import LoraParams
+from tasks.training.scoring import score
+from tests.training.tiny import make_rows, make_tokenizer
+
+# peft 0.21 asks under a name that transformers 5.23 calls deprecated
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+CONFIGS = {
+    "from params": lora_config(LoraParams(r=4, target_modules=["q_proj", "down_proj"])),
+    "DoRA": lora_config(LoraParams(r=4, target_modules=["q_proj"], use_dora=True)),
+    "as TRL documents it": LoraConfig(modules_to_save=["score"], target_modules=["q_proj"]),
+    "without a word on the head": LoraConfig(r=2, target_modules=["v_proj"]),
+    "all linear layers": lora_config(LoraParams(r=2)),
+}
+
+
+def trainer_of(model, directory, **extra):
+    config = RewardConfig(
+        output_dir=str(directory),
+        use_cpu=True,
+        gradient_checkpointing=extra.pop("gradient_checkpointing", False),
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        learning_rate=1e-2,
+        num_train_epochs=3,
+        logging_steps=3,
+        save_strategy="no",
+        report_to="none",
+        bf16=extra.pop("bf16", None),
+    )
+    rows = Dataset.from_list(make_rows(24))
+    return RewardTrainer(model, config, train_dataset=rows, **extra)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_head_is_trained_and_saved_and_the_merged_model_scores_alike(base, tmp_path, name):
+    trainer = trainer_of(str(base), tmp_path, peft_config=CONFIGS[name])
+    before = trainer.head.sha256
+    trainer.train()
+    ids = torch.tensor([[5, 9, 44, 1], [7, 30, 21, 1]])
+    mask = torch.ones_like(ids)
+    with torch.no_grad():
+        trained = score(trainer.model.eval(), ids, mask)
+    trainer.save_model(str(tmp_path / "adapter"))
+    reloaded = PeftModel.from_pretrained(
+        load_reward_model(base, seed=99).model, tmp_path / "adapter"
+    )
+    with torch.no_grad():
+        assert torch.equal(score(reloaded.eval(), ids, mask), trained)
+    plain = merged(trainer.model)
+    save_model(plain, make_tokenizer(), tmp_path / "merged")
+    again = load_reward_model(tmp_path / "merged", need_head=True)
+    assert again.head.sha256 != before
+    stock = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
+    with torch.no_grad():
+        assert torch.allclose(score(again.model.eval(), ids, mask), trained, atol=1e-5)
+        assert torch.allclose(stock(ids).logits[:, 0], trained, atol=1e-5)
+
+
+def test_only_adapters_and_head_change(base, tmp_path):
+    trainer = trainer_of(str(base), tmp_path, peft_config=CONFIGS["without a word on the head"])
+    before = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}
+    trainer.train()
+    changed = {n for n, p in trainer.model.named_parameters() if not torch.equal(p, before[n])}
+    assert changed
+    assert all("lora_" in n or "score.modules_to_save" in n for n in changed)
+    assert any("score.modules_to_save" in n for n in changed)
+
+
+def test_an_adapter_can_be_trained_further(base, tmp_path):
+    first = trainer_of(str(base), tmp_path / "a", peft_config=CONFIGS["from params"])
+    first.train()
+    first.save_model(str(tmp_path / "adapter"))
+    body = load_reward_model(base, seed=42).model
+    model = PeftModel.from_pretrained(body, tmp_path / "adapter", is_trainable=True)
+    second = trainer_of(model, tmp_path / "b", processing_class=make_tokenizer())
+    rows = second.train_dataset
+    assert np.array_equal(second.predict(rows).predictions, first.predict(rows).predictions)
+    second.train()
+    assert second.state.log_history[0]["loss"] < first.state.log_history[0]["loss"]
+
+
+def test_an_adapter_that_leaves_the_head_frozen_is_refused(base, tmp_path):
+    first = trainer_of(str(base), tmp_path / "a", peft_config=CONFIGS["from params"])
+    first.save_model(str(tmp_path / "adapter"))
+    frozen = PeftModel.from_pretrained(load_reward_model(base).model, tmp_path / "adapter")
+    with pytest.raises(ModelError, match="does not train the head 'score'"):
+        trainer_of(frozen, tmp_path / "b", processing_class=make_tokenizer())
+    with pytest.raises(ParamsError, match="is a PeftModel already"):
+        trainer_of(
+            frozen,
+            tmp_path / "c",
+            processing_class=make_tokenizer(),
+            peft_config=CONFIGS["from params"],
+        )
+
+
+def test_target_modules_that_match_nothing_are_refused_with_the_names_there_are(base, tmp_path):
+    with pytest.raises(ModelError, match=r"linear layers are \['down_proj', .*'v_proj'\]"):
+        trainer_of(
+            str(base), tmp_path, peft_config=lora_config(LoraParams(target_modules=["query"]))
+        )
+
+
+def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_path):
+    trainer = trainer_of(
+        str(base),
+        tmp_path,
+        peft_config=CONFIGS["from params"],
+        bf16=True,
+        gradient_checkpointing=True,
+    )
+    trainer.train()
+    records = [r for r in trainer.state.log_history if "loss" in r]
+    assert records[-1]["loss"] < records[0]["loss"]

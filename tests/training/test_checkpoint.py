@@ -1,0 +1,203 @@
+"""A stopped run ends in the same bits as an undisturbed one; a damaged checkpoint is never used."""
+
+import json
+import logging
+import shutil
+
+import pytest
+from transformers import TrainerCallback
+
+from tasks.artifact.digests import hash_file
+from tasks.errors import Interrupted, TrainingError
+from tasks.training import RewardConfig, RewardTrainer, checkpoint
+from tasks.training.adapter import lora_config
+from tasks.training.callbacks import StopCallback
+from tasks.training.export import exact_history
+from tasks.training.pairs import open_pairs
+from tasks.training.params import LoraParams
+from tasks.training.stopping import StopRequest
+
+FIELDS = {
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "dataloader_pin_memory": False,
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 4,
+    "num_train_epochs": 3,
+    "logging_steps": 5,
+    "save_steps": 4,
+    "save_total_limit": 2,
+    "report_to": "none",
+}
+
+
+class AskAt(TrainerCallback):
+    """Asks for a stop while the given step is running."""
+
+    def __init__(self, request: StopRequest, step: int) -> None:
+        self.request, self.step = request, step
+
+    def on_step_begin(self, args, state, control, **_):  # noqa: ARG002
+        if state.global_step + 1 == self.step:
+            self.request.ask("the test")
+
+
+def make(base, pairs, directory, stop_at=None, lora=None, **fields):
+    request = StopRequest()
+    callbacks = [StopCallback(request)]
+    if stop_at is not None:
+        callbacks.append(AskAt(request, stop_at))
+    return RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(directory), **{**FIELDS, **fields}),
+        train_dataset=open_pairs(pairs / "train"),
+        eval_dataset=open_pairs(pairs / "eval"),
+        callbacks=callbacks,
+        peft_config=lora_config(lora) if lora else None,
+    )
+
+
+def result(trainer, directory):
+    trainer.save_model(str(directory))
+    names = ("model.safetensors", "adapter_model.safetensors")
+    digests = [hash_file(directory / name) for name in names if (directory / name).is_file()]
+    return digests, json.dumps(exact_history(trainer.state.log_history))
+
+
+CASES = {
+    "plain": {},
+    "accumulation, uneven": {"gradient_accumulation_steps": 3, "save_steps": 2},
+    "dropout": {"disable_dropout": False},
+    "evaluation": {"eval_strategy": "steps", "eval_steps": 3},
+    "epochs": {"save_strategy": "epoch", "logging_strategy": "epoch"},
+    "saved and logged at the end of an epoch": {"logging_strategy": "epoch", "save_steps": 12},
+    "one long interval": {"logging_steps": 1000},
+    "by max_steps": {"max_steps": 17, "lr_scheduler_type": "cosine", "warmup_steps": 0.2},
+    "adapters": {"lora": LoraParams(r=4, dropout=0.1, target_modules=["q_proj", "up_proj"])},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs, tmp_path, case):
+    undisturbed = make(base, pairs, tmp_path / "whole", **CASES[case])
+    undisturbed.train()
+    steps = undisturbed.state.global_step
+    expected = result(undisturbed, tmp_path / "whole_model")
+    resume = False
+    for stop_at in (steps // 3 + 1, 2 * steps // 3):
+        trainer = make(base, pairs, tmp_path / "run", stop_at, **CASES[case])
+        with pytest.raises(Interrupted, match=f"after step {stop_at} of {steps} .the test."):
+            trainer.train(resume_from_checkpoint=resume)
+        resume = True
+    last = make(base, pairs, tmp_path / "run", **CASES[case])
+    last.train(resume_from_checkpoint=True)
+    assert last.state.global_step == steps
+    assert result(last, tmp_path / "run_model") == expected
+
+
+def test_a_finished_run_is_taken_over_without_another_step(base, pairs, tmp_path):
+    fields = {"max_steps": 6}  # in the middle of an epoch
+    first = make(base, pairs, tmp_path / "run", **fields)
+    first.train()
+    again = make(base, pairs, tmp_path / "run", **fields)
+    again.train(resume_from_checkpoint=True)
+    assert again.state.global_step == 6
+    assert result(again, tmp_path / "b") == result(first, tmp_path / "a")
+
+
+def test_only_the_newest_checkpoints_by_step_are_kept(base, pairs, tmp_path):
+    trainer = make(base, pairs, tmp_path / "run")
+    trainer.train()
+    kept = sorted(c.step for c in checkpoint.checkpoints(tmp_path / "run"))
+    assert kept == [32, 36]
+    assert all((c.path / checkpoint.MANIFEST).is_file() for c in checkpoint.checkpoints(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def stopped(base, pairs, tmp_path_factory):
+    """The checkpoints of steps 16 and 18 of a run that was stopped in step 18."""
+    directory = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(Interrupted):
+        make(base, pairs, directory, 18).train()
+    assert sorted(c.step for c in checkpoint.checkpoints(directory)) == [16, 18]
+    return directory
+
+
+def files_of_a_checkpoint():
+    return [
+        "model.safetensors",
+        "optimizer.pt",
+        "scheduler.pt",
+        "rng_state.pth",
+        "trainer_state.json",
+        "interval_0.json",
+        "config.json",
+        "tokenizer.json",
+        "training_args.bin",
+        checkpoint.MANIFEST,
+    ]
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+FAULTS = {
+    "missing": lambda path: path.unlink(),
+    "torn": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "flipped": flip,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", files_of_a_checkpoint())
+def test_a_damaged_file_rules_its_checkpoint_out(tmp_path, stopped, caplog, name, fault):
+    directory = tmp_path / "run"
+    shutil.copytree(stopped, directory)
+    FAULTS[fault](directory / "checkpoint-18" / name)
+    job = checkpoint.read_json(stopped / "checkpoint-18" / checkpoint.MANIFEST)["job"]
+    with caplog.at_level(logging.WARNING):
+        found = checkpoint.newest_valid(directory, job)
+    assert found is not None
+    assert found.step == 16
+    assert "checkpoint-18 is not used" in caplog.text
+    assert name in caplog.text or name == checkpoint.MANIFEST
+    assert [p.name for p in (directory / checkpoint.SET_ASIDE).iterdir()] == ["0001-checkpoint-18"]
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(base, pairs, tmp_path, stopped):
+    undisturbed = make(base, pairs, tmp_path / "whole")
+    undisturbed.train()
+    shutil.copytree(stopped, tmp_path / "run")
+    (tmp_path / "run" / "checkpoint-18" / "optimizer.pt").unlink()
+    resumed = make(base, pairs, tmp_path / "run")
+    resumed.train(resume_from_checkpoint=True)
+    expected = result(undisturbed, tmp_path / "a")
+    assert result(resumed, tmp_path / "b") == expected
+
+
+def test_a_checkpoint_of_other_params_is_refused_by_their_names(base, pairs, stopped):
+    other = make(base, pairs, stopped, learning_rate=2e-3)
+    named = (
+        r"cannot resume from .*: it belongs to another job: args\.learning_rate 0\.001 -> 0\.002"
+    )
+    with pytest.raises(TrainingError, match=named):
+        other.train(resume_from_checkpoint=str(stopped / "checkpoint-18"))
+
+
+def test_without_a_valid_checkpoint_a_resume_is_refused(base, pairs, tmp_path):
+    trainer = make(base, pairs, tmp_path / "run")
+    with pytest.raises(TrainingError, match="holds no valid checkpoint"):
+        trainer.train(resume_from_checkpoint=True)
+
+
+def test_a_checkpoint_without_optimizer_is_never_committed(tmp_path, stopped):
+    shutil.copytree(stopped / "checkpoint-18", tmp_path / "checkpoint-18")
+    checkpoint.withdraw(tmp_path / "checkpoint-18")
+    (tmp_path / "checkpoint-18" / "optimizer.pt").unlink()
+    required = checkpoint.required_files(1, sharded=False)
+    with pytest.raises(TrainingError, match=r"lacks optimizer\.pt"):
+        checkpoint.commit(tmp_path / "checkpoint-18", 18, {}, required)

@@ -1,0 +1,49 @@
+"""The batch has exactly the tensors that TRL documents for its collator."""
+
+import pytest
+import torch
+
+from tasks.errors import DataError, ParamsError
+from tasks.training.collator import DataCollatorForPreference
+
+EXAMPLES = [
+    {"chosen_input_ids": [1, 2, 3], "rejected_input_ids": [4, 5]},
+    {"chosen_input_ids": [6, 7], "rejected_input_ids": [8]},
+]
+
+
+def test_chosen_sequences_stand_before_rejected_ones_padded_on_the_right():
+    batch = DataCollatorForPreference(pad_token_id=0)(EXAMPLES)
+    assert list(batch) == ["input_ids", "attention_mask"]
+    assert batch["input_ids"].tolist() == [[1, 2, 3], [6, 7, 0], [4, 5, 0], [8, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0]]
+    assert batch["input_ids"].dtype == batch["attention_mask"].dtype == torch.int64
+
+
+def test_margins_and_weights_come_as_float32_and_a_missing_one_is_neutral():
+    margins = [{**EXAMPLES[0], "margin": 0.5}, {**EXAMPLES[1], "margin": 0.0}]
+    batch = DataCollatorForPreference(pad_token_id=0)(margins)
+    assert list(batch) == ["input_ids", "attention_mask", "margin"]
+    assert torch.equal(batch["margin"], torch.tensor([0.5, 0.0]))
+    absent = [{**e, "margin": None, "weight": None} for e in EXAMPLES]
+    batch = DataCollatorForPreference(pad_token_id=0)(absent)
+    assert batch["margin"].tolist() == [0.0, 0.0]
+    assert batch["weight"].tolist() == [1.0, 1.0]
+
+
+def test_length_is_rounded_up_to_a_multiple():
+    batch = DataCollatorForPreference(pad_token_id=9, pad_to_multiple_of=4)(EXAMPLES)
+    assert batch["input_ids"].shape == (4, 4)
+    assert batch["input_ids"][3].tolist() == [8, 9, 9, 9]
+    assert batch["attention_mask"].sum() == 8
+
+
+def test_an_empty_sequence_is_refused_with_the_id_of_its_pair():
+    broken = [{"pair_id": "ab12", "chosen_input_ids": [1], "rejected_input_ids": []}]
+    with pytest.raises(DataError, match="pair ab12: rejected_input_ids is empty"):
+        DataCollatorForPreference(pad_token_id=0)(broken)
+
+
+def test_other_tensors_than_torch_are_refused():
+    with pytest.raises(ParamsError, match="'np'"):
+        DataCollatorForPreference(pad_token_id=0, return_tensors="np")

@@ -1,0 +1,132 @@
+"""A reward model is loaded whole or refused with a sentence that says why."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification
+
+from tasks.errors import ModelError
+from tasks.training.model import fit_tokenizer, head_digest, load_reward_model
+from tests.training.tiny import EOS, PAD, make_tokenizer
+
+
+def damaged(base, tmp_path, change):
+    """A copy of `base` whose tensors went through `change`."""
+    directory = tmp_path / "damaged"
+    shutil.copytree(base, directory)
+    tensors = load_file(directory / "model.safetensors")
+    change(tensors)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    return directory
+
+
+def test_a_new_head_depends_on_its_seed_alone(base):
+    torch.manual_seed(1)
+    first = load_reward_model(base, seed=5)
+    before = torch.random.get_rng_state()
+    second = load_reward_model(base, seed=5)
+    assert first.head.origin == "new"
+    assert first.head.sha256 == second.head.sha256
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert load_reward_model(base, seed=6).head.sha256 != first.head.sha256
+
+
+def test_a_saved_head_is_kept_on_a_warm_start(base, tmp_path):
+    first = load_reward_model(base, seed=5)
+    first.model.save_pretrained(tmp_path / "saved")
+    again = load_reward_model(tmp_path / "saved", seed=6, need_head=True)
+    assert again.head.origin == "loaded"
+    assert again.head.sha256 == first.head.sha256 == head_digest(again.model)
+
+
+def test_the_config_says_that_it_is_one_regression_output(base, tmp_path):
+    load_reward_model(base).model.save_pretrained(tmp_path / "saved")
+    config = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    assert config["id2label"] == {"0": "reward"}
+    assert config["architectures"] == ["Qwen3ForSequenceClassification"]
+
+
+def test_a_model_without_head_is_refused_where_one_is_needed(base):
+    with pytest.raises(ModelError, match=r"no score head \(score.weight is missing\)"):
+        load_reward_model(base, need_head=True)
+
+
+def test_weights_that_are_not_finite_are_refused_by_name(base, tmp_path):
+    def change(tensors):
+        tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
+        tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = float("inf")
+
+    with pytest.raises(ModelError, match=r"layers\.1\.mlp\.up_proj\.weight holds 2 of 1536"):
+        load_reward_model(damaged(base, tmp_path, change))
+
+
+def test_an_incomplete_checkpoint_is_refused_by_name(base, tmp_path):
+    directory = damaged(base, tmp_path, lambda t: t.pop("model.layers.0.mlp.down_proj.weight"))
+    with pytest.raises(ModelError, match=r"lacks model\.layers\.0\.mlp\.down_proj\.weight"):
+        load_reward_model(directory)
+
+
+def test_weights_that_the_config_does_not_know_are_refused(base, tmp_path):
+    def change(tensors):
+        tensors["model.layers.7.mlp.up_proj.weight"] = torch.zeros(2, 2)
+
+    with pytest.raises(ModelError, match=r"does not know: model\.layers\.7"):
+        load_reward_model(damaged(base, tmp_path, change))
+
+
+def test_pickled_weights_are_refused(base, tmp_path):
+    directory = tmp_path / "pickled"
+    shutil.copytree(base, directory)
+    torch.save(load_file(directory / "model.safetensors"), directory / "pytorch_model.bin")
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="no safetensors weights"):
+        load_reward_model(directory)
+
+
+def test_a_directory_that_brings_code_is_refused(base, tmp_path):
+    directory = tmp_path / "code"
+    shutil.copytree(base, directory)
+    config = json.loads((directory / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForSequenceClassification": "evil.Evil"}
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="auto_map"):
+        load_reward_model(directory)
+
+
+def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
+    three = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
+    three.save_pretrained(tmp_path / "three")
+    with pytest.raises(ModelError, match="classifies into 3 labels"):
+        load_reward_model(tmp_path / "three")
+
+
+def test_a_tokenizer_with_ids_beyond_the_embedding_is_refused(base):
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens(["onemore"])
+    with pytest.raises(ModelError, match=r"id 64 \('onemore'\) but the embedding has 64 rows"):
+        fit_tokenizer(load_reward_model(base).model, tokenizer)
+
+
+def test_a_tokenizer_that_pads_with_eos_gets_a_padding_token_of_its_own(base):
+    model = load_reward_model(base).model
+    tokenizer = make_tokenizer(pad=None)
+    tokenizer.pad_token = tokenizer.eos_token
+    fit_tokenizer(model, tokenizer)
+    assert tokenizer.pad_token == "<|pad|>"
+    assert tokenizer.pad_token_id not in (None, EOS)
+    assert model.config.pad_token_id == tokenizer.pad_token_id == 64
+    assert model.get_input_embeddings().num_embeddings == 65
+    assert not model.get_input_embeddings().weight[64].any()
+
+
+def test_a_padding_token_that_the_vocabulary_keeps_is_taken(base):
+    model = load_reward_model(base).model
+    tokenizer = make_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    fit_tokenizer(model, tokenizer)
+    assert tokenizer.pad_token_id == model.config.pad_token_id == PAD
+    assert model.get_input_embeddings().num_embeddings == 64

@@ -1,0 +1,271 @@
+"""RewardTrainer: the same result however pairs are batched, and a clear end where none is."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification
+
+from tasks.errors import DataError, ParamsError, TrainingError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.model import load_reward_model
+from tasks.training.pairs import open_pairs
+from tests.training.tiny import make_rows, make_tokenizer
+
+METRICS = {"loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin"}
+
+
+def config(directory, **fields):
+    given = {
+        "use_cpu": True,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+    }
+    return RewardConfig(output_dir=str(directory), **{**given, **fields})
+
+
+def trained(base, directory, rows, **fields):
+    """A trainer after its training, and its logged records."""
+    trainer = RewardTrainer(
+        str(base), config(directory, **fields), train_dataset=Dataset.from_list(rows)
+    )
+    trainer.train()
+    return trainer, [r for r in trainer.state.log_history if "loss" in r]
+
+
+def weights(trainer):
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+def test_every_documented_metric_is_logged(base, tmp_path):
+    _, records = trained(base, tmp_path, make_rows(16), num_train_epochs=1)
+    assert set(records[0]) == METRICS | {
+        "num_tokens",
+        "learning_rate",
+        "grad_norm",
+        "epoch",
+        "step",
+    }
+    tokens = [len(r["chosen_input_ids"]) + len(r["rejected_input_ids"]) for r in make_rows(16)]
+    assert records[-1]["num_tokens"] == sum(tokens)
+
+
+@pytest.mark.parametrize("extra", [{}, {"center_rewards_coefficient": 0.1}])
+def test_one_batch_of_eight_equals_accumulated_smaller_ones(base, tmp_path, extra):
+    # 20 pairs: the last step of each epoch has 4 pairs, in 1, 2 or 4 unequal micro-batches
+    rows = make_rows(20, margin=True)
+    for number, row in enumerate(rows):
+        row["weight"] = 1.0 + number % 3
+    runs = {
+        (size, steps): trained(
+            base,
+            tmp_path / str(size),
+            rows,
+            num_train_epochs=3,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=steps,
+            **extra,
+        )
+        for size, steps in ((8, 1), (4, 2), (2, 4), (3, 3))
+    }
+    whole, records = runs[8, 1]
+    for layout in ((4, 2), (2, 4)):
+        trainer, others = runs[layout]
+        assert len(others) == len(records)
+        for mine, theirs in zip(records, others, strict=True):
+            for name in METRICS | {"grad_norm"}:
+                assert mine[name] == pytest.approx(theirs[name], abs=1e-5 if extra else 1e-6), name
+        for name, tensor in weights(trainer).items():
+            assert torch.allclose(tensor, weights(whole)[name], atol=2e-5), name
+    # another global batch, whose last step has micro-batches of 3, 3, 3 and 2 pairs
+    assert all(math.isfinite(record["loss"]) for record in runs[3, 3][1])
+
+
+def test_a_gradient_is_the_mean_over_the_pairs_of_unequal_micro_batches(base, tmp_path):
+    # 5 pairs as 3 + 2: a mean of two means would weigh the last two pairs more
+    rows = make_rows(5)
+    fields = {"max_steps": 1, "train_sampling_strategy": "sequential"}
+    whole, [one] = trained(base, tmp_path / "a", rows, per_device_train_batch_size=5, **fields)
+    parts, [two] = trained(
+        base,
+        tmp_path / "b",
+        rows,
+        per_device_train_batch_size=3,
+        gradient_accumulation_steps=2,
+        **fields,
+    )
+    assert one["grad_norm"] == pytest.approx(two["grad_norm"], rel=1e-5)
+    assert one["loss"] == pytest.approx(two["loss"], abs=1e-6)
+    with torch.no_grad():
+        expected = _losses_by_hand(base, rows).mean()
+    assert one["loss"] == pytest.approx(expected.item(), abs=1e-6)
+    for name, tensor in weights(parts).items():
+        assert torch.allclose(tensor, weights(whole)[name], atol=2e-5)
+
+
+def _losses_by_hand(base, rows):
+    model = load_reward_model(base, seed=42).model.eval()
+    rewards = [
+        [model(input_ids=torch.tensor([row[side]])).logits[0, 0] for row in rows]
+        for side in ("chosen_input_ids", "rejected_input_ids")
+    ]
+    difference = torch.stack(rewards[0]) - torch.stack(rewards[1])
+    return torch.log1p(torch.exp(-difference))
+
+
+def test_a_pair_of_weight_two_trains_as_the_pair_given_twice(base, tmp_path):
+    rows = make_rows(3)
+    fields = {"max_steps": 1, "train_sampling_strategy": "sequential"}
+    _, [twice] = trained(base, tmp_path / "a", [rows[0], *rows], **fields)
+    heavy = [{**rows[0], "weight": 2.0}, *rows[1:]]
+    _, [weighted] = trained(base, tmp_path / "b", heavy, **fields)
+    assert weighted["loss"] == pytest.approx(twice["loss"], abs=1e-6)
+    assert weighted["grad_norm"] == pytest.approx(twice["grad_norm"], rel=1e-5)
+
+
+def test_evaluation_is_the_same_for_every_batch_size(base, pairs, tmp_path):
+    found = []
+    for size in (1, 2, 4, 8):
+        trainer = RewardTrainer(
+            str(base),
+            config(tmp_path, per_device_eval_batch_size=size),
+            eval_dataset=open_pairs(pairs / "eval"),
+        )
+        found.append(trainer.evaluate())
+    for metrics in found[1:]:
+        for name in METRICS:
+            assert metrics[f"eval_{name}"] == pytest.approx(found[0][f"eval_{name}"], abs=1e-6)
+    assert found[0]["eval_accuracy"] * 9 == pytest.approx(round(found[0]["eval_accuracy"] * 9))
+
+
+def test_compute_metrics_gets_the_table_of_rewards(base, pairs, tmp_path):
+    seen = {}
+
+    def compute_metrics(prediction):
+        seen["shape"] = prediction.predictions.shape
+        return {"wins": int((prediction.predictions.argmax(1) == prediction.label_ids).sum())}
+
+    trainer = RewardTrainer(
+        str(base),
+        config(tmp_path, per_device_eval_batch_size=4),
+        eval_dataset={"held": open_pairs(pairs / "eval")},
+        compute_metrics=compute_metrics,
+        preprocess_logits_for_metrics=lambda logits, labels: logits * 2,  # noqa: ARG005
+    )
+    metrics = trainer.evaluate()
+    assert seen["shape"] == (9, 2)
+    assert metrics["eval_held_wins"] == round(metrics["eval_held_accuracy"] * 9)
+
+
+def test_saved_model_scores_as_the_trained_one_bit_for_bit(base, pairs, tmp_path):
+    rows = open_pairs(pairs / "eval")
+    trainer, _ = trained(base, tmp_path, make_rows(16), num_train_epochs=2)
+    before = trainer.predict(rows).predictions
+    trainer.save_model(str(tmp_path / "saved"))
+    again = RewardTrainer(str(tmp_path / "saved"), config(tmp_path / "again"))
+    assert again.head.origin == "loaded"
+    assert np.array_equal(before, again.predict(rows).predictions)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    with torch.no_grad():
+        for pair, (chosen, _) in zip(rows, before, strict=True):
+            reward = plain(torch.tensor([pair["chosen_input_ids"]])).logits.item()
+            assert reward == pytest.approx(chosen, abs=1e-5)
+
+
+def test_gradient_checkpointing_and_offloading_change_nothing(base, tmp_path):
+    rows = make_rows(8)
+    _, plain = trained(base, tmp_path / "a", rows, max_steps=3)
+    for number, fields in enumerate(
+        (
+            {"gradient_checkpointing": True},
+            {
+                "gradient_checkpointing": True,
+                "gradient_checkpointing_kwargs": {"use_reentrant": True},
+            },
+            {"activation_offloading": True},
+        )
+    ):
+        _, other = trained(base, tmp_path / str(number), rows, max_steps=3, **fields)
+        assert other[-1]["loss"] == pytest.approx(plain[-1]["loss"], abs=1e-6)
+
+
+def test_bfloat16_training_keeps_float32_weights_and_rewards(base, tmp_path):
+    trainer, records = trained(base, tmp_path, make_rows(24), bf16=True, num_train_epochs=3)
+    assert trainer.accelerator.mixed_precision == "bf16"
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+    assert records[-1]["loss"] < records[0]["loss"]
+    rewards = torch.tensor(trainer.predict(trainer.train_dataset).predictions)
+    assert not torch.equal(rewards, rewards.bfloat16().float())
+
+
+def test_a_tiny_model_overfits_its_pairs(base, tmp_path):
+    _, records = trained(base, tmp_path, make_rows(32), num_train_epochs=12)
+    assert records[-1]["accuracy"] == 1.0
+    assert records[-1]["loss"] < 0.1
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_its_pairs(base, tmp_path):
+    rows = make_rows(12)
+    rows[9]["margin"] = float("inf")
+    rows = [{"margin": 0.0, **row} for row in rows]
+    trainer = RewardTrainer(
+        str(base),
+        config(
+            tmp_path,
+            per_device_train_batch_size=4,
+            train_sampling_strategy="sequential",
+            save_strategy="steps",
+            save_steps=1,
+        ),
+        train_dataset=Dataset.from_list(rows),
+    )
+    named = r"step 3: loss inf.*Pairs of this step: pair0008, pair0009, pair0010, pair0011\."
+    with pytest.raises(TrainingError, match=named):
+        trainer.train()
+    assert all(bool(torch.isfinite(p).all()) for p in trainer.model.parameters())
+    assert trainer.newest_checkpoint().step == 2
+
+
+def test_rows_under_other_names_are_taken_and_raw_rows_refused(base, tmp_path):
+    rows = make_rows(4)
+    newer = [
+        {"chosen_ids": r["chosen_input_ids"], "rejected_ids": r["rejected_input_ids"]} for r in rows
+    ]
+    trainer, _ = trained(base, tmp_path, newer, max_steps=1)
+    assert trainer.train_dataset["pair_id"][:2] == ["row 0", "row 1"]
+    with pytest.raises(DataError, match=r"columns \['chosen', 'rejected'\]; expected tokenized"):
+        trained(base, tmp_path, [{"chosen": "yes", "rejected": "no"}])
+
+
+def test_an_iterable_dataset_trains_by_steps(base, tmp_path):
+    rows = Dataset.from_list(make_rows(20)).to_iterable_dataset()
+    trainer = RewardTrainer(str(base), config(tmp_path, max_steps=2), train_dataset=rows)
+    trainer.train()
+    assert trainer.state.global_step == 2
+
+
+def test_settings_that_contradict_each_other_are_refused(tmp_path):
+    with pytest.raises(ParamsError, match="logging_nan_inf_filter"):
+        config(tmp_path, logging_nan_inf_filter=True)
+    with pytest.raises(ParamsError, match=r"warmup_ratio=0\.1 and warmup_steps=5"):
+        config(tmp_path, warmup_ratio=0.1, warmup_steps=5)
+
+
+def test_a_model_object_is_taken_with_its_tokenizer(base, tmp_path):
+    model = load_reward_model(base, seed=42).model
+    trainer = RewardTrainer(
+        model,
+        config(tmp_path, max_steps=2),
+        train_dataset=Dataset.from_list(make_rows(8)),
+        processing_class=make_tokenizer(),
+    )
+    trainer.train()
+    _, records = trained(base, tmp_path / "path", make_rows(8), max_steps=2)
+    assert trainer.state.log_history[1]["loss"] == records[1]["loss"]

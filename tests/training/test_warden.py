@@ -1,0 +1,119 @@
+"""The warden leaves nothing behind, whoever dies first, and hands out the lock."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tasks.artifact.lock import is_locked
+
+DEADLINE = 30.0
+
+# Holds the lock as a training process does, starts a process in a session of its own, and waits.
+CHILD = """
+import os, subprocess, sys, time
+from tasks.training.__main__ import _hold_lock_and_leash
+from tasks.training.stopping import StopRequest
+leash, lock = _hold_lock_and_leash()
+request = StopRequest()
+request.saves = True
+request.on_signals()
+request.on_broken_leash(leash)
+stray = subprocess.Popen(["sleep", "300"], start_new_session=True)
+print(os.getpid(), stray.pid, flush=True)
+while not request.reason:
+    time.sleep(0.02)
+open(sys.argv[1], "w").write(request.reason)
+sys.exit(75)
+"""
+
+
+def start(tmp_path, command):
+    """A warden under a lock and a leash, as `launch` starts it; and the leash's other end."""
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    leash, hand = os.pipe()
+    warden = subprocess.Popen(
+        [sys.executable, "-m", "tasks.training.warden", str(leash), str(lock), "--", *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=(leash, lock),
+    )
+    os.close(leash)
+    os.close(lock)
+    return warden, hand
+
+
+def alive(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("command", "code"), [(["true"], 0), (["sh", "-c", "exit 3"], 3)])
+def test_the_command_s_exit_code_is_reported(tmp_path, command, code):
+    warden, hand = start(tmp_path, command)
+    with warden:
+        assert warden.wait(DEADLINE) == code
+    os.close(hand)
+    assert not is_locked(tmp_path / "lock")
+
+
+def test_a_command_that_was_killed_is_told_from_one_that_failed(tmp_path):
+    warden, hand = start(tmp_path, ["sh", "-c", "kill -9 $$"])
+    with warden:
+        assert warden.wait(DEADLINE) == 128 + 9
+    os.close(hand)
+
+
+def test_what_outlives_the_command_is_ended(tmp_path):
+    warden, hand = start(tmp_path, ["sh", "-c", "setsid sleep 300 & echo $!"])
+    with warden:
+        stray = int(warden.stdout.readline())
+        assert warden.wait(DEADLINE) == 0
+    os.close(hand)
+    assert not alive(stray)
+
+
+@pytest.mark.parametrize("end", ["leash", "signal", "warden killed too"])
+def test_the_tree_saves_and_ends_and_the_lock_lives_until_then(tmp_path, end):
+    note = tmp_path / "note"
+    warden, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note)])
+    child, stray = map(int, warden.stdout.readline().split())
+    assert is_locked(tmp_path / "lock")
+    with suppress(ProcessLookupError):
+        if end == "leash":
+            os.close(hand)
+        elif end == "signal":
+            warden.send_signal(signal.SIGTERM)
+        else:
+            warden.kill()
+            warden.wait()
+            assert is_locked(tmp_path / "lock"), "the training process must hold the lock itself"
+            os.close(hand)
+    wait_until(lambda: not alive(child))
+    assert note.read_text() == ("SIGTERM" if end == "signal" else note.read_text())
+    assert note.read_text() in ("SIGTERM", "the parent process is gone")
+    if end == "warden killed too":
+        os.kill(stray, signal.SIGKILL)
+    else:
+        assert warden.wait(DEADLINE) == 75
+        assert not alive(stray)
+    if end == "signal":
+        os.close(hand)
+    warden.stdout.close()
+    wait_until(lambda: not is_locked(tmp_path / "lock"))
