@@ -82,7 +82,8 @@ class Store:
         if problem:
             return Finding(None, problem)
         count = len(found.record["files"])
-        return Finding(found, f"cached: {count} files verified, built {found.record['created']}")
+        files = f"{count} file{'' if count == 1 else 's'}"
+        return Finding(found, f"cached: {files} verified, built {found.record['created']}")
 
     def find(self, step: Step) -> Artifact | None:
         """The step's artifact if it stands and can be believed."""

@@ -1,0 +1,202 @@
+"""The command line: `reward-pipeline` or `python -m flows`.
+
+Everything heavy is imported inside the commands: `--help` answers at once, and a run in which all
+is cached never imports torch.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError
+
+if TYPE_CHECKING:
+    from flows.pipeline import Pipeline
+
+EXIT_FAILED, EXIT_WORK_TO_DO = 1, 2
+
+app = typer.Typer(
+    help="Raw preference data to a reward model that RL can trust, in cached, resumable stages.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ParamsFile = Annotated[Path, typer.Argument(help="The params file (YAML).")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="dotted.key=value, as many as needed.")]
+Root = Annotated[
+    Path, typer.Option(envvar="REWARD_PIPELINE_ROOT", help="Directory of data/ and mlruns/.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+
+
+@app.command()
+def run(
+    params: ParamsFile,
+    overrides: Overrides = None,
+    until: Annotated[str | None, typer.Option(help="Stop after this stage.")] = None,
+    force: Annotated[list[str] | None, typer.Option(help="Build this stage again.")] = None,
+    root: Root = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Run the stages; what stands already is verified and reused."""
+    from flows.run import run_pipeline
+    from flows.summary import print_summary
+
+    with _told_in_one_sentence():
+        pipeline = _pipeline(params, overrides, root)
+        summary = run_pipeline(pipeline, until=until, force=force or ())
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print_summary(summary)
+
+
+@app.command()
+def plan(
+    params: ParamsFile, overrides: Overrides = None, root: Root = Path(), as_json: AsJson = False
+) -> None:
+    """Tell what a run would do: HIT, RUN (and why), DEPENDS. Exit code 2: there is work to do."""
+    from dataclasses import asdict
+
+    from flows.pipeline import plan as planned_steps
+    from flows.summary import print_plan
+
+    with _told_in_one_sentence():
+        planned = planned_steps(_pipeline(params, overrides, root))
+    if as_json:
+        print(json.dumps([asdict(line) for line in planned]))
+    else:
+        print_plan(planned)
+    if any(line.verdict != "HIT" for line in planned):
+        raise typer.Exit(EXIT_WORK_TO_DO)
+
+
+@app.command()
+def explain(
+    stage: Annotated[str, typer.Argument(help="The stage to explain.")],
+    params: ParamsFile,
+    overrides: Overrides = None,
+    root: Root = Path(),
+) -> None:
+    """Tell why a stage would be built again, cause by cause, or why it would not."""
+    from flows.pipeline import checked_stage
+    from flows.pipeline import plan as planned_steps
+
+    with _told_in_one_sentence():
+        checked_stage(stage)
+        planned = planned_steps(_pipeline(params, overrides, root))
+    for line in planned:
+        if line.stage == stage:
+            print(f"{line.verdict} {line.stage} {line.key or ''}".rstrip())
+            print("\n".join(f"  {cause}" for cause in line.reason.split("; ")))
+
+
+@app.command()
+def verify(
+    root: Root = Path(),
+    deep: Annotated[bool, typer.Option(help="Read large files again, too.")] = False,
+) -> None:
+    """Hold every artifact that stands against its record. Exit code 1: something is damaged."""
+    from tasks.artifact import Store
+    from tasks.artifact.collection import verify as verify_all
+
+    with _told_in_one_sentence():
+        verdicts = verify_all(Store(root.resolve() / "data"), deep=deep)
+    for name, problem in verdicts.items():
+        print(f"{'ok     ' if problem is None else 'DAMAGED'} {name}  {problem or ''}".rstrip())
+    damaged = sum(problem is not None for problem in verdicts.values())
+    print(f"{len(verdicts)} artifacts, {damaged} damaged")
+    if damaged:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def gc(
+    root: Root = Path(),
+    keep_runs: Annotated[int, typer.Option(min=1, help="Finished runs to keep.")] = 5,
+    dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
+) -> None:
+    """Remove what no recent run, registered version or pin refers to."""
+    from tasks.artifact import Store
+    from tasks.artifact.collection import collect
+
+    with _told_in_one_sentence():
+        swept = collect(Store(root.resolve() / "data"), keep_runs=keep_runs, dry_run=dry_run)
+    for entry in swept:
+        print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
+    total = sum(entry.bytes for entry in swept)
+    print(f"{'would free' if dry_run else 'freed'} {total:,} bytes in {len(swept)} places")
+
+
+@app.command()
+def show(root: Root = Path(), as_json: AsJson = False) -> None:
+    """Show the last run: its artifacts with their paths, its metrics, what it registered."""
+    from flows.summary import print_summary
+    from tasks.artifact import Store
+    from tasks.artifact.collection import last_facts
+
+    summary: dict[str, Any] | None = last_facts(Store(root.resolve() / "data"), "run")
+    if summary is None:
+        print(f"no run has finished below {root.resolve()}", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)
+    if as_json:
+        print(json.dumps(summary))
+        return
+    print_summary(summary)
+    for name, facts in summary["stages"].items():
+        print(f"{name:13} {facts['path']}")
+
+
+def _pipeline(params: Path, overrides: list[str] | None, root: Path) -> "Pipeline":
+    from flows.params import load
+    from flows.pipeline import Pipeline
+
+    origin = {"file": str(params), "overrides": list(overrides or ())}
+    return Pipeline(load(params, overrides or ()), root.resolve(), origin=origin)
+
+
+@contextmanager
+def _told_in_one_sentence() -> Generator[None, None, None]:
+    """Errors raised on purpose end in their sentence and an exit code; others keep the traceback.
+
+    SIGTERM counts as an interruption: the training child saves its state before this ends.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except Interrupted as error:
+        print(f"interrupted: {error}", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+    except PipelineError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+def _interrupt(signal_number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(
+        f"stopped by {signal.Signals(signal_number).name}; run the same command again to continue"
+    )
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    level = os.environ.get("REWARD_PIPELINE_LOG", "INFO")
+    logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")
+    for name in ("tasks", "flows"):
+        logging.getLogger(name).setLevel(level)
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The params file: one YAML = one pipeline, checked whole before any work.
+
+load("params/quickstart.yaml", ["training.learning_rate=3e-4", "ingestion.sources.0.limit=99"])
+"""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tasks.artifact import Params
+from tasks.conversion import ConversionParams
+from tasks.errors import ParamsError, shown
+from tasks.evaluation.params import EvaluationParams
+from tasks.ingestion import IngestionParams
+from tasks.model import ModelParams
+from tasks.registration.params import RegistrationParams
+from tasks.templating import TemplatingParams
+from tasks.tokenization.params import TokenizationParams
+from tasks.training.params import TrainingParams
+
+LARGEST_FILE_BYTES = 2**20
+
+
+class RewardPipelineParams(Params):
+    """One field per stage, and `model`."""
+
+    model: ModelParams
+    ingestion: IngestionParams
+    conversion: ConversionParams = ConversionParams()
+    templating: TemplatingParams = TemplatingParams()
+    tokenization: TokenizationParams = TokenizationParams()
+    training: TrainingParams = TrainingParams()
+    evaluation: EvaluationParams = EvaluationParams()
+    registration: RegistrationParams = RegistrationParams()
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML whose mappings may not give a key twice; the last would win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownVariableType]
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {key!r} stands twice in one mapping")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> RewardPipelineParams:
+    """The params of a YAML file, with `dotted.key=value` overrides applied.
+
+    Raises:
+        ParamsError: the file cannot be read, or some keys or values are wrong; names them all.
+    """
+    value = _read(Path(path))
+    for override in overrides:
+        _apply(value, override)
+    return check(value, str(path))
+
+
+def check(value: Any, origin: str) -> RewardPipelineParams:
+    """The params that a nested mapping stands for.
+
+    Raises:
+        ParamsError: some keys or values are wrong; every one of them is named.
+    """
+    try:
+        return RewardPipelineParams.model_validate(value)
+    except ValidationError as error:
+        lines = [_sentence(dict(e)) for e in error.errors(include_url=False)]
+        raise ParamsError("\n".join([f"{origin}:", *(f"  {line}" for line in lines)])) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
+    if path.stat().st_size > LARGEST_FILE_BYTES:
+        raise ParamsError(f"params file {path} is over 1 MiB; is it a data file?")
+    try:
+        value = yaml.load(path.read_text("utf-8"), _StrictLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamsError(f"params file {path} is no valid YAML: {error}") from error
+    if not isinstance(value, dict):
+        raise ParamsError(f"params file {path} must be a mapping, found {shown(value)}")
+    return value
+
+
+def _apply(value: dict[str, Any], override: str) -> None:
+    dotted, equals, text = override.partition("=")
+    if not equals or not dotted:
+        raise ParamsError(f"override {override!r} is not of the form dotted.key=value")
+    place: Any = value
+    *parents, last = dotted.split(".")
+    for name in parents:
+        if isinstance(place, list):
+            place = _element(place, name, override)
+        else:
+            place = place.setdefault(name, {})
+            if place is None or not isinstance(place, dict | list):
+                raise ParamsError(f"override {override!r}: {name} is {shown(place)}, no mapping")
+    parsed = yaml.safe_load(text)
+    if isinstance(place, list):
+        _element(place, last, override)
+        place[int(last)] = parsed
+    else:
+        place[last] = parsed
+
+
+def _element(place: list[Any], name: str, override: str) -> Any:
+    if not name.isdigit() or int(name) >= len(place):
+        raise ParamsError(f"override {override!r}: {name!r} is no index below {len(place)}")
+    return place[int(name)]
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    """`training.lerning_rate: unknown key; did you mean learning_rate?`"""
+    location = [str(part) for part in error["loc"]]
+    dotted = ".".join(location)
+    if error["type"] == "extra_forbidden":
+        known = _fields_at(location[:-1])
+        near = difflib.get_close_matches(location[-1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        return f"{dotted}: unknown key; {hint}"
+    if error["type"] == "missing":
+        return f"{dotted}: required, but missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{dotted}: {message}, found {shown(error['input'])}"
+
+
+def _fields_at(location: list[str]) -> list[str]:
+    """The names that the params class at a dotted place knows."""
+    model: type[BaseModel] = RewardPipelineParams
+    for name in location:
+        if name.isdigit() or name not in model.model_fields:
+            continue
+        inner = _params_class(model.model_fields[name].annotation)
+        if inner is not None:
+            model = inner
+    return list(model.model_fields)
+
+
+def _params_class(annotation: Any) -> type[BaseModel] | None:
+    """The params class within an annotation such as `tuple[Source, ...]` or `LoraParams | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    arguments = getattr(annotation, "__args__", ())
+    return next((found for a in arguments if (found := _params_class(a)) is not None), None)

@@ -1,0 +1,98 @@
+"""The Prefect flow: the stages in their order, each in a task named after it and its key.
+
+What is cached is decided by the store alone, not by Prefect: a hit ends in the state `Cached`, a
+built stage in `Completed`, both with the reason as message; a failure ends in its one sentence.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from pydantic import Field
+
+from flows.markdown import headline
+from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
+from flows.params import load
+from flows.pipeline import ORDER, Pipeline, Planned, checked_stage, plan
+from flows.run import run_pipeline
+from tasks.artifact import Artifact, Step, Store
+from tasks.errors import PipelineError
+
+
+@flow(name="reward-pipeline", persist_result=False)
+def reward_pipeline(
+    params: Annotated[
+        str, Field(description="The params file (YAML), relative to the checkout.")
+    ] = "params/quickstart.yaml",
+    overrides: Annotated[
+        list[str] | None, Field(description="dotted.key=value, as many as needed.")
+    ] = None,
+    root: Annotated[str, Field(description="Directory of data/ and mlruns/.")] = ".",
+    until: Annotated[str | None, Field(description="Stop after this stage.")] = None,
+    force: Annotated[list[str] | None, Field(description="Build these stages again.")] = None,
+) -> State[dict[str, Any]]:
+    """Raw preference data to a registered reward model, in cached, resumable stages.
+
+    Called as a function it returns the summary (`flows.summary.summary_of`), or raises what went
+    wrong; that is what Prefect makes of the returned state.
+    """
+    progress = TrainingProgress()
+
+    def obtain(step: Step) -> Artifact:
+        artifact = obtain_in_task(pipeline.store, force or (), step)
+        progress.finish()
+        return artifact
+
+    try:
+        pipeline = Pipeline(
+            load(params, overrides or ()),
+            Path(root).resolve(),
+            on_metrics=progress,
+            origin={"file": params, "overrides": overrides or []},
+        )
+        show_plan(planned(pipeline, until, force or ()))
+        summary = run_pipeline(pipeline, until=until, force=force or (), obtain=obtain)
+    except PipelineError as error:
+        return Failed(message=str(error), data=error)
+    show_summary(summary)
+    return Completed(message=headline(summary), data=summary)
+
+
+def planned(pipeline: Pipeline, until: str | None, force: Collection[str]) -> list[Planned]:
+    """What this run is going to do, as far as it can be known before it does it."""
+    last = ORDER.index(checked_stage(until)) if until else len(ORDER)
+    return [
+        replace(line, verdict="RUN", reason=f"FORCED {line.stage}")
+        if line.verdict == "HIT" and line.stage in force
+        else line
+        for line in plan(pipeline)[: last + 1]
+    ]
+
+
+def obtain_in_task(store: Store, force: Collection[str], step: Step) -> Artifact:
+    """The step's artifact, obtained within a task run `<stage>-<key>` of the current flow run.
+
+    The step stays in a closure, because Prefect searches through the arguments of a task. The task
+    is called, not submitted: so a cancellation reaches a training child at once.
+
+    Raises:
+        PipelineError: what the build raised.
+    """
+
+    @task(name=step.stage, task_run_name=step.name, cache_policy=NO_CACHE, persist_result=False)
+    def stage() -> Any:
+        with logs_in_run("tasks", "flows"):
+            try:
+                artifact = store.obtain(step, force=step.stage in force)
+            except PipelineError as error:
+                return Failed(message=str(error), data=error)
+            show_stage(artifact)
+        name = "Cached" if artifact.cached else "Completed"
+        return Completed(name=name, message=artifact.reason, data=artifact)
+
+    return stage(return_state=True).result()

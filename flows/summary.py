@@ -1,0 +1,114 @@
+"""What a run tells at its end: one JSON object for scripts, a table for people."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from flows.pipeline import STAGES, Planned
+from tasks.artifact import Artifact, Ledger
+
+
+def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    """The object that `run --json` prints; `registered` is None before the registration."""
+    evaluated, registered = artifacts.get("evaluation"), artifacts.get("registration")
+    return {
+        "stages": {name: stage_facts(artifacts[name]) for name in STAGES if name in artifacts},
+        "model": stage_facts(artifacts["model"]) if "model" in artifacts else None,
+        "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
+        "registered": _registered(registered) if registered else None,
+    }
+
+
+def stage_facts(artifact: Artifact) -> dict[str, Any]:
+    """One stage's line: identity, rows, time, and how this run came by it."""
+    report = artifact.report
+    ledger = Ledger.from_json(report["ledger"]) if "ledger" in report else None
+    return {
+        "key": artifact.key,
+        "path": str(artifact.path),
+        "rows_in": ledger.rows_in if ledger else report.get("rows"),
+        "rows_out": ledger.rows_out if ledger else report.get("rows"),
+        "dropped": ledger.dropped if ledger else {},
+        "seconds": round(artifact.seconds, 3),
+        "cached": artifact.cached,
+        "reason": artifact.reason,
+        "digest": artifact.digest,
+    }
+
+
+def _registered(artifact: Artifact) -> dict[str, Any]:
+    names = ("name", "version", "alias", "decision", "run_id", "model_uri")
+    return {name: artifact.report[name] for name in names}
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """The table of stages, the metrics, and what stands in the registry."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="reward-pipeline", title_justify="left", header_style="bold")
+    for heading in ("stage", "key", "state"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("in", "out", "dropped", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("dropped for")
+    stages = dict(summary["stages"])
+    if summary["model"]:
+        stages = {"model (base)": summary["model"]} | stages
+    for name, facts in stages.items():
+        state = "[green]cached[/]" if facts["cached"] else "[yellow]built[/]"
+        dropped = facts["dropped"]
+        table.add_row(
+            name,
+            facts["key"],
+            state,
+            *(_count(facts[n]) for n in ("rows_in", "rows_out")),
+            _count(sum(dropped.values()) if facts["rows_in"] is not None else None),
+            f"{facts['seconds']:.1f}",
+            ", ".join(f"{reason} {n}" for reason, n in dropped.items()),
+        )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    for line in _result_lines(summary):
+        console.print(line, highlight=False)
+
+
+def print_plan(planned: list[Planned]) -> None:
+    """One line per stage: verdict, key and reason."""
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"HIT": "green", "RUN": "yellow", "DEPENDS": "dim"}
+    table = Table(header_style="bold")
+    for heading in ("stage", "plan", "key", "reason"):
+        table.add_column(heading, overflow="fold")
+    for line in planned:
+        verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
+        table.add_row(line.stage, verdict, line.key or "", line.reason)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def _result_lines(summary: Mapping[str, Any]) -> list[str]:
+    metrics, registered = summary["metrics"], summary["registered"]
+    lines: list[str] = []
+    if metrics:
+        low, high = metrics["accuracy_interval"]
+        lines.append(
+            f"evaluation: accuracy [bold]{metrics['accuracy']:.3f}[/] (95% {low:.3f} to "
+            f"{high:.3f}), ties as 1/2 {metrics['accuracy_ties_half']:.3f}, margin "
+            f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}, on {metrics['pairs']} pairs"
+        )
+        lines.append(
+            f"baseline: preferring the longer answer gives {metrics['length_baseline']:.3f}"
+        )
+    if registered:
+        alias = registered["alias"] or "no alias"
+        lines.append(
+            f"registered: [bold]{registered['name']}[/] version {registered['version']} "
+            f"({alias}): models:/{registered['name']}/{registered['version']}"
+        )
+    return lines
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"

@@ -1,0 +1,72 @@
+"""The command line as a user meets it: exit codes, sentences, and what it does not import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def cli(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows", *arguments], cwd=cwd, capture_output=True, text=True
+    )
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, flows.__main__\n"
+        "heavy = {'torch', 'transformers', 'mlflow', 'prefect', 'pandas', 'pyarrow', 'pydantic'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    shown = cli("--help")
+    for name in ("run", "plan", "explain", "verify", "gc", "show"):
+        assert name in shown.stdout
+
+
+def test_a_misspelt_key_fails_before_any_work_in_one_sentence(tmp_path):
+    done = cli("run", "params/quickstart.yaml", "training.lerning_rate=1", "--root", str(tmp_path))
+    assert done.returncode == 1
+    assert "training.lerning_rate: unknown key; did you mean learning_rate?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_stage_is_refused_with_the_names_of_all(tmp_path):
+    done = cli("run", "params/quickstart.yaml", "--until", "trainin", "--root", str(tmp_path))
+    assert (done.returncode, "there is no stage 'trainin'" in done.stderr) == (1, True)
+
+
+def test_plan_touches_nothing_and_says_that_there_is_work(tmp_path):
+    done = cli("plan", "params/quickstart.yaml", "--root", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout.count("DEPENDS") == 7
+    assert "NEVER BUILT" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plan_equals_what_the_next_run_does(tmp_path):
+    import json
+
+    root = ["--root", str(tmp_path)]
+    smaller = [f"ingestion.sources.{i}.limit=60" for i in range(3)]
+    until = ["--until", "tokenization", "--json", *root]
+    first = cli("run", "params/quickstart.yaml", *smaller, *until)
+    assert first.returncode == 0, first.stderr
+    changed = [*smaller, "tokenization.max_length=64"]
+    planned = json.loads(cli("plan", "params/quickstart.yaml", *changed, "--json", *root).stdout)
+    verdicts = {line["stage"]: line["verdict"] for line in planned}
+    done = json.loads(cli("run", "params/quickstart.yaml", *changed, *until).stdout)
+    for stage, facts in done["stages"].items():
+        assert verdicts[stage] == ("HIT" if facts["cached"] else "RUN")
+    reason = next(line["reason"] for line in planned if line["stage"] == "tokenization")
+    assert "PARAMS tokenization.max_length" in reason
+    assert reason == done["stages"]["tokenization"]["reason"]
+    explained = cli("explain", "tokenization", "params/quickstart.yaml", *smaller, *root)
+    assert explained.stdout.startswith("HIT tokenization")
+    shown = json.loads(cli("show", "--json", *root).stdout)
+    assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]

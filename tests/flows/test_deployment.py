@@ -1,0 +1,346 @@
+"""The deployment as a user runs it: a real server, a real worker, the commands of the README.
+
+All of it on free ports of 127.0.0.1, with a home of its own and from a copy of the checkout.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from flows.pipeline import ORDER
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDERS, FILES = ("flows", "tasks", "params"), ("prefect.yaml", "pyproject.toml")
+PREFECT = str(Path(sys.executable).with_name("prefect"))
+LONGEST_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server with the deployments and a worker; `checkout` is where commands are typed."""
+
+    api: str
+    checkout: Path
+    variables: dict[str, str]
+
+    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PREFECT, *arguments],
+            cwd=self.checkout,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_SECONDS,
+        )
+
+    def read(self, what: str, **wanted) -> list[dict]:
+        """All objects of a kind that the API's filter lets through."""
+        answer = httpx.post(f"{self.api}/{what}/filter", json={"limit": 200, **wanted}, timeout=60)
+        answer.raise_for_status()
+        return answer.json()
+
+    def run(self, deployment: str, name: str, *, root: Path, params: Path, **others) -> dict:
+        """The flow run that `prefect deployment run` started and watched to its end."""
+        given = {"params": str(params), "root": str(root), **others}
+        words = [f"--param={key}={json.dumps(value)}" for key, value in given.items()]
+        done = self.prefect(
+            "deployment", "run", deployment, "--watch", f"--flow-run-name={name}", *words
+        )
+        runs = self.read("flow_runs", flow_runs={"name": {"any_": [name]}})
+        assert len(runs) == 1, done.stdout + done.stderr
+        completed = runs[0]["state"]["type"] == "COMPLETED"
+        assert (done.returncode == 0) == completed, done.stdout + done.stderr
+        return runs[0]
+
+    def tasks_of(self, run: dict) -> dict[str, dict]:
+        """The run's task runs by name."""
+        found = self.read("task_runs", flow_runs={"id": {"any_": [run["id"]]}})
+        return {task["name"]: task for task in found}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
+    place = tmp_path_factory.mktemp("served")
+    checkout = place / "checkout"
+    for name in FOLDERS:
+        shutil.copytree(REPOSITORY / name, checkout / name)
+    for name in FILES:
+        shutil.copy(REPOSITORY / name, checkout)
+    # No nightly run may begin while these tests run.
+    far = (datetime.now(UTC) + timedelta(hours=12)).hour
+    deployments = (checkout / "prefect.yaml").read_text()
+    assert "0 2 * * *" in deployments
+    (checkout / "prefect.yaml").write_text(deployments.replace("0 2 * * *", f"0 {far} * * *"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    api = f"http://127.0.0.1:{port}/api"
+    variables = {name: v for name, v in os.environ.items() if not name.startswith("PREFECT_")}
+    variables |= {
+        "PREFECT_HOME": str(place / "home"),
+        "PREFECT_API_URL": api,
+        "PYTHONPATH": str(checkout),
+        "DO_NOT_TRACK": "true",
+        "OMP_NUM_THREADS": "1",
+    }
+    it = Served(api, checkout, variables)
+    server = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
+    with running(it, *server, log=place / "server.log") as process:
+        wait_for_server(api, process, place / "server.log")
+        for words in (
+            ("work-pool", "create", "--type", "process", "local-pool"),
+            ("--no-prompt", "deploy", "--all"),
+        ):
+            done = it.prefect(*words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        with running(it, "worker", "start", "--pool", "local-pool", log=place / "worker.log"):
+            yield it
+
+
+@contextmanager
+def running(served: Served, *arguments: str, log: Path) -> Iterator[subprocess.Popen]:
+    """A Prefect process in a session of its own; nothing of it is left afterwards."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [PREFECT, *arguments],
+            cwd=served.checkout,
+            env=served.variables,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def wait_for_server(api: str, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{api}/health", timeout=5).is_success:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start: {log.read_text()[-3000:]}")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """A params file: 60 pairs that a rule tells apart and a bad one, a model of a few thousand."""
+    place = tmp_path_factory.mktemp("tiny")
+
+    def says(role: str, content: str) -> list[dict]:
+        return [{"role": role, "content": content}]
+
+    colours = ["red", "green", "blue", "white", "black"]
+    rows = [
+        {
+            "prompt": says("user", f"Is {i} {colours[i % 5]}?"),
+            "chosen": says("assistant", f"Yes, {i} is {colours[i % 5]}."),
+            "rejected": says("assistant", f"No, {i} is {colours[(i + 1) % 5]}."),
+        }
+        for i in range(60)
+    ]
+    bad = {"prompt": says("user", "<b>|`x`"), "chosen": [], "rejected": says("assistant", "x")}
+    lines = [json.dumps(row) for row in [*rows, bad]]
+    (place / "pairs.jsonl").write_text("\n".join(lines) + "\n")
+    params = {
+        "model": {"scratch": {"vocab_size": 300, "hidden_size": 16, "intermediate_size": 32}},
+        "ingestion": {"sources": [{"name": "tiny", "path": str(place / "pairs.jsonl")}]},
+        "conversion": {"eval_fraction": 0.2, "max_bad_fraction": 0.5},
+        "tokenization": {"max_length": 128},
+        "training": {
+            "num_train_epochs": 1,
+            "per_device_train_batch_size": 16,
+            "logging_steps": 2,
+        },
+    }
+    (place / "tiny.yaml").write_text(yaml.safe_dump(params))
+    return place / "tiny.yaml"
+
+
+@pytest.mark.slow
+def test_a_deployed_run_shows_its_stages_and_the_next_one_finds_all_cached(served, tiny, tmp_path):
+    first = served.run("reward-pipeline", "first", params=tiny, root=tmp_path)
+    assert first["state"]["type"] == "COMPLETED", first["state"]["message"]
+    assert "registered reward-model version 1 (champion)" in first["state"]["message"]
+    keys = {record.parent.name for record in tmp_path.glob("data/*/*/record.json")}
+    tasks = served.tasks_of(first)
+    assert {name.split("-")[0] for name in tasks} == set(ORDER)
+    for name, task in tasks.items():
+        assert name.split("-")[1] in keys
+        assert (task["state"]["name"], task["state"]["message"]) == ("Completed", "NEVER BUILT")
+
+    shown = served.read("artifacts", flow_runs={"id": {"any_": [first["id"]]}})
+    pages = {artifact["key"].removeprefix("reward-pipeline-"): artifact for artifact in shown}
+    assert set(pages) == {"plan", "summary", "training-progress", *ORDER}
+    assert [line["plan"] for line in json.loads(pages["plan"]["data"])][:2] == ["RUN", "DEPENDS"]
+    assert float(pages["training-progress"]["data"]) == 100
+    assert "![margins](data:image/png;base64," in pages["evaluation"]["data"]
+    assert "| tiny | 61 | 0 | 1 | 60 |" in pages["conversion"]["data"]
+
+    training = next(task for name, task in tasks.items() if name.startswith("training-"))
+    told = served.read("logs", logs={"task_run_id": {"any_": [training["id"]]}})
+    assert any(line["message"].startswith("step 2/") for line in told)
+
+    full_name = "reward-pipeline/reward-pipeline"
+    second = served.run(full_name, "second", params=tiny, root=tmp_path)
+    assert second["state"]["message"].startswith("7 of 7 stages cached; accuracy ")
+    again = served.tasks_of(second)
+    assert set(again) == set(tasks)
+    for task in again.values():
+        assert task["state"]["name"] == "Cached"
+        assert task["state"]["message"].startswith("cached: ")
+
+
+@pytest.mark.slow
+def test_a_failed_stage_ends_in_its_one_sentence(served, tiny, tmp_path):
+    strict = ["conversion.max_bad_fraction=0"]
+    run = served.run("reward-pipeline", "strict", params=tiny, root=tmp_path, overrides=strict)
+    failed = [t for t in served.tasks_of(run).values() if t["state"]["type"] == "FAILED"]
+    assert [task["name"].split("-")[0] for task in failed] == ["conversion"]
+    assert failed[0]["state"]["message"] == run["state"]["message"]
+    assert "max_bad_fraction" in run["state"]["message"]
+
+
+@pytest.mark.slow
+def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(served, tiny, tmp_path):
+    def processes() -> list[int]:
+        lines = {p.parent.name: p for p in Path("/proc").glob("[0-9]*/cmdline")}
+        return [int(pid) for pid, p in lines.items() if str(tmp_path) in read(p)]
+
+    def steps_taken() -> bool:
+        logs = served.read("logs", logs={"flow_run_id": {"any_": [run_id]}})
+        return any(line["message"].startswith("step 2/") for line in logs)
+
+    def state() -> str:
+        return served.read("flow_runs", flow_runs={"id": {"any_": [run_id]}})[0]["state"]["name"]
+
+    given = {"params": str(tiny), "root": str(tmp_path)}
+    given["overrides"] = ["training.num_train_epochs=2000"]
+    words = [f"--param={key}={json.dumps(value)}" for key, value in given.items()]
+    started = served.prefect("deployment", "run", "reward-pipeline", "--flow-run-name=long", *words)
+    assert started.returncode == 0, started.stdout + started.stderr
+    run_id = served.read("flow_runs", flow_runs={"name": {"any_": ["long"]}})[0]["id"]
+    wait_until(steps_taken)
+    assert processes()
+    assert served.prefect("flow-run", "cancel", run_id).returncode == 0
+    wait_until(lambda: state() == "Cancelled")
+    wait_until(lambda: not processes())
+    assert list(tmp_path.glob("data/.work/training-*/scratch/**/MANIFEST.json"))
+
+
+def read(path: Path) -> str:
+    """The text of a file below /proc; empty when its process is gone."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = LONGEST_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_misspelt_params_fail_before_any_task(served, tiny, tmp_path):
+    misspelt = ["training.lerning_rate=1"]
+    run = served.run("reward-pipeline", "misspelt", params=tiny, root=tmp_path, overrides=misspelt)
+    assert "unknown key; did you mean learning_rate?" in run["state"]["message"]
+    assert served.tasks_of(run) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_bare_name_that_no_deployment_bears_is_refused_as_ever(served):
+    done = served.prefect("deployment", "run", "reward-pipelin")
+    assert done.returncode != 0
+    assert "Invalid deployment name format: reward-pipelin" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_deployments_have_their_schedules_and_their_limit(served):
+    nightly, weekly = sorted(served.read("deployments"), key=lambda d: d["name"])
+    assert [nightly["name"], weekly["name"]] == ["reward-pipeline", "reward-pipeline-weekly"]
+    assert [s["active"] for s in nightly["schedules"]] == [True]
+    assert nightly["schedules"][0]["schedule"]["timezone"] == "UTC"
+    assert [s["active"] for s in weekly["schedules"]] == [False]
+    assert nightly["global_concurrency_limit"]["limit"] == 1
+    assert nightly["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
+
+
+@pytest.mark.slow
+def test_the_nightly_schedule_makes_runs_and_the_paused_one_does_not(served):
+    # Where SQLAlchemy is too new for it, the server starts, and only its scheduler fails.
+    def scheduled() -> list[dict]:
+        waiting = {"state": {"type": {"any_": ["SCHEDULED"]}}}
+        return [run for run in served.read("flow_runs", flow_runs=waiting) if run["auto_scheduled"]]
+
+    wait_until(lambda: bool(scheduled()), seconds=120)
+    nightly = next(d for d in served.read("deployments") if d["name"] == "reward-pipeline")
+    assert {run["deployment_id"] for run in scheduled()} == {nightly["id"]}
+
+
+@pytest.mark.slow
+def test_the_automation_against_silent_runs_is_created_once(served):
+    told = [
+        subprocess.run(
+            [sys.executable, "-m", "flows.automation"],
+            cwd=served.checkout,
+            env=served.variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert [line.rpartition(": ")[2].strip() for line in told] == ["created", "is there"]
+    assert len(served.read("automations")) == 1
+
+
+def test_the_server_of_the_installed_prefect_can_be_imported(tmp_path):
+    # An unpinned fastapi breaks it, while `import prefect` and `pip check` stay silent.
+    code = "from prefect.server.api.server import create_app"
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "DO_NOT_TRACK": "true"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_deployment_names_a_flow_params_and_overrides_that_load():
+    from prefect.flows import load_flow_from_entrypoint
+
+    from flows.params import load
+
+    deployments = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
+    assert deployments[0]["name"] == "reward-pipeline"
+    for deployment in deployments:
+        flow = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
+        assert flow.name == "reward-pipeline"
+        parameters = flow.validate_parameters(deployment["parameters"])
+        load(REPOSITORY / parameters["params"], parameters["overrides"])

@@ -1,0 +1,117 @@
+"""What a run shows in Prefect, and that a server which is away costs nothing but the show."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.markdown import flattened, headline, literal, stage_page, summary_page, table
+from tasks.artifact import Artifact, Quarantine, Workspace
+
+REPOSITORY = Path(__file__).parents[2]
+HOSTILE = "a|b\n| c | <img src=x> **bold** `code` ![i](http://x.example) www.x.example \\| $m$ # h"
+
+
+def artifact(path: Path, cached: bool = False) -> Artifact:
+    ledger = {
+        "helpful": {"rows_in": 1200, "added": 0, "rows_out": 1000, "dropped": {"duplicate": 200}},
+        "votes": {"rows_in": 10, "added": 5, "rows_out": 15, "dropped": {}},
+    }
+    record = {
+        "report": {"ledger": ledger, "margin": 0.123456, "loss": {"train": [1, 2.5]}},
+        "seconds": 3.0,
+        "created": "2030-01-01T00:00:00+00:00",
+        "git_commit": None,
+    }
+    reason = "cached: 3 files verified" if cached else "PARAMS conversion.seed 0 -> 1"
+    return Artifact("conversion", "k" * 16, path, "d" * 64, record, cached, reason, 1.5)
+
+
+@given(st.text())
+def test_escaped_text_is_one_line_without_markup_and_reads_as_it_was(text):
+    escaped = literal(text, limit=10**6)
+    assert escaped.replace("\u2060", "").isprintable()
+    assert not re.search(r"(?<!\\)(?:\\\\)*[|<>`*_\[\]&$#!~]", escaped)
+    read = re.sub(r"\\([\\`*_{}\[\]<>()#!|&~$])", r"\1", escaped).replace("\u2060", "")
+    plain = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    assert read == plain
+
+
+def test_hostile_text_stays_in_its_cell():
+    lines = table(("message", "rows"), [(HOSTILE, 3)], numbers=1).split("\n")
+    assert lines[:2] == ["| message | rows |", "| --- | --: |"]
+    assert len(lines) == 3
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", lines[2])) == 3
+    assert "://" not in lines[2]  # an invisible joiner stands within: no link is made of it
+
+
+def test_a_stage_page_holds_ledger_quarantine_plots_and_numbers(tmp_path):
+    quarantine = Quarantine("conversion")
+    for row in range(7):
+        quarantine.add("helpful", "a|b.jsonl", row, "empty_response", "chosen", HOSTILE, "{}")
+    workspace = Workspace(tmp_path, lock_fd=-1)
+    with workspace.writing("quarantine.parquet") as path:
+        quarantine.write(path)
+    with workspace.writing("plots/margins.png") as path:
+        path.write_bytes(b"png")
+    page = stage_page(artifact(tmp_path))
+    assert "**Built**: PARAMS conversion.seed 0 -\\> 1" in page
+    assert "| helpful | 1,200 | 0 | 200 | 1,000 |" in page
+    assert "| all sources | 1,210 | 5 | 200 | 1,015 |" in page
+    assert "| helpful | duplicate | 200 |" in page
+    assert "In quarantine: 7 rows, the first:" in page
+    assert page.count("a\\|b.jsonl:") == 5
+    assert "![margins](data:image/png;base64,cG5n)" in page
+    assert "| margin | 0.12346 |" in page
+    assert "| loss.train | 1, 2.5 |" in page
+    assert "**Cached**: 3 files verified" in stage_page(artifact(tmp_path, cached=True))
+
+
+def test_a_summary_page_tells_of_a_run_that_stopped_early_too():
+    facts = {"key": "k", "rows_in": 5, "rows_out": 3, "dropped": {"tie": 2}, "seconds": 0.1}
+    early = {
+        "stages": {"ingestion": {**facts, "cached": True}},
+        "model": None,
+        "metrics": {},
+        "registered": None,
+    }
+    assert headline(early) == "1 of 1 stages cached"
+    assert "| ingestion | k | Cached | 5 | 3 | 2 | 0.1 |" in summary_page(early)
+    late = early | {
+        "metrics": {"accuracy": 0.9, "margin": 1.25},
+        "registered": {"name": "reward-model", "version": 4, "alias": None},
+    }
+    told = "1 of 1 stages cached; accuracy 0.900, margin 1.250; registered reward-model version 4"
+    assert headline(late) == told
+
+
+def test_nested_facts_become_dotted_names():
+    assert list(flattened({"a": {"b": 1000, "c": True}, "d": None})) == [
+        ("a.b", "1,000"),
+        ("a.c", "True"),
+        ("d", "None"),
+    ]
+
+
+def test_a_server_that_is_away_costs_the_progress_and_not_the_training(tmp_path):
+    code = (
+        "import logging\n"
+        "from flows.observation import TrainingProgress\n"
+        "logging.basicConfig(format='%(message)s')\n"
+        "TrainingProgress()({'step': 1, 'max_steps': 2, 'loss': 0.5})\n"
+        "print('went on')\n"
+    )
+    nobody = {"PREFECT_HOME": str(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env={**os.environ, **nobody, "PREFECT_CLIENT_MAX_RETRIES": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "went on\n", done.stderr
+    assert "the progress could not be shown in Prefect" in done.stderr

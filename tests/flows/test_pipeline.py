@@ -1,0 +1,128 @@
+"""The whole way in small: what scripts read, what is exported, what a second run does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}] {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant] {% endif %}"
+)
+SMALL = [
+    "model={scratch: {vocab_size: 400, hidden_size: 16, intermediate_size: 24}}",
+    *(f"ingestion.sources.{i}.limit=80" for i in range(3)),
+    "conversion={eval_fraction: 0.2, max_bad_fraction: 0.05}",
+    "training={max_steps: 3, torch_num_threads: 1, logging_steps: 1}",
+]
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows", "run", "params/quickstart.yaml", *SMALL, *arguments]
+    return subprocess.run(
+        [*command, "--root", str(root), "--json"],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("template") / "own.jinja"
+    path.write_text(TEMPLATE)
+    return f"templating.chat_template_path={path}"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory, template) -> Path:
+    """A root in which the small pipeline has run once."""
+    directory = tmp_path_factory.mktemp("root")
+    done = run(directory, template)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (directory / "first.json").write_text(done.stdout)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def first(root) -> dict:
+    return json.loads((root / "first.json").read_text())
+
+
+def test_the_object_for_scripts_has_every_stage_with_a_balanced_ledger(first):
+    names = ["ingestion", "conversion", "templating", "tokenization"]
+    assert list(first["stages"]) == [*names, "training", "evaluation", "registration"]
+    rows = first["stages"]["ingestion"]["rows_in"]
+    for name in names:
+        facts = first["stages"][name]
+        assert facts["rows_in"] == rows == facts["rows_out"] + sum(facts["dropped"].values())
+        assert not facts["cached"]
+        rows = facts["rows_out"]
+    assert first["stages"]["evaluation"]["rows_out"] == first["metrics"]["pairs"] > 0
+    assert first["registered"]["name"] == "reward-model"
+    assert (first["registered"]["version"], first["registered"]["alias"]) == (1, "champion")
+
+
+def test_pairs_have_the_canonical_columns(first):
+    shards = sorted((Path(first["stages"]["conversion"]["path"]) / "pairs").glob("*.parquet"))
+    names = set(pq.read_schema(shards[0]).names)
+    canonical = "pair_id prompt chosen rejected tools chat_template_kwargs margin weight source row"
+    assert {*canonical.split(), "group", "split"} <= names
+
+
+def test_the_model_is_exported_with_the_template_that_it_was_trained_with(first):
+    model = Path(first["stages"]["training"]["path"]) / "model"
+    assert (model / "chat_template.jinja").read_text() == TEMPLATE
+
+
+def test_the_second_run_is_cached_and_a_harmed_artifact_is_built_again(root, first, template):
+    second = json.loads(run(root, template).stdout)
+    assert all(facts["cached"] for facts in second["stages"].values())
+    assert second["metrics"] == first["metrics"]
+    assert second["registered"] == first["registered"]
+    scores = Path(first["stages"]["evaluation"]["path"]) / "scores.parquet"
+    scores.write_bytes(scores.read_bytes()[:-1])
+    third = json.loads(run(root, template).stdout)
+    evaluation = third["stages"]["evaluation"]
+    assert not evaluation["cached"]
+    assert "DAMAGED scores.parquet" in evaluation["reason"]
+    assert evaluation["digest"] == first["stages"]["evaluation"]["digest"]
+    assert third["stages"]["registration"]["cached"]
+    assert third["registered"] == first["registered"]
+
+
+@pytest.mark.usefixtures("first")
+def test_a_cached_run_imports_neither_torch_nor_prefect_nor_mlflow(root, template):
+    code = (
+        "import sys\n"
+        "from flows.params import load\n"
+        "from flows.pipeline import Pipeline\n"
+        "from flows.run import run_pipeline\n"
+        "from pathlib import Path\n"
+        "params = load('params/quickstart.yaml', sys.argv[2:])\n"
+        "summary = run_pipeline(Pipeline(params, Path(sys.argv[1])))\n"
+        "assert all(facts['cached'] for facts in summary['stages'].values())\n"
+        "print(sorted({'torch', 'transformers', 'prefect', 'mlflow'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root), *SMALL, template],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
+    done = run(tmp_path, "conversion.max_bad_fraction=0.001", "ingestion.sources.1.limit=400")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "DataError" in done.stderr
+    assert "votes" in done.stderr
+    assert "Traceback" not in done.stderr
