@@ -12,7 +12,10 @@ from typing import Any
 from tasks.errors import ArtifactError
 
 NEUTRAL_REASONS = frozenset(
-    {"blank_line", "duplicate", "contradiction", "tie", "too_long", "limit", "capped"}
+    {
+        *("blank_line", "duplicate", "contradiction", "tie", "too_long", "limit", "capped"),
+        *("joined", "unpaired_alone", "unrated"),  # rows that only together make pairs
+    }
 )
 """Reasons that are no fault of a row: outside `max_bad_fraction`."""
 

@@ -25,6 +25,7 @@ Split = Literal["train", "eval"]
 DIGEST_BYTES = 16
 _MARK = "\0"
 """Keeps roles and contents apart in a prompt's group."""
+_MESSAGE_KEYS = ("role", "content")
 _SEPARATOR = b"\0"
 """Cannot occur within JSON text."""
 
@@ -44,8 +45,8 @@ class Identity:
 
 def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     """The names of a canonical pair."""
-    prompt = None if pair.prompt is None else orjson.dumps(pair.prompt)
-    chosen, rejected = orjson.dumps(pair.chosen), orjson.dumps(pair.rejected)
+    prompt = None if pair.prompt is None else _dumped(pair.prompt)
+    chosen, rejected = _dumped(pair.chosen), _dumped(pair.rejected)
     context = (pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()
     group = prompt_group(pair)
     return Identity(
@@ -79,6 +80,18 @@ def prompt_group(pair: Pair) -> str:
         answers = sorted((_group_text(pair.chosen), _group_text(pair.rejected)))
         return _digest(b"answers", *(a.encode() for a in answers)).hex()
     return _digest(b"prompt", text.encode()).hex()
+
+
+def _dumped(value: str | Messages) -> bytes:
+    """The value's JSON; a message's keys stand in one order, however its file had them."""
+    if isinstance(value, str) or all(tuple(m) == _MESSAGE_KEYS for m in value):
+        return orjson.dumps(value)
+    return orjson.dumps([{k: m[k] for k in sorted(m, key=_message_key_order)} for m in value])
+
+
+def _message_key_order(key: str) -> tuple[int, str]:
+    place = _MESSAGE_KEYS.index(key) if key in _MESSAGE_KEYS else len(_MESSAGE_KEYS)
+    return place, key
 
 
 def _group_text(value: str | Messages) -> str:

@@ -18,22 +18,22 @@ MAX_PAIRS = 36
 (arXiv 2203.02155, section 3.5)."""
 
 
-class NoOptions(Params):
-    """Of a layout that leaves nothing to be said."""
-
-
 class Options(Params):
-    """Of every layout that reads plain texts."""
-
-    format: Literal["as_is", "conversational"] = "as_is"
-    """`conversational`: a text prompt becomes a user's turn, a text answer an assistant's."""
+    """Of a layout that leaves nothing to be said."""
 
     def missing(self) -> str:
         """What has to be said and was not, as the end of a sentence; "" when all is said."""
         return ""
 
 
-class RankingOptions(Options):
+class TextOptions(Options):
+    """Of every layout that may hold plain texts."""
+
+    format: Literal["as_is", "conversational"] = "as_is"
+    """`conversational`: a text prompt becomes a user's turn, a text answer an assistant's."""
+
+
+class RankingOptions(TextOptions):
     """Of layouts that make pairs of several answers to one prompt."""
 
     pairs: Rule = "all"
@@ -43,7 +43,7 @@ class RankingOptions(Options):
     """Pairs per prompt at most; further ones are counted as `capped`."""
 
 
-class LabelOptions(Options):
+class LabelOptions(TextOptions):
     """Of layouts whose answers are good or bad."""
 
     pairs: Literal["all", "best_worst"] = "all"

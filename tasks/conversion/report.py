@@ -30,10 +30,13 @@ def incoming(summaries: Summaries) -> Ledger:
 def check_bad_fraction(ledger: Ledger, summaries: Summaries, params: ConversionParams) -> None:
     """Raises DataError for the first source of which too many rows are unusable."""
     for source, account in ledger.accounts.items():
-        fraction = ledger.bad_fraction(source)
+        bad = sum(n for reason, n in account.dropped.items() if reason not in NEUTRAL_REASONS)
+        units = account.rows_in + account.added  # a row of several pairs may lose them one by one
+        fraction = bad / units if units else 0.0
         if fraction > params.max_bad_fraction:
             raise DataError(
-                f"source {source!r}: {account.bad} of {account.rows_in} rows ({fraction:.2%}) "
+                f"source {source!r}: {bad} of {units} rows{' or pairs' if account.added else ''} "
+                f"({fraction:.2%}) "
                 f"cannot be used, more than conversion.max_bad_fraction "
                 f"{params.max_bad_fraction:.2%}. {_frequent(account.dropped, source, summaries)} "
                 "Correct the source, name another layout, or raise max_bad_fraction"

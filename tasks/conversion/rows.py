@@ -1,17 +1,18 @@
 """Pass 1: the rows of one ingestion shard become pairs.
 
-In:  rows/NNNNN.parquet (source, file, row, raw).
+In:  rows/NNNNN.parquet (source, file, row, raw), of which the rows of sources that are joined are
+     passed over; or a shard of the latter, laid out by `groups` so that what belongs together
+     stands together (with a column `key`).
 Out: the shard's pairs before duplicates are taken out, a small record per pair that finds the
      duplicates, the quarantined rows, and a summary: ledger, first examples, notes.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import orjson
@@ -20,23 +21,32 @@ import pyarrow.parquet as pq
 
 from tasks.artifact import Ledger, Quarantine, Workspace
 from tasks.conversion import shards, tables
-from tasks.conversion.identity import Identity, identify
-from tasks.conversion.layouts import reader
+from tasks.conversion.answers import Answer, Item
+from tasks.conversion.identity import identify
+from tasks.conversion.joining import Joined, Origin, join
+from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import Row
+from tasks.conversion.options import Options
 from tasks.conversion.pair import Pair, checked
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
 
 ROW_COLUMNS = ["source", "file", "row", "raw"]
+KEY = "key"
 
 
 @dataclass(frozen=True)
 class Plan:
     """How to read the sources and where their pairs go; small, and can be sent to a process."""
 
-    layouts: Mapping[str, tuple[str, Mapping[str, str]]]
-    """Source name -> its layout and its column mapping, in the order of the sources."""
+    layouts: Mapping[str, tuple[str, Mapping[str, str], Options]]
+    """Source name -> its layout, column mapping and options, in the order of the sources."""
     seed: int
     eval_fraction: float
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """The sources of which several rows may make one pair."""
+        return frozenset(n for n, (layout, *_) in self.layouts.items() if LAYOUTS[layout].joins)
 
 
 @dataclass
@@ -55,32 +65,64 @@ class _Shard:
         self.readers = {name: reader(*layout) for name, layout in layouts.items()}
         self.numbers = {name: number for number, name in enumerate(layouts)}
 
-    def take(self, source: str, file: str, row: int, raw: str) -> None:
+    def take(self, origin: Origin) -> None:
         """Adds one row's pairs, or quarantines it."""
-        self.ledger.count_in(source)
-        try:
-            pairs = self.readers[source](parsed(raw))
-        except Unusable as problem:
-            self._drop(problem, source, file, row, raw)
-            return
-        assert pairs, "a layout returns pairs or raises Unusable"
-        if len(pairs) > 1:
-            self.ledger.count_added(source, len(pairs) - 1)
-        for pair in pairs:
-            try:
-                pair = checked(pair)
-            except Unusable as problem:
-                self._drop(problem, source, file, row, raw)
-                continue
-            if pair.notes:
-                self.notes.setdefault(source, Counter()).update(pair.notes)
-            identity = identify(pair, self.plan.seed, self.plan.eval_fraction)
-            self.pairs.append(_pair_values(pair, identity, source, file, row))
-            self.keys.append(_key_values(pair, identity, self.numbers[source]))
+        items = [item for item in self._read(origin) if not isinstance(item, Answer)]
+        if items:
+            self._settle([(item, origin) for item in items], rows=1)
 
-    def _drop(self, problem: Unusable, source: str, file: str, row: int, raw: str) -> None:
-        self.ledger.drop(source, problem.reason)
-        self.quarantine.add(source, file, row, problem.reason, problem.field, problem.message, raw)
+    def take_group(self, origins: Sequence[Origin]) -> None:
+        """Adds the pairs of rows that belong together, and of each what stands for itself."""
+        answers: list[tuple[Answer, Origin]] = []
+        for origin in origins:
+            items = self._read(origin)
+            own = [(item, origin) for item in items if not isinstance(item, Answer)]
+            if own:
+                self._settle(own, rows=1)
+            answers += [(item, origin) for item in items if isinstance(item, Answer)]
+        if answers:
+            options = self.plan.layouts[origins[0].source][2]
+            self._settle(join(answers, options), rows=len(answers))
+
+    def _read(self, origin: Origin) -> Sequence[Item]:
+        """What the row holds: an answer, or one item at least of other kinds; none if unusable."""
+        self.ledger.count_in(origin.source)
+        try:
+            items = self.readers[origin.source](parsed(origin.raw))
+        except Unusable as problem:
+            self._drop(problem, origin)
+            return ()
+        assert items, "a layout returns items or raises Unusable"
+        return items
+
+    def _settle(self, items: Sequence[Joined], rows: int) -> None:
+        """Adds pairs and drops the others; `rows` came in for them, and the ledger says how."""
+        source = items[0][1].source
+        pairs = sum(item.pairs if isinstance(item, Unusable) else 1 for item, _ in items)
+        if pairs > rows:
+            self.ledger.count_added(source, pairs - rows)
+        elif pairs < rows:
+            self.ledger.drop(source, "joined", rows - pairs)
+        for item, origin in items:
+            try:
+                if isinstance(item, Unusable):
+                    raise item
+                self._add(checked(item), origin)
+            except Unusable as problem:
+                self._drop(problem, origin)
+
+    def _add(self, pair: Pair, origin: Origin) -> None:
+        if pair.notes:
+            self.notes.setdefault(origin.source, Counter()).update(pair.notes)
+        identity = identify(pair, self.plan.seed, self.plan.eval_fraction)
+        self.pairs.append(tables.pair_values(pair, identity, origin))
+        self.keys.append(tables.key_values(pair, identity, self.numbers[origin.source]))
+
+    def _drop(self, problem: Unusable, origin: Origin) -> None:
+        self.ledger.drop(origin.source, problem.reason, problem.pairs)
+        if problem.reason not in NOT_QUARANTINED:
+            fault = problem.reason, problem.field, problem.message
+            self.quarantine.add(origin.source, origin.file, origin.row, *fault, origin.raw)
 
     def table(self) -> pa.Table:
         """The pairs since the last call."""
@@ -127,12 +169,34 @@ def convert_shard(workspace: Workspace, path: Path, plan: Plan) -> dict[str, Any
 
 
 def _write_pairs(shard: _Shard, rows: Path, out: Path) -> None:
+    passed_over = shard.plan.joined
     with pq.ParquetFile(rows) as file, tables.open_writer(out) as writer:
+        if KEY in file.schema_arrow.names:
+            for batch, group in enumerate(_groups(file), 1):
+                shard.take_group(group)
+                if batch % tables.BATCH_ROWS == 0:
+                    writer.write_table(shard.table())
+            writer.write_table(shard.table())
+            return
         for batch in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS):
             columns = [batch.column(c).to_pylist() for c in ROW_COLUMNS]
-            for origin in zip(*columns, strict=True):
-                shard.take(*origin)
+            for origin in map(Origin, *columns):
+                if origin.source not in passed_over:
+                    shard.take(origin)
             writer.write_table(shard.table())
+
+
+def _groups(file: pq.ParquetFile) -> Iterator[list[Origin]]:
+    """The rows of a group shard, group by group: one group at a time is in memory."""
+
+    def keyed() -> Iterator[tuple[bytes, Origin]]:
+        for batch in file.iter_batches(tables.BATCH_ROWS, columns=[KEY, *ROW_COLUMNS]):
+            columns = [batch.column(c).to_pylist() for c in (KEY, *ROW_COLUMNS)]
+            for key, *origin in zip(*columns, strict=True):
+                yield key, Origin(*origin)
+
+    for _, members in groupby(keyed(), lambda row: (row[1].source, row[0])):
+        yield [origin for _, origin in members]
 
 
 def _examples(quarantine: Quarantine) -> dict[str, dict[str, dict[str, Any]]]:
@@ -142,69 +206,3 @@ def _examples(quarantine: Quarantine) -> dict[str, dict[str, dict[str, Any]]]:
         kept = {name: row[name] for name in ("file", "row", "field", "message")}
         first.setdefault(row["source"], {}).setdefault(row["reason"], kept)
     return first
-
-
-def _pair_values(
-    pair: Pair, identity: Identity, source: str, file: str, row: int
-) -> tuple[Any, ...]:
-    """In the order of `tables.SCHEMA`."""
-    return (
-        identity.pair_id,
-        identity.prompt,
-        identity.chosen,
-        identity.rejected,
-        pair.format,
-        pair.tools,
-        pair.chat_template_kwargs,
-        pair.margin,
-        pair.weight,
-        source,
-        file,
-        row,
-        identity.group,
-        identity.split,
-    )
-
-
-def _key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
-    """In the order of `tables.KEYS`."""
-    difference = _characters(pair.chosen) - _characters(pair.rejected)
-    return (
-        int.from_bytes(identity.key[:8], "big"),
-        int.from_bytes(identity.key[8:], "big"),
-        int(identity.pair_id[:8], 16),
-        crc32(repr(pair.margin).encode()),
-        int(identity.group[:16], 16),
-        source,
-        (difference > 0) - (difference < 0),
-        identity.split == "eval",
-        pair.format == "conversational",
-        pair.margin is not None,
-    )
-
-
-def _characters(answer: Any) -> int:
-    if isinstance(answer, str):
-        return len(answer)
-    return sum(len(message["content"] or "") for message in answer)
-
-
-def first_rows(paths: Sequence[Path], sources: Sequence[str], count: int) -> dict[str, list[Row]]:
-    """Up to `count` rows of each source that are JSON objects: its first, in row order."""
-    rows: dict[str, list[Row]] = {source: [] for source in sources}
-    for path in paths:
-        with pq.ParquetFile(path) as file:
-            named = set(file.read(columns=["source"])["source"].unique().to_pylist())
-            if any(name in rows and len(rows[name]) < count for name in named):
-                _take_first(file, rows, count)
-    return rows
-
-
-def _take_first(file: pq.ParquetFile, rows: dict[str, list[Row]], count: int) -> None:
-    for batch in file.iter_batches(tables.BATCH_ROWS, columns=["source", "raw"]):
-        for source, raw in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-            if source in rows and len(rows[source]) < count:
-                with suppress(Unusable):
-                    rows[source].append(parsed(raw))
-        if all(len(found) >= count for found in rows.values()):
-            return

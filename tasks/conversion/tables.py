@@ -5,10 +5,15 @@ Equal pairs give equal bytes: one writer, fixed settings, one row group per batc
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tasks.conversion.identity import Identity
+from tasks.conversion.joining import Origin
+from tasks.conversion.pair import Pair
 
 BATCH_ROWS = 2048
 
@@ -56,3 +61,46 @@ def open_writer(path: Path) -> pq.ParquetWriter:
     """A writer of pairs; dictionaries only where values repeat."""
     writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
     return writer_class(path, SCHEMA, compression="zstd", use_dictionary=_REPEATING)
+
+
+def pair_values(pair: Pair, identity: Identity, origin: Origin) -> tuple[Any, ...]:
+    """A pair as a row of the shard, in the order of `SCHEMA`."""
+    return (
+        identity.pair_id,
+        identity.prompt,
+        identity.chosen,
+        identity.rejected,
+        pair.format,
+        pair.tools,
+        pair.chat_template_kwargs,
+        pair.margin,
+        pair.weight,
+        origin.source,
+        origin.file,
+        origin.row,
+        identity.group,
+        identity.split,
+    )
+
+
+def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
+    """A pair as a record of `KEYS`; `source` is its number among the sources."""
+    difference = _characters(pair.chosen) - _characters(pair.rejected)
+    return (
+        int.from_bytes(identity.key[:8], "big"),
+        int.from_bytes(identity.key[8:], "big"),
+        int(identity.pair_id[:8], 16),
+        crc32(repr(pair.margin).encode()),
+        int(identity.group[:16], 16),
+        source,
+        (difference > 0) - (difference < 0),
+        identity.split == "eval",
+        pair.format == "conversational",
+        pair.margin is not None,
+    )
+
+
+def _characters(answer: Any) -> int:
+    if isinstance(answer, str):
+        return len(answer)
+    return sum(len(message["content"] or "") for message in answer)

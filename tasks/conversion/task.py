@@ -5,16 +5,18 @@ Out: pairs/NNNNN.parquet, quarantine.parquet, and the report (ledger, splits, du
      contradictions, the length-only baseline, what was normalised).
 
 Resumable by units: `rows-NNNNN` (a shard's rows became pairs), `pairs-NNNNN` (its duplicates are
-out). What lies between them, the verdicts over all shards, is computed again after a kill.
+out). What lies between them, the verdicts over all shards, is computed again after a kill. Sources
+of which several rows make a pair are first laid out anew (`routed-NNNNN`, `grouped-NNNNN`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.artifact import Artifact, Step, Workspace
-from tasks.conversion.layouts import LAYOUTS, check_declared, recognise
+from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, recognise
+from tasks.conversion.options import Options
 from tasks.conversion.params import ConversionParams
 from tasks.ingestion.params import Source
 from tasks.ingestion.shards import row_shards
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 1
+VERSION = 2
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -32,15 +34,18 @@ SAMPLE_ROWS = 20
 def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifact) -> Step:
     """The step that converts the rows of `ingestion`.
 
-    Of the sources, the key holds layout and columns, whatever their order: the rows' own order is
-    ingestion's.
+    Of the sources, the key holds layout, columns and options, whatever their order: the rows' own
+    order is ingestion's.
 
     Raises:
-        ParamsError: a layout or a mapped name is unknown.
+        ParamsError: a layout, a mapped name or an option is unknown, or an option is wrong.
     """
     for source in sources:
-        check_declared(source.name, source.layout, source.columns or {})
-    declared = {s.name: {"layout": s.layout, "columns": s.columns or {}} for s in sources}
+        check_declared(source.name, source.layout, source.columns or {}, source.options or {})
+    declared = {
+        s.name: {"layout": s.layout, "columns": s.columns or {}, "options": s.options or {}}
+        for s in sources
+    }
     return Step(
         stage=STAGE,
         version=VERSION,
@@ -65,10 +70,13 @@ def build(
     """
     from tasks.conversion import report, shards
     from tasks.conversion.duplicates import judge
+    from tasks.conversion.groups import laid_out
     from tasks.ingestion.quarantine import merge
 
-    rows = row_shards(ingestion)
-    plan = plan_sources(params, sources, rows)
+    given = row_shards(ingestion)
+    plan = plan_sources(params, sources, given)
+    single, grouped = laid_out(workspace, given, plan, params.workers)
+    rows = single + grouped
     summaries = _convert(workspace, rows, plan, params.workers)
     ledger = report.incoming(summaries)
     report.check_bad_fraction(ledger, summaries, params)
@@ -78,7 +86,7 @@ def build(
     ledger.check()
     report.check_any_left(ledger, summaries)
     workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
-    workspace.report["layouts"] = {name: layout for name, (layout, _) in plan.layouts.items()}
+    workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
         quarantines / f"{r.stem}{part}.parquet" for r in rows for part in ("", "-contradictions")
@@ -95,14 +103,15 @@ def plan_sources(
     Raises:
         DataError: no layout fits, or several do, or a mapped column does not exist.
     """
-    from tasks.conversion.rows import Plan, first_rows
+    from tasks.conversion.rows import Plan
+    from tasks.conversion.samples import first_rows
 
     samples = first_rows(rows, [source.name for source in sources], SAMPLE_ROWS)
-    layouts = {
-        s.name: (recognise(s.name, s.layout, s.columns or {}, samples[s.name]), s.columns or {})
-        for s in sorted(sources, key=lambda source: source.name)  # their order is not in the key
-    }
-    assert all(layout in LAYOUTS for layout, _ in layouts.values())
+    layouts: dict[str, tuple[str, Mapping[str, str], Options]] = {}
+    for s in sorted(sources, key=lambda source: source.name):  # their order is not in the key
+        layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name])
+        assert layout in LAYOUTS
+        layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
     return Plan(layouts, params.seed, params.eval_fraction)
 
 

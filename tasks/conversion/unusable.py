@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from tasks.artifact import NEUTRAL_REASONS
 from tasks.errors import shown
 
-NEUTRAL = NEUTRAL_REASONS | {"joined", "unpaired_alone", "unrated"}
-"""Reasons of this stage that are no fault of a row: outside `max_bad_fraction`."""
 NOT_QUARANTINED = frozenset({"joined", "capped"})
 """What these count is in the pairs that were made, or could have been: nothing to look after."""
 

@@ -3,14 +3,14 @@
 from collections import Counter
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from tasks.artifact import Inert, Params
 
 
 class Source(Params):
-    """One named set of files. `layout` and `columns` stand here for the reader's sake: they say
-    how conversion understands the rows, and ingestion does not look at them."""
+    """One named set of files. `layout`, `columns` and `options` stand here for the reader's sake:
+    they say how conversion understands the rows, and ingestion does not look at them."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     """Names the source in every later table; lower case, at most 64 characters."""
@@ -20,6 +20,8 @@ class Source(Params):
     """How a row becomes a pair; None: recognised from the columns when exactly one layout fits."""
     columns: dict[str, str] | None = None
     """Our name -> the source's name, for flat rows under names of their own."""
+    options: dict[str, JsonValue] | None = None
+    """What else the layout has to be told, such as what a label means; each layout has its own."""
     limit: int | None = Field(default=None, ge=1)
     """Rows to read at most, good or bad, in the order of the sorted files."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)

@@ -32,6 +32,15 @@ def test_pair_id_changes_with_every_part_of_the_content():
     assert name(Pair("Hi", "a", "b", margin=2.0, weight=3.0, notes=("x",))) == name(pair)
 
 
+def test_the_order_of_a_messages_keys_changes_nothing():
+    def turned(messages):
+        return [dict(reversed(list(message.items()))) for message in messages]
+
+    prompt, a, b = talk("Hi"), talk("", "a")[1:], talk("", "b")[1:]
+    one = identify(Pair(prompt, a, b), 0, 0.5)
+    assert identify(Pair(turned(prompt), turned(a), turned(b)), 0, 0.5) == one
+
+
 def test_pair_id_and_group_are_stable_across_versions():
     known = identify(Pair("Is it red?", " Yes", " No"), 0, 0.5)
     assert known.pair_id == "a0ed2b3bcb5c338aea2ff198dcf4df80"

@@ -1,0 +1,112 @@
+r"""Layout `arena`: two models answer the same turns, and a person says which did better.
+
+    {"model_a": "x", "model_b": "y", "prompt": "[\"Hi\", \"And?\"]",
+     "response_a": "[\"Hello.\", \"Well.\"]", "response_b": "[\"No.\", \"No!\"]",
+     "winner_model_a": "1", "winner_model_b": "0", "winner_tie": "0"}
+
+is one pair: prompt [user "Hi"]; chosen [assistant "Hello.", user "And?", assistant "Well."];
+rejected [assistant "No.", user "And?", assistant "No!"]. Each list has one element per turn, as a
+list or as its JSON text. The other form has whole conversations as messages:
+
+    {"model_a": "x", "model_b": "y", "winner": "model_b", "conversation_a": [{"role": "user", ...
+"""
+
+from typing import Any
+
+from tasks.conversion.labels import good
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.messages import Messages
+from tasks.conversion.pair import IMPLICIT, Pair
+from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.unusable import Unusable, found
+
+WINNERS = ("winner_model_a", "winner_model_b", "winner_tie")
+TIES = ("tie", "tie (bothbad)", "both_bad")
+_TURNS = 'a list with one text per turn, such as ["Hello."]'
+
+
+def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
+    """Two models, and one of the two ways to name a winner."""
+    models = {"model_a", "model_b"} <= columns
+    return models and (
+        {"winner", "conversation_a", "conversation_b"} <= columns
+        or {*WINNERS, "prompt", "response_a", "response_b"} <= columns
+    )
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The row's one pair, as messages.
+
+    Raises:
+        Unusable: missing_column, tie, bad_label, null, null_content, bad_json, wrong_type,
+            bad_transcript.
+    """
+    first_is_better = _first_is_better(row)
+    if "conversation_a" in row or "winner" in row:
+        sides = [
+            as_messages(listed(required(row, name), name, "a list of messages"))
+            for name in ("conversation_a", "conversation_b")
+        ]
+    else:
+        prompts = _texts(required(row, "prompt"), "prompt")
+        sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
+    chosen, rejected = sides if first_is_better else reversed(sides)
+    return [Pair(IMPLICIT, chosen, rejected)]
+
+
+def _first_is_better(row: Row) -> bool:
+    if "winner" in row:
+        winner = row["winner"]
+        if isinstance(winner, str) and winner.strip() in TIES:
+            raise _tie("winner", found(winner))
+        if winner not in ("model_a", "model_b"):
+            listing = ", ".join(("model_a", "model_b", *TIES))
+            raise Unusable(
+                "bad_label", "winner", f"found {found(winner)}, expected one of {listing}"
+            )
+        return winner == "model_a"
+    won = [good(required(row, name), name) for name in WINNERS]
+    if sum(won) != 1:
+        raise Unusable(
+            "bad_label",
+            "winner_model_a",
+            f"found {sum(won)} of {', '.join(WINNERS)} set, expected exactly one of them",
+        )
+    if won[2]:
+        raise _tie("winner_tie", "1")
+    return won[0]
+
+
+def _tie(field: str, seen: str) -> Unusable:
+    return Unusable("tie", field, f"found {seen}: a tie prefers neither answer")
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    """The texts of all turns; none of them may be null."""
+    texts = listed(value, field, _TURNS)
+    for i, text in enumerate(texts):
+        if text is None:
+            raise Unusable(
+                "null_content",
+                f"{field}[{i}]",
+                f"found null as turn {i + 1} of {len(texts)}, expected its text: the model gave "
+                "no answer; drop the row",
+            )
+        if not isinstance(text, str):
+            raise Unusable("wrong_type", f"{field}[{i}]", f"found {found(text)}, expected text")
+    return texts
+
+
+def _conversation(prompts: list[str], row: Row, field: str) -> Messages:
+    answers = _texts(required(row, field), field)
+    if len(answers) != len(prompts):
+        raise Unusable(
+            "bad_transcript",
+            field,
+            f"found {len(answers)} answers to {len(prompts)} prompts, expected one to each",
+        )
+    return [
+        {"role": role, "content": text}
+        for turn in zip(prompts, answers, strict=True)
+        for role, text in zip(("user", "assistant"), turn, strict=True)
+    ]

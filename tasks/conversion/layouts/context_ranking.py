@@ -1,0 +1,34 @@
+"""Layout `context_ranking`: a conversation as `context`, turns under `from` and `content`.
+
+    {"context": [{"from": "human", "content": "Hi"}],
+     "chosen": [{"from": "assistant", "content": "Hello."}],
+     "rejected": [{"from": "assistant", "content": "No."}]}
+
+is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."].
+"""
+
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.pair import Pair
+from tasks.conversion.turns import as_messages
+from tasks.conversion.unusable import Unusable, found
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """A list as context beside two lists of turns, not under `role`."""
+    lists = all(isinstance(row.get(name), list) for name in ("context", "chosen", "rejected"))
+    chosen = row.get("chosen")
+    turns = isinstance(chosen, list) and all(isinstance(t, dict) and "from" in t for t in chosen)
+    return lists and turns and "prompt" not in columns
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The row's one pair, as messages.
+
+    Raises:
+        Unusable: missing_column, wrong_type.
+    """
+    context = required(row, "context")
+    if not isinstance(context, list):
+        raise Unusable("wrong_type", "context", f"found {found(context)}, expected a list of turns")
+    sides = [as_messages(required(row, name)) for name in ("chosen", "rejected")]
+    return [Pair(as_messages(context), *sides)]

@@ -1,0 +1,122 @@
+"""Layout `pairwise_label`: two answers, and a label that names the better one.
+
+With `columns: {response_a: output_1, response_b: output_2, prompt: input}` and
+`options: {first: 1, second: 2}` the row
+
+    {"input": "Hi", "output_1": "No.", "output_2": "Hello.", "label": 2}
+
+is one pair: prompt "Hi", chosen "Hello.", rejected "No.". What the label's values mean is declared
+and never guessed: `first`, `second` and `tie` are values of the label (1, "A>B", "tie" ...). With
+`labels: [annotator1, annotator2, annotator3]` the label is what more of these columns say than
+anything else; without such a majority it is a tie. With `preference: second` the label is a number
+from 0 to 1 instead, how sure it is that the second answer is better: 0.5 is a tie, and the margin
+is what it is away from that, doubled. An `input` beside the prompt is put below it.
+"""
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from tasks.conversion.answers import Item
+from tasks.conversion.fields import exact_number
+from tasks.conversion.labels import plain
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.options import TextOptions
+from tasks.conversion.pair import Pair
+from tasks.conversion.turns import as_messages
+from tasks.conversion.unusable import Unusable, found
+
+
+class PairwiseLabelOptions(TextOptions):
+    """What the values of the label mean."""
+
+    first: JsonValue = None
+    """The label's value where `response_a` is better."""
+    second: JsonValue = None
+    """The label's value where `response_b` is better."""
+    tie: JsonValue = None
+    """The label's value where neither is; null: there is none."""
+    labels: list[str] = Field(default=["label"], min_length=1)
+    """The columns of the label: one, or one per annotator."""
+    preference: Literal["first", "second"] | None = None
+    """The label is the probability that this answer is better."""
+
+    def missing(self) -> str:
+        """The meaning of both values, unless the label is a probability."""
+        if self.preference is None and (self.first is None or self.second is None):
+            return (
+                "what the label means: options {first: 1, second: 2} (the label's value where the "
+                "first, the second answer is better; also tie), or {preference: second}"
+            )
+        return ""
+
+
+def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
+    """Never: what a label means cannot be seen in the columns."""
+    return False
+
+
+def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
+    """The row's one pair.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, bad_label, tie.
+    """
+    responses = [as_messages(required(row, f"response_{side}")) for side in "ab"]
+    prompt = _prompt(row)
+    first_is_better, margin = _verdict(row, options)
+    chosen, rejected = responses if first_is_better else reversed(responses)
+    return [Pair(prompt, chosen, rejected, margin=margin)]
+
+
+def _prompt(row: Row) -> Any:
+    prompt = as_messages(required(row, "prompt"))
+    below = row.get("input")
+    if below is None or below == "":
+        return prompt
+    if not isinstance(prompt, str) or not isinstance(below, str):
+        raise Unusable("wrong_type", "input", f"found {found(below)}, expected text under a text")
+    return f"{prompt}\n\n{below}"
+
+
+def _verdict(row: Row, options: PairwiseLabelOptions) -> tuple[bool, float | None]:
+    """Whether the first answer is better, and by how much where the label says that."""
+    values = [required(row, name) for name in options.labels]
+    if options.preference is not None:
+        return _preference(values, options)
+    meanings = {"first": options.first, "second": options.second, "tie": options.tie}
+    known = {plain(value): name for name, value in meanings.items() if value is not None}
+    votes: Counter[str] = Counter()
+    for name, value in zip(options.labels, values, strict=True):
+        meaning = known.get(plain(value)) if value is not None else None
+        if meaning is None:
+            listing = ", ".join(f"{shown!r} ({m})" for m, shown in meanings.items() if shown)
+            raise Unusable(
+                "bad_label" if value is not None else "null",
+                name,
+                f"found {found(value)}, expected one of the declared values: {listing}",
+            )
+        votes[meaning] += 1
+    (winner, most), *others = votes.most_common()
+    if winner == "tie" or (others and others[0][1] == most):
+        raise Unusable(
+            "tie",
+            options.labels[0],
+            f"found {dict(votes)}: a tie, or as many for one as for another, prefers neither",
+        )
+    return winner == "first", None
+
+
+def _preference(values: list[Any], options: PairwiseLabelOptions) -> tuple[bool, float]:
+    numbers: list[Decimal] = []
+    for name, value in zip(options.labels, values, strict=True):
+        number = exact_number(value, "bad_label", name)
+        if number is None or not 0 <= number <= 1:
+            raise Unusable("bad_label", name, f"found {found(value)}, expected 0 to 1")
+        numbers.append(number)
+    lead = 2 * sum(numbers, Decimal(0)) / len(numbers) - 1
+    if lead == 0:
+        raise Unusable("tie", options.labels[0], "found 0.5: a tie prefers neither answer")
+    return (lead > 0) == (options.preference == "first"), float(abs(lead))

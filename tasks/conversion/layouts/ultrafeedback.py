@@ -1,0 +1,106 @@
+"""Layout `ultrafeedback`: an instruction, and several completions rated by aspect.
+
+    {"instruction": "Hi", "completions": [
+        {"response": "Hello.", "overall_score": 8.0,
+         "annotations": {"helpfulness": {"Rating": "5"}, "honesty": {"Rating": "N/A"}}},
+        {"response": "No.", "overall_score": 2.0,
+         "annotations": {"helpfulness": {"Rating": "2"}, "honesty": {"Rating": "3"}}}]}
+
+is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."], margin
+2.5: the mean of the ratings given, 5, less that of 2 and 3. A rating is a text and may be "N/A"; a
+completion without any is counted as `unrated`. Four completions make six pairs, less the ties.
+"""
+
+from decimal import Decimal
+from typing import Any, Literal, cast
+
+from tasks.conversion.answers import Item, as_conversation, ranked
+from tasks.conversion.fields import exact_number
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.options import RankingOptions
+from tasks.conversion.turns import listed
+from tasks.conversion.unusable import Unusable, found
+
+ASPECTS = ("instruction_following", "honesty", "truthfulness", "helpfulness")
+NOT_RATED = ("n/a", "na", "none", "")
+
+
+class UltrafeedbackOptions(RankingOptions):
+    """Which of the scores of a completion compares it."""
+
+    score: Literal[
+        "mean_rating",
+        "overall_score",
+        "fine-grained_score",
+        "instruction_following",
+        "honesty",
+        "truthfulness",
+        "helpfulness",
+    ] = "mean_rating"
+    """`mean_rating`: the mean of the aspects that are rated; or one aspect; or the critique's
+    overall score, which in the published files is 10 for some answers that the critique rates 1."""
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """An instruction, and completions that are objects with a response."""
+    completions = row.get("completions")
+    if "instruction" not in columns or not isinstance(completions, list) or not completions:
+        return False
+    first = cast(list[Any], completions)[0]
+    return isinstance(first, dict) and "response" in first
+
+
+def read(row: Row, options: UltrafeedbackOptions) -> list[Item]:
+    """The row's pairs, as messages; the completions that cannot be compared, one by one.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, unpaired_alone.
+    """
+    instruction = required(row, "instruction")
+    if not isinstance(instruction, str):
+        raise Unusable(
+            "wrong_type" if instruction is not None else "null",
+            "instruction",
+            f"found {found(instruction)}, expected text",
+        )
+    answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
+    for i, entry in enumerate(listed(required(row, "completions"), "completions")):
+        field = f"completions[{i}]"
+        if not isinstance(entry, dict):
+            answers.append((field, entry, None))
+            continue
+        completion = cast(dict[str, Any], entry)
+        answers.append(
+            (f"{field}.response", completion.get("response"), _score(completion, field, options))
+        )
+    return [as_conversation(item) for item in ranked(answers, instruction, options)]
+
+
+def _score(
+    completion: dict[str, Any], field: str, options: UltrafeedbackOptions
+) -> Decimal | Unusable | None:
+    try:
+        if options.score in ("overall_score", "fine-grained_score"):
+            return _rating(completion.get(options.score), f"{field}.{options.score}")
+        aspects = ASPECTS if options.score == "mean_rating" else (options.score,)
+        ratings = [_aspect(completion.get("annotations"), name, field) for name in aspects]
+    except Unusable as problem:
+        return problem
+    given = [rating for rating in ratings if rating is not None]
+    return sum(given, Decimal(0)) / len(given) if given else None
+
+
+def _aspect(annotations: Any, name: str, field: str) -> Decimal | None:
+    """One aspect's rating; None where it is missing or "N/A"."""
+    by_name = cast(dict[str, Any], annotations) if isinstance(annotations, dict) else {}
+    entry = by_name.get(name)
+    if not isinstance(entry, dict):
+        return None
+    rating = cast(dict[str, Any], entry).get("Rating")
+    return _rating(rating, f"{field}.annotations.{name}.Rating")
+
+
+def _rating(value: Any, field: str) -> Decimal | None:
+    if isinstance(value, str) and value.strip().lower() in NOT_RATED:
+        return None
+    return exact_number(value, "bad_score", field)

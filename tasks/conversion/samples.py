@@ -1,0 +1,33 @@
+"""The first rows of every source, by which its layout is recognised."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tasks.conversion import tables
+from tasks.conversion.layouts.columns import Row
+from tasks.conversion.rows import parsed
+from tasks.conversion.unusable import Unusable
+
+
+def first_rows(paths: Sequence[Path], sources: Sequence[str], count: int) -> dict[str, list[Row]]:
+    """Up to `count` rows of each source that are JSON objects: its first, in row order."""
+    rows: dict[str, list[Row]] = {source: [] for source in sources}
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            named = set(file.read(columns=["source"])["source"].unique().to_pylist())
+            if any(name in rows and len(rows[name]) < count for name in named):
+                _take_first(file, rows, count)
+    return rows
+
+
+def _take_first(file: pq.ParquetFile, rows: dict[str, list[Row]], count: int) -> None:
+    for batch in file.iter_batches(tables.BATCH_ROWS, columns=["source", "raw"]):
+        for source, raw in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            if source in rows and len(rows[source]) < count:
+                with suppress(Unusable):
+                    rows[source].append(parsed(raw))
+        if all(len(found) >= count for found in rows.values()):
+            return

@@ -1,0 +1,380 @@
+"""Layouts of judged answers: worked rows, and nasty ones with the reason that each gets."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tasks.conversion import Pair, Unusable, checked
+from tasks.conversion.answers import Answer
+from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, reader, recognise
+from tasks.errors import DataError, ParamsError
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def items(layout, row, columns=None, **options):
+    read = reader(layout, columns or {}, options_of("votes", layout, options))
+    return [checked(item) if isinstance(item, Pair) else item for item in read(row)]
+
+
+def one(layout, row, columns=None, **options):
+    (item,) = items(layout, row, columns, **options)
+    return item
+
+
+def sides(pair):
+    return pair.prompt, pair.chosen, pair.rejected
+
+
+def counted(found):
+    """(pairs, {reason: pairs that it stands for})"""
+    reasons = Counter()
+    for item in found:
+        if isinstance(item, Unusable):
+            reasons[item.reason] += item.pairs
+    return sum(isinstance(item, Pair) for item in found), reasons
+
+
+TALK = ([user("Hi")], [assistant("Hello.")], [assistant("No.")])
+KAGGLE = {"id": 1, "model_a": "x", "model_b": "y", "prompt": '["Hi"]', "response_a": '["Hello."]',
+          "response_b": '["No."]', "winner_model_a": "1", "winner_model_b": "0",
+          "winner_tie": "0"}  # fmt: skip
+BATTLE = {"model_a": "x", "model_b": "y", "winner": "model_b",
+          "conversation_a": [user("Hi"), assistant("No.")],
+          "conversation_b": [user("Hi"), assistant("Hello.")]}  # fmt: skip
+
+
+def test_arena_turns_in_lists_become_conversations_that_part_at_the_first_answer():
+    assert sides(one("arena", KAGGLE)) == TALK
+    second = {"winner_model_a": 0, "winner_model_b": 1, "winner_tie": 0}
+    assert sides(one("arena", KAGGLE | second)) == (TALK[0], TALK[2], TALK[1])
+    turns = {"prompt": ["Hi", "And?"], "response_a": ["Hello.", "Well."],
+             "response_b": ["No.", "No!"]}  # fmt: skip
+    for row in (KAGGLE | turns, KAGGLE | {k: json.dumps(v) for k, v in turns.items()}):
+        assert sides(one("arena", row)) == (
+            [user("Hi")],
+            [assistant("Hello."), user("And?"), assistant("Well.")],
+            [assistant("No."), user("And?"), assistant("No!")],
+        )
+    same_start = KAGGLE | turns | {"response_b": ["Hello.", "No!"]}
+    assert sides(one("arena", same_start)) == (
+        [user("Hi"), assistant("Hello."), user("And?")], [assistant("Well.")], [assistant("No!")],
+    )  # fmt: skip
+
+
+def test_arena_conversations_and_a_winner():
+    assert sides(one("arena", BATTLE)) == TALK
+    as_text = BATTLE | {k: json.dumps(BATTLE[k]) for k in ("conversation_a", "conversation_b")}
+    assert sides(one("arena", as_text)) == TALK
+    assert sides(one("arena", BATTLE | {"winner": "model_a"})) == (TALK[0], TALK[2], TALK[1])
+
+
+def completion(response, overall=None, **ratings):
+    annotations = {aspect: {"Rating": r, "Rationale": "x"} for aspect, r in ratings.items()}
+    return {"response": response, "annotations": annotations, "overall_score": overall}
+
+
+def test_ultrafeedback_compares_mean_ratings_and_counts_what_is_not_rated():
+    row = {"instruction": "Hi", "completions": [
+        completion("Hello.", 8.0, helpfulness="5", honesty="N/A"),
+        completion("No.", 2.0, helpfulness="2", honesty="3"),
+        completion("Hm.", 9.0, helpfulness="3", honesty="2"),
+        completion("?", 1.0, helpfulness="N/A", honesty="N/A")]}  # fmt: skip
+    found = items("ultrafeedback", row)
+    # 5, (2 + 3) / 2, (3 + 2) / 2, none: two pairs, a tie, an answer without a rating
+    assert counted(found) == (2, {"unrated": 1, "tie": 1})
+    pairs = {pair.rejected[0]["content"]: pair for pair in found if isinstance(pair, Pair)}
+    assert {text: pair.margin for text, pair in pairs.items()} == {"No.": 2.5, "Hm.": 2.5}
+    assert sides(pairs["No."]) == TALK
+    overall = one("ultrafeedback", row, score="overall_score", pairs="best_worst")
+    assert (overall.chosen[0]["content"], overall.rejected[0]["content"]) == ("Hm.", "?")
+    assert overall.margin == 8.0
+    aspect = items("ultrafeedback", row, score="honesty")
+    assert counted(aspect) == (1, {"unrated": 2})
+    assert recognise("votes", None, {}, [row]) == "ultrafeedback"
+
+
+def test_ultrafeedback_loses_a_bad_completion_and_keeps_the_others():
+    row = {"instruction": "Hi", "completions": [
+        completion("a", helpfulness="5"), completion("b", helpfulness="1"),
+        completion(None, helpfulness="3"), completion("", helpfulness="3"),
+        completion("c", helpfulness="four"), 7]}  # fmt: skip
+    assert counted(items("ultrafeedback", row)) == (
+        1, {"null": 1, "empty_response": 1, "bad_score": 1, "wrong_type": 1},
+    )  # fmt: skip
+
+
+RATED = {"prompt": "Hi", "response": "Hello.", "helpfulness": 4, "correctness": 3, "verbosity": "1"}
+
+
+def test_helpsteer_answers_carry_weighted_attributes():
+    answer = one("helpsteer", RATED)
+    assert answer == Answer([user("Hi")], [assistant("Hello.")], answer.score)
+    assert answer.score == 4
+    weighted = one("helpsteer", RATED, attributes={"helpfulness": 0.1, "verbosity": -0.2})
+    assert str(weighted.score) == "0.2"  # 0.4 - 0.2, exactly
+    turns = RATED | {"prompt": "a\n<extra_id_1>Assistant\nb\n<extra_id_1>User\nc"}
+    assert one("helpsteer", turns).prompt == [user("a"), assistant("b"), user("c")]
+
+
+@pytest.mark.parametrize("row", [
+    {"prompt": "Hi", "response_1": "Hello.", "response_2": "No.", "preference_strength": -2},
+    {"prompt": "Hi", "response_1": "No.", "response_2": "Hello.", "preference_strength": "2"},
+    {"context": [user("Hi")], "response1": "Hello.", "response2": "No.", "overall_preference": -2},
+])  # fmt: skip
+def test_helpsteer_strengths_point_to_the_better_answer(row):
+    pair = one("helpsteer", row)
+    assert sides(pair) == TALK
+    assert pair.margin == 2.0
+    assert recognise("votes", None, {}, [row]) == "helpsteer"
+
+
+SHP = {"history": "Hi", "human_ref_A": "Hello.", "human_ref_B": "No.", "labels": 1, "score_A": 24,
+       "score_B": 3, "score_ratio": 8.0, "post_id": "x"}  # fmt: skip
+
+
+def test_shp_labels_one_means_a_and_votes_are_a_margin_on_request():
+    assert sides(one("shp", SHP)) == TALK
+    assert one("shp", SHP).margin is None
+    swapped = SHP | {"labels": "0", "score_A": 3, "score_B": 24}
+    assert sides(one("shp", swapped)) == (TALK[0], TALK[2], TALK[1])
+    assert one("shp", SHP, margin="difference").margin == 21.0
+    assert one("shp", SHP | {"score_ratio": None}, margin="log_ratio").margin == pytest.approx(
+        2.0794415, abs=1e-6
+    )  # ln 8
+    with pytest.raises(Unusable, match="tie"):
+        one("shp", SHP, min_score_ratio=9)
+
+
+def test_unpaired_rows_of_both_forms_are_answers():
+    text = {"prompt": "The sky is", "completion": " blue.", "label": True}
+    assert one("unpaired", text) == Answer("The sky is", " blue.", True)
+    talk = one("unpaired", {"messages": [user("Hi"), assistant("No.")], "label": "False"})
+    assert talk == Answer(TALK[0], TALK[2], False)
+    turns = {"prompt": [{"from": "user", "content": "Hi"}],
+             "completion": {"from": "assistant", "content": "Hello."}, "label": 1}  # fmt: skip
+    assert one("unpaired", turns) == Answer(TALK[0], TALK[1], True)
+    assert one("unpaired", text, format="conversational") == Answer(
+        [user("The sky is")], [assistant(" blue.")], True
+    )
+
+
+def test_stepwise_rows_are_good_when_all_steps_are():
+    row = {"prompt": "1+1+1?", "completions": ["1+1=2.", "2+1=3."], "labels": [True, True]}
+    assert one("stepwise", row) == Answer("1+1+1?", "1+1=2.\n2+1=3.", True)
+    assert one("stepwise", row | {"labels": [True, 0]}).score is False
+    spaced = one("stepwise", row, step_separator="")
+    assert spaced.completion == "1+1=2.2+1=3."
+    numbered = {k: v for k, v in row.items() if k != "labels"}
+    assert one("stepwise", numbered | {"error_steps": []}).score is True
+    assert one("stepwise", numbered | {"error_steps": [2]}).score is False
+
+
+PROCESSES = {"original_question": "q", "modified_question": "q", "original_process": ["a", "b"],
+             "modified_process": ["a", "c"], "error_steps": [2]}  # fmt: skip
+
+
+def test_a_right_process_is_better_than_what_was_made_of_it():
+    assert sides(one("stepwise", PROCESSES)) == ("q", "a\nb", "a\nc")
+
+
+JUDGED = {"prompt": "Hi", "response_a": "No.", "response_b": "Hello.", "label": 2}
+
+
+@pytest.mark.parametrize(
+    ("label", "options", "margin"),
+    [
+        (2, {"first": 1, "second": 2}, None),
+        ("2", {"first": 1, "second": 2}, None),
+        (2.0, {"first": 1, "second": 2, "tie": 0}, None),
+        (1, {"first": 0, "second": 1}, None),
+        ("B>A", {"first": "A>B", "second": "B>A"}, None),
+        (True, {"first": False, "second": True}, None),
+        (0.75, {"preference": "second"}, 0.5),
+        ("0.25", {"preference": "first"}, 0.5),
+    ],
+)
+def test_what_a_pairwise_label_means_is_declared(label, options, margin):
+    pair = one("pairwise_label", JUDGED | {"label": label}, **options)
+    assert (*sides(pair), pair.margin) == ("Hi", "Hello.", "No.", margin)
+
+
+def test_several_annotators_decide_by_majority_and_an_input_goes_below_the_prompt():
+    options = {"first": 1, "second": 2, "tie": 0, "labels": ["a1", "a2", "a3"]}
+    row = JUDGED | {"input": "there", "a1": 2, "a2": 2, "a3": 1}
+    assert sides(one("pairwise_label", row, **options)) == ("Hi\n\nthere", "Hello.", "No.")
+    for votes in ((1, 2, 0), (0, 0, 2), (0, 0, 0)):
+        tied = row | dict(zip(("a1", "a2", "a3"), votes, strict=True))
+        with pytest.raises(Unusable) as caught:
+            one("pairwise_label", tied, **options)
+        assert caught.value.reason == "tie"
+
+
+def test_scored_answers_in_a_row():
+    row = {"prompt": "Hi", "responses": ["Hello.", "No.", "Hm."], "scores": [3, "1", 1.0]}
+    found = items("scored", row)
+    assert counted(found) == (2, {"tie": 1})
+    assert {pair.margin for pair in found[:2]} == {2.0}
+    assert recognise("votes", None, {}, [row]) == "scored"
+    ranks = items("scored", row, better="lower", pairs="best_worst")
+    assert (ranks[0].rejected, ranks[0].margin) == ("Hello.", 2.0)
+    named = {"question": "1+1", "small": {"text": "3", "ok": False}, "large.text": "2",
+             "large": {"ok": True}, "note": "x"}  # fmt: skip
+    paths = {"responses": ["small.text", "large.text"], "scores": ["small.ok", "large.ok"]}
+    pair = one("scored", named, {"prompt": "question"}, format="conversational", **paths)
+    assert sides(pair) == ([user("1+1")], [assistant("2")], [assistant("3")])
+    assert pair.margin is None
+    with pytest.raises(Unusable, match=r"missing_column.*'okay'"):
+        one(
+            "scored", named, {"prompt": "question"}, responses=["small.text"], scores=["small.okay"]
+        )
+
+
+def test_scored_answers_in_rows_of_their_own():
+    row = {"prompt": "Hi", "response": "Hello.", "score": "0.5", "id": 7}
+    answer = one("scored", row)
+    assert (answer.completion, str(answer.score), answer.group) == ("Hello.", "0.5", None)
+    assert one("scored", row, by="id").group == "7"
+    assert one("scored", {"id": 7, "prompt": "Hi"}, by="id").completion is None
+
+
+def test_rewardbench_rows_become_conversations():
+    row = {"id": 1, "subset": "x", "prompt": "Hi", "chosen": "Hello.", "rejected": "No."}
+    assert sides(one("rewardbench", row)) == TALK
+    assert recognise("votes", None, {}, [row]) == "trl"
+    several = row | {"chosen": ["Hello.", "Hey."], "rejected": ["No.", "", "Hm."]}
+    assert recognise("votes", None, {}, [several]) == "rewardbench2"
+    pairs = reader("rewardbench2", {})(several)
+    assert len(pairs) == 6
+    assert sides(checked(pairs[0])) == TALK
+    assert counted(reader("rewardbench2", {}, options_of("v", "rewardbench2", {"max_pairs": 4}))(
+        several)) == (4, {"capped": 2})  # fmt: skip
+
+
+BAD = [
+    ("arena", KAGGLE | {"response_a": '["Hello.", null]', "prompt": '["Hi", "And?"]'},
+     "null_content", "response_a[1]"),
+    ("arena", KAGGLE | {"response_b": None}, "null", "response_b"),
+    ("arena", KAGGLE | {"response_a": "Hello."}, "bad_json", "response_a"),
+    ("arena", KAGGLE | {"response_a": '["\\ud83d"]'}, "bad_json", "response_a"),
+    ("arena", KAGGLE | {"response_a": '{"a": 1}'}, "wrong_type", "response_a"),
+    ("arena", KAGGLE | {"response_a": "[1]"}, "wrong_type", "response_a[0]"),
+    ("arena", KAGGLE | {"response_a": "[]"}, "bad_transcript", "response_a"),
+    ("arena", KAGGLE | {"winner_model_a": "0", "winner_tie": "1"}, "tie", "winner_tie"),
+    ("arena", KAGGLE | {"winner_model_b": "1"}, "bad_label", "winner_model_a"),
+    ("arena", KAGGLE | {"winner_model_a": "yes"}, "bad_label", "winner_model_a"),
+    ("arena", KAGGLE | {"response_a": '[""]'}, "empty_response", "chosen"),
+    ("arena", BATTLE | {"winner": "tie"}, "tie", "winner"),
+    ("arena", BATTLE | {"winner": "tie (bothbad)"}, "tie", "winner"),
+    ("arena", BATTLE | {"winner": "model_c"}, "bad_label", "winner"),
+    ("arena", BATTLE | {"conversation_a": [user("Ho"), assistant("No.")]}, "prompts_differ",
+     "chosen[0]"),
+    ("ultrafeedback", {"instruction": None, "completions": []}, "null", "instruction"),
+    ("ultrafeedback", {"instruction": "Hi", "completions": []}, "unpaired_alone", "completion"),
+    ("ultrafeedback", {"instruction": "Hi", "completions": "x"}, "bad_json", "completions"),
+    ("helpsteer", RATED | {"response": " "}, "empty_response", "response"),
+    ("helpsteer", RATED | {"helpfulness": None}, "unrated", "helpfulness"),
+    ("helpsteer", RATED | {"helpfulness": "high"}, "bad_score", "helpfulness"),
+    ("helpsteer", {"prompt": "Hi", "response_1": "a", "response_2": "b", "preference_strength": 0},
+     "tie", "preference_strength"),
+    ("helpsteer", {"prompt": "Hi", "response_1": "a", "response_2": "b",
+                   "preference_strength": -100}, "bad_score", "preference_strength"),
+    ("shp", SHP | {"labels": 2}, "bad_label", "labels"),
+    ("shp", SHP | {"labels": 0}, "score_contradicts_label", "labels"),
+    ("shp", {k: v for k, v in SHP.items() if k != "history"}, "missing_column", "history"),
+    ("unpaired", {"prompt": "a", "completion": "b", "label": None}, "null", "label"),
+    ("unpaired", {"prompt": "a", "completion": "b", "label": "maybe"}, "bad_label", "label"),
+    ("unpaired", {"prompt": "a", "completion": "", "label": True}, "empty_response", "completion"),
+    ("unpaired", {"prompt": None, "completion": "b", "label": True}, "null", "prompt"),
+    ("unpaired", {"messages": [assistant("b")], "label": True}, "no_prompt", "messages"),
+    ("unpaired", {"messages": [assistant("b"), user("a")], "label": True}, "no_final_assistant",
+     "completion[0]"),
+    ("stepwise", {"prompt": "q", "completions": ["a"], "labels": [True, True]}, "bad_steps",
+     "labels"),
+    ("stepwise", {"prompt": "q", "completions": ["a"], "labels": ["?"]}, "bad_label", "labels[0]"),
+    ("stepwise", {"prompt": "q", "completions": [], "labels": []}, "bad_steps", "completions"),
+    ("stepwise", {"prompt": "q", "completions": ["a"], "error_steps": [0]}, "step_out_of_range",
+     "error_steps[0]"),
+    ("stepwise", PROCESSES | {"error_steps": [1, 3]}, "step_out_of_range", "error_steps[1]"),
+    ("stepwise", PROCESSES | {"error_steps": [True]}, "wrong_type", "error_steps[0]"),
+    ("stepwise", PROCESSES | {"error_steps": []}, "tie", "error_steps"),
+    ("stepwise", PROCESSES | {"modified_question": "r"}, "prompts_differ", "modified_question"),
+    ("pairwise_label", JUDGED | {"label": 3}, "bad_label", "label"),
+    ("pairwise_label", JUDGED | {"label": None}, "null", "label"),
+    ("pairwise_label", JUDGED | {"label": True}, "bad_label", "label"),
+    ("pairwise_label", JUDGED | {"response_b": True}, "wrong_type", "chosen"),
+    ("scored", {"prompt": "p", "response": "a", "score": "N/A"}, "bad_score", "score"),
+    ("scored", {"prompt": "p", "response": "a", "score": None}, "unrated", "score"),
+    ("scored", {"prompt": "p", "responses": ["a"], "scores": [1, 2]}, "bad_score", "scores"),
+    ("scored", {"prompt": "p", "responses": ["a"], "scores": [1]}, "unpaired_alone", "completion"),
+    ("rewardbench", {"prompt": "p", "chosen": "a", "rejected": "b"}, "missing_column", "subset"),
+    ("rewardbench2", {"prompt": "p", "chosen": [], "rejected": ["b"]}, "unpaired_alone", "chosen"),
+    ("context_ranking", {"context": "Hi", "chosen": [], "rejected": []}, "wrong_type", "context"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "row", "reason", "field"), BAD)
+def test_rows_that_cannot_be_used_get_their_reason(layout, row, reason, field):
+    options = {"first": 1, "second": 2} if layout == "pairwise_label" else {}
+    with pytest.raises(Unusable) as caught:
+        items(layout, row, **options)
+    assert (caught.value.reason, caught.value.field) == (reason, field)
+    assert "found" in caught.value.message
+    assert caught.value.message.isprintable()
+
+
+WORKED = {
+    "arena": KAGGLE,
+    "helpsteer": RATED,
+    "shp": SHP,
+    "unpaired": {"prompt": "a", "completion": "b", "label": True},
+    "stepwise": PROCESSES,
+    "scored": {"prompt": "Hi", "response": "Hello.", "score": 1},
+    "context_ranking": {"context": [{"from": "human", "content": "Hi"}],
+                        "chosen": [{"from": "assistant", "content": "Hello."}],
+                        "rejected": [{"from": "assistant", "content": "No."}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", sorted(WORKED))
+def test_worked_rows_are_recognised_and_fit_no_other_layout(layout):
+    row = WORKED[layout]
+    assert [n for n, known in LAYOUTS.items() if known.fits(set(row), row)] == [layout]
+
+
+def test_from_and_content_are_read():
+    assert sides(one("context_ranking", WORKED["context_ranking"])) == TALK
+
+
+def test_a_label_is_never_recognised_and_its_meaning_never_guessed():
+    with pytest.raises(DataError, match="no layout fits"):
+        recognise("votes", None, {}, [JUDGED])
+    with pytest.raises(ParamsError, match=r"'pairwise_label' needs what the label means: options"):
+        check_declared("votes", "pairwise_label", {})
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "message"),
+    [
+        (
+            "scored",
+            {"bye": "id"},
+            r"options\.bye: Extra inputs.*Options of layout 'scored': format",
+        ),
+        ("trl", {"format": "as_is"}, r"options\.format.*Options of layout 'trl': none"),
+        ("unpaired", {"pairs": "adjacent"}, r"options\.pairs: Input should be 'all' or"),
+        ("scored", {"max_pairs": 0}, r"options\.max_pairs.*greater than or equal to 1, found 0"),
+        ("scored", {"responses": ["a"]}, "one path in options.scores for each"),
+        (None, {"by": "id"}, "options 'by' without a layout"),
+    ],
+)
+def test_wrong_options_are_answered_before_any_work(layout, options, message):
+    with pytest.raises(ParamsError, match=message):
+        check_declared("votes", layout, {}, options)
