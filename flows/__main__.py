@@ -157,6 +157,26 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
         print(f"{name:13} {facts['path']}")
 
 
+@app.command()
+def inspect(
+    params: ParamsFile,
+    overrides: Overrides = None,
+    pairs: Annotated[int, typer.Option(min=0, help="Pairs to show.")] = 3,
+    root: Root = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Show what the data are: rows, reasons, lengths, duplicates, a baseline and a few pairs."""
+    from flows.inspection import inspect as inspected
+    from flows.inspection import print_inspection
+
+    with _told_in_one_sentence():
+        found = inspected(_pipeline(params, overrides, root), pairs)
+    if as_json:
+        print(json.dumps(found.to_json()))
+    else:
+        print_inspection(found, None if sys.stdout.isatty() else 140)
+
+
 def _pipeline(params: Path, overrides: list[str] | None, root: Path) -> "Pipeline":
     from flows.params import load
     from flows.pipeline import Pipeline

@@ -18,10 +18,16 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.artifact.durable import TEMPORARY_SUFFIX, writing
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
-from tasks.registration.registry import database_path, prepare_environment, store_uri
+from tasks.registration.registry import (
+    SQLITE,
+    database_path,
+    prepare_environment,
+    store_uri,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -42,16 +48,38 @@ def client_for(params: RegistrationParams, root: Path) -> "MlflowClient":
     for chatty in ("mlflow.store.db.utils", "mlflow.store.model_registry", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     uri = store_uri(params, root)
-    if database := database_path(uri):
-        database.parent.mkdir(parents=True, exist_ok=True)
     with quietly():
         import mlflow
         from mlflow import MlflowClient
 
+        if database := database_path(uri):
+            make_database(database)
         # A client's own address is not enough: the SQLite registry looks models up globally.
         mlflow.set_tracking_uri(uri)
         mlflow.set_registry_uri(uri)
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def make_database(database: Path) -> None:
+    """MLflow's database, with all of its tables or not there at all.
+
+    MLflow makes it by some sixty migrations. One that is killed between two of them leaves a file
+    that no later run can use or mend; so they run on a file beside it, which then takes its place.
+    """
+    if database.exists():
+        return
+    from mlflow import MlflowClient
+
+    with locked(database.parent / ".locks" / "database", "MLflow's database"):
+        if database.exists():
+            return
+        for torn in database.parent.glob(f"{database.name}{TEMPORARY_SUFFIX}*"):
+            torn.unlink()
+        with writing(database) as temporary:
+            uri = f"{SQLITE}{temporary}"
+            client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            client.search_experiments(max_results=1)
+            client.search_registered_models(max_results=1)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ class TemplatingParams(Params):
     """A Jinja file, or a tokenizer directory whose template is taken; None: the model's own."""
     date: datetime.date | None = None
     """Put in place of today's date where the template asks for one; such a template needs it."""
-    special_tokens_in_text: Literal["quarantine", "keep"] = "quarantine"
+    special_tokens_in_text: Literal["quarantine", "encode", "keep"] = "quarantine"
     """What becomes of a row whose text holds a special token of the tokenizer: to the model it
-    would look like a genuine turn marker, so anybody who writes text could forge turns."""
+    would look like a genuine turn marker, so anybody who writes text could forge turns. `encode`
+    gives such text the ids of ordinary text (served text must then be encoded so, too); `keep`
+    leaves it the token's id."""

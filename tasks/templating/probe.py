@@ -1,16 +1,38 @@
 """What a template does to each shape of conversation, found out once per shape with marked text.
 
-A shape is the sequence of roles. Every turn gets a mark of its own as content; a mark that is
-missing from the rendering is a turn that the model would never see.
+A shape is all of a conversation that a template can ask for but its words: the roles, which turns
+have content and calls, how calls and tools are written, and the template's further arguments.
+Every turn, call, argument and tool gets a mark of its own; a mark that is missing from the
+rendering is something that the model would never see.
+
+    user > assistant (1 call) > tool > assistant, with 1 tool
+        -> "the chat template drops the calls of turn 2 of 4 (assistant) ..."
+
+Templates test words, too. Marks are tried plain and behind a think block; what survives in either
+is kept. A template that refuses the marks (not the row itself, which is rendered before) is not
+judged by them.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, cast
 
 from tasks.errors import TemplateError
 from tasks.templating.render import Messages, render
 
-Shape = tuple[str, ...]
+Reason = Literal["template_drops_turn", "template_drops_tools"]
+Tools = list[dict[str, Any]] | None
+Style = Literal["plain", "after_thinking"]
+STYLES: tuple[Style, ...] = ("plain", "after_thinking")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What never reaches the model."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass
@@ -18,28 +40,157 @@ class TemplateProbe:
     """Answers per shape, each found out once."""
 
     tokenizer: Any
-    answers: dict[Shape, str | None] = field(default_factory=dict[Shape, str | None])
+    answers: dict[str, Lost | None] = field(default_factory=dict[str, Lost | None])
 
-    def lost(self, messages: Messages) -> str | None:
-        """Which turn of such a conversation the template drops, in a sentence, or None."""
-        shape = tuple(str(message["role"]) for message in messages)
+    def lost(
+        self, messages: Messages, tools: Tools = None, settings: Mapping[str, Any] | None = None
+    ) -> Lost | None:
+        """What of such a conversation the template drops, or None."""
+        shape = shape_of(messages, tools, settings or {})
         if shape not in self.answers:
-            self.answers[shape] = self._probe(shape)
+            self.answers[shape] = self._probe(messages, tools, settings or {})
         return self.answers[shape]
 
-    def _probe(self, shape: Shape) -> str | None:
-        marks = [f"mark{i}of{len(shape)}" for i in range(len(shape))]
-        marked: Messages = [
-            {"role": role, "content": mark} for role, mark in zip(shape, marks, strict=True)
+    def _probe(self, messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> Lost | None:
+        found: list[str] = []
+        for style in STYLES:
+            marked = [_marked(turn, i, style) for i, turn in enumerate(messages)]
+            try:
+                found.append(render(marked, self.tokenizer, _marked_tools(tools), **settings))
+            except TemplateError:
+                continue
+            lost = _missing(messages, tools, "".join(found))
+            if lost is None:
+                return None
+        return _missing(messages, tools, "".join(found)) if found else None
+
+
+def shape_of(messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> str:
+    """All that a template can ask of a conversation but its words, as one string."""
+    turns = [
+        [
+            turn["role"],
+            bool(turn.get("content")),
+            sorted(turn.keys() - {"role", "content"}),
+            [_call_shape(call) for call in turn.get("tool_calls") or ()],
         ]
-        try:
-            text = render(marked, self.tokenizer)
-        except TemplateError as error:
-            return str(error)
-        for index, mark in enumerate(marks):
-            if mark not in text:
-                return (
-                    f"the chat template drops turn {index + 1} of {len(shape)} ({shape[index]}) in "
-                    f"conversations {' > '.join(shape)}; use a template that keeps it"
-                )
+        for turn in messages
+    ]
+    schemas = [["function" in tool, bool(_properties(tool))] for tool in tools or ()]
+    return json.dumps([turns, schemas, dict(settings)], sort_keys=True)
+
+
+def _call_shape(call: Mapping[str, Any]) -> list[Any]:
+    arguments = _function(call).get("arguments")
+    return ["function" in call, type(arguments).__name__, bool(_arguments(arguments))]
+
+
+def _marked(turn: Mapping[str, Any], index: int, style: Style) -> dict[str, Any]:
+    """The turn with a mark for its text, and for the name and the argument of each call."""
+    marked = dict(turn)
+    if turn.get("content"):
+        thinking = style == "after_thinking" and turn["role"] == "assistant"
+        before = "<think>\nthought\n</think>\n\n" if thinking else ""
+        marked["content"] = before + _turn_mark(index)
+    if turn.get("tool_calls"):
+        marked["tool_calls"] = [
+            _marked_call(call, index, n) for n, call in enumerate(turn["tool_calls"])
+        ]
+    return marked
+
+
+def _marked_call(call: Mapping[str, Any], index: int, number: int) -> dict[str, Any]:
+    function = {**_function(call), "name": _call_mark(index, number)}
+    arguments = function.get("arguments")
+    if _arguments(arguments):
+        value = {"key": _argument_mark(index, number)}
+        function["arguments"] = json.dumps(value) if isinstance(arguments, str) else value
+    return {**call, "function": function} if "function" in call else function
+
+
+def _marked_tools(tools: Tools) -> Tools:
+    if not tools:
         return None
+    marked: list[dict[str, Any]] = []
+    for n, tool in enumerate(tools):
+        function = {**_function(tool), "name": _tool_mark(n)}
+        if _properties(tool):
+            value = {"type": "string", "description": "key"}
+            function["parameters"] = {
+                "type": "object",
+                "properties": {_parameter_mark(n): value},
+                "required": [],
+            }
+        marked.append({**tool, "function": function} if "function" in tool else function)
+    return marked
+
+
+def _missing(messages: Messages, tools: Tools, text: str) -> Lost | None:
+    """The first thing whose mark is not in the rendering."""
+    for n, tool in enumerate(tools or ()):
+        marks = [_tool_mark(n), *([_parameter_mark(n)] if _properties(tool) else [])]
+        if not all(mark in text for mark in marks):
+            what = "the tools" if marks[0] not in text else "the parameters of the tools"
+            return _tools_lost(what, "that a row declares")
+    path = " > ".join(str(turn["role"]) for turn in messages)
+    for i, turn in enumerate(messages):
+        where = f"turn {i + 1} of {len(messages)} ({turn['role']}) in conversations {path}"
+        for n, call in enumerate(turn.get("tool_calls") or ()):
+            given = _arguments(_function(call).get("arguments"))
+            if _call_mark(i, n) not in text:
+                return _tools_lost("the tool calls of", where)
+            if given and _argument_mark(i, n) not in text:
+                return _tools_lost("the arguments of the tool calls of", where)
+        if turn.get("tool_calls") or not turn.get("content") or _turn_mark(i) in text:
+            continue  # of a turn with calls, these are what has to survive
+        if turn["role"] == "tool":
+            return _tools_lost("the tool result,", where)
+        advice = f"the chat template drops {where}; use a template that keeps it"
+        return Lost("template_drops_turn", advice)
+    return None
+
+
+def _tools_lost(what: str, where: str) -> Lost:
+    message = (
+        f"the chat template drops {what} {where}: the model would judge answers without seeing "
+        "them; set templating.chat_template_path to a template with tool calling, or leave such "
+        "rows out"
+    )
+    return Lost("template_drops_tools", message)
+
+
+def _function(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The inside of a call or of a tool, which may be written without its `function`."""
+    return dict(value.get("function") or value)
+
+
+def _arguments(arguments: Any) -> Any:
+    """The arguments of a call, whether an object or its JSON text."""
+    return json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+
+
+def _properties(tool: Mapping[str, Any]) -> Any:
+    parameters = _function(tool).get("parameters")
+    if not isinstance(parameters, dict):
+        return None
+    return cast(dict[str, Any], parameters).get("properties")
+
+
+def _turn_mark(index: int) -> str:
+    return f"turnmark{index}x"
+
+
+def _call_mark(index: int, number: int) -> str:
+    return f"callmark{index}x{number}x"
+
+
+def _argument_mark(index: int, number: int) -> str:
+    return f"argumentmark{index}x{number}x"
+
+
+def _tool_mark(number: int) -> str:
+    return f"toolmark{number}x"
+
+
+def _parameter_mark(number: int) -> str:
+    return f"parametermark{number}x"

@@ -1,43 +1,64 @@
 """Both texts of a canonical pair, or the reason why it has none."""
 
 import json
-import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError, shown
+from tasks.templating.opening import bos_problem, closes_text, own_bos
 from tasks.templating.probe import TemplateProbe
 from tasks.templating.render import Messages, parse_tools, render, with_end
+from tasks.templating.special_tokens import (
+    ALIASES,
+    Literals,
+    StandIns,
+    held,
+    special_tokens,
+    suspicious,
+)
+
+Side = Literal["chosen", "rejected"]
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One side, prompt included, and where its text must be tokenized as ordinary text."""
+
+    text: str
+    literals: Literals = ()
+    """Given only where special tokens in the row's own words would otherwise count as markup."""
 
 
 @dataclass
 class Renderer:
-    """Both texts of a canonical pair, or the reason why it has none."""
+    """Renders canonical pairs with one tokenizer."""
 
     tokenizer: Any
-    forged: "re.Pattern[str] | None"
-    """Finds a special token inside a row's own text; None: such text is kept as it is."""
+    forged: Literal["quarantine", "encode", "keep"] | None
+    """What becomes of a row with a special token in its own words; None is `keep`."""
 
     def __post_init__(self) -> None:
         self.probe = TemplateProbe(self.tokenizer)
+        self.bos = own_bos(self.tokenizer)
+        self.closes = closes_text(self.tokenizer)
+        self.special = None if self.forged in (None, "keep") else special_tokens(self.tokenizer)
 
     def texts(self, row: dict[str, Any]) -> tuple[str, str]:
-        """The chosen and the rejected text, prompt included.
+        """The texts of both sides; raises as `sides` does."""
+        chosen, rejected = self.sides(row)
+        return chosen.text, rejected.text
+
+    def sides(self, row: dict[str, Any]) -> tuple[Rendered, Rendered]:
+        """The chosen and the rejected side.
 
         Raises:
             Unusable: the row's text could be taken for markup, the template refuses the row or
                 loses a part of it, or both sides come out equal.
+            TemplateError: the tokenizer would close text twice.
         """
-        if self.forged:
-            self._refuse_forged(row)
-        if row["format"] == "conversational":
-            chosen, rejected = (self._conversation(row, side) for side in ("chosen", "rejected"))
-        else:
-            prompt = json.loads(row["prompt"]) if row["prompt"] is not None else ""
-            end = self.tokenizer.eos_token
-            sides = (json.loads(row["chosen"]), json.loads(row["rejected"]))
-            chosen, rejected = (with_end(prompt + side, end) for side in sides)
+        side = self._conversation if row["format"] == "conversational" else self._text
+        chosen, rejected = side(row, "chosen"), side(row, "rejected")
         if chosen == rejected:
             raise Unusable(
                 "identical_rendered",
@@ -46,37 +67,73 @@ class Renderer:
             )
         return chosen, rejected
 
-    def _conversation(self, row: dict[str, Any], side: str) -> str:
-        prompt = json.loads(row["prompt"]) if row["prompt"] is not None else []
+    def _text(self, row: dict[str, Any], side: Side) -> Rendered:
+        if self.closes:
+            raise TemplateError(
+                "the tokenizer puts its EOS after every text, and texts are closed by one already: "
+                "they would end in two; set add_eos_token to false in its tokenizer_config.json"
+            )
+        prompt: str = json.loads(row["prompt"]) if row["prompt"] is not None else ""
+        text, end = prompt + json.loads(row[side]), self.tokenizer.eos_token
+        if self.special is None:
+            return Rendered(with_end(text.removeprefix(self.bos or ""), end))
+        literals = (0, len(text))
+        forged = self.special.forged(text + end, literals)
+        if forged is None:
+            return Rendered(text + end)
+        whole = prompt if self.special.pattern.search(prompt) else None
+        return self._literal(text + end, literals, forged, "prompt" if whole else side)
+
+    def _conversation(self, row: dict[str, Any], side: Side) -> Rendered:
+        prompt: Messages = json.loads(row["prompt"]) if row["prompt"] is not None else []
         messages: Messages = [*prompt, *json.loads(row[side])]
-        lost = self.probe.lost(messages)
-        if lost:
-            raise Unusable("template_drops_turn", side, lost)
-        kwargs = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
+        tools = parse_tools(row["tools"])
+        if self.special and self.forged == "quarantine":
+            for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
+                if forged := held(value, self.special):
+                    raise _forgery(name, forged)
+        settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
+        rendered = self._rendered(messages, tools, settings, side)
+        if problem := self.bos and bos_problem(rendered.text, self.bos):
+            raise Unusable("template_error", side, problem)
+        if lost := self.probe.lost(messages, tools, settings):
+            raise Unusable(lost.reason, side, lost.message)
+        return rendered
+
+    def _rendered(
+        self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
+    ) -> Rendered:
         try:
-            return render(messages, self.tokenizer, parse_tools(row["tools"]), **kwargs)
+            if self.special is None or not suspicious([messages, tools], self.special):
+                return Rendered(render(messages, self.tokenizer, tools, **settings))
+            hidden = StandIns(self.special, messages, tools, settings)
+            text, literals = hidden.resolved(
+                render(hidden.put(messages), self.tokenizer, hidden.put(tools), **settings)
+            )
+            forged = self.special.forged(text, literals)
+            if forged is None:
+                return Rendered(render(messages, self.tokenizer, tools, **settings))
         except TemplateError as error:
             raise Unusable("template_error", side, str(error)) from error
+        return self._literal(text, literals, forged, side)
 
-    def _refuse_forged(self, row: dict[str, Any]) -> None:
-        assert self.forged is not None
-        for name in ("prompt", "chosen", "rejected"):
-            found = self.forged.search(row[name] or "")
-            if found:
-                raise Unusable(
-                    "special_token_in_text",
-                    name,
-                    f"the text holds the special token {shown(found.group())}, which the model "
-                    "would read as markup; mend the row, or set "
-                    "templating.special_tokens_in_text: keep",
-                )
+    def _literal(self, text: str, literals: Literals, forged: str, field: str) -> Rendered:
+        if self.forged == "quarantine":
+            raise _forgery(field, forged)
+        if ALIASES.search(text):
+            raise Unusable(
+                "special_token_in_text",
+                field,
+                "the text holds a private-use character from U+F0000 on beside a special token, "
+                "and both cannot be told apart when it is encoded; mend the row",
+            )
+        return Rendered(text, literals)
 
 
-def special_token_pattern(tokenizer: Any) -> "re.Pattern[str] | None":
-    """Matches any special token of the tokenizer as it stands in JSON text."""
-    tokens = {str(t) for t in tokenizer.all_special_tokens}
-    tokens |= {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
-    escaped = sorted(
-        (json.dumps(t, ensure_ascii=False)[1:-1] for t in tokens if t.strip()), key=len
+def _forgery(field: str, token: str) -> Unusable:
+    return Unusable(
+        "special_token_in_text",
+        field,
+        f"the text holds the special token {shown(token)}, which the model would read as markup; "
+        "mend the row, or set templating.special_tokens_in_text: encode (as ordinary text) or keep",
     )
-    return re.compile("|".join(re.escape(t) for t in reversed(escaped))) if escaped else None

@@ -11,17 +11,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Artifact, Ledger, Quarantine, Step, Workspace, build_shards, digest_json
+from tasks.artifact import (
+    Artifact,
+    Ledger,
+    Quarantine,
+    Step,
+    Workspace,
+    build_shards,
+    digest_json,
+    file_digest,
+)
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.params import TemplatingParams
-from tasks.templating.renderer import Renderer, special_token_pattern
+from tasks.templating.renderer import Renderer
 from tasks.templating.template import load_tokenizer, template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 1
+VERSION = 2
+NAMED_TEMPLATES = "additional_chat_templates"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 BATCH_ROWS = 1024
 
@@ -35,6 +45,8 @@ SCHEMA = pa.schema(
         ("format", pa.string()),
         ("chosen", pa.string()),
         ("rejected", pa.string()),
+        ("chosen_literals", pa.list_(pa.int32())),
+        ("rejected_literals", pa.list_(pa.int32())),
         ("margin", pa.float64()),
         ("weight", pa.float64()),
     ]
@@ -50,15 +62,17 @@ def step(
         _build(workspace, params, conversion, model)
 
     template = template_source(params)
+    named = sorted((model.path / NAMED_TEMPLATES).glob("*.jinja"))
     return Step(
         STAGE,
         VERSION,
         SHELF,
-        params.model_copy(update={"chat_template_path": template and digest_json(template)}),
+        params.model_dump(mode="json") | {"chat_template_path": template and digest_json(template)},
         {"conversion": conversion},
         build,
         libraries=("jinja2", "transformers"),
-        files={"tokenizer": model.tokenizer_digest},
+        files={"tokenizer": model.tokenizer_digest}
+        | {f"{NAMED_TEMPLATES}/{path.name}": file_digest(path) for path in named},
         uses={"model": model_artifact},
     )
 
@@ -77,8 +91,12 @@ def _build(
             f"the tokenizer of {model.path} has no EOS token, but texts are closed by one and the "
             "reward is read at their last token; set eos_token in its tokenizer_config.json"
         )
-    quarantining = params.special_tokens_in_text == "quarantine"
-    renderer = Renderer(tokenizer, special_token_pattern(tokenizer) if quarantining else None)
+    if params.special_tokens_in_text == "encode" and not tokenizer.is_fast:
+        raise DataError(
+            f"templating.special_tokens_in_text: encode needs a tokenizer.json, and {model.path} "
+            "has none; save the tokenizer as a fast one, or choose quarantine"
+        )
+    renderer = Renderer(tokenizer, params.special_tokens_in_text)
 
     def work(shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         with_margin = 0
@@ -106,12 +124,16 @@ def _rendered(
         source = row["source"]
         ledger.count_in(source)
         try:
-            chosen, rejected = renderer.texts(row)
+            chosen, rejected = renderer.sides(row)
         except Unusable as bad:
             ledger.drop(source, bad.reason)
             raw = json.dumps({n: row[n] for n in ("prompt", "chosen", "rejected")})
             quarantine.add(source, row["file"], row["row"], bad.reason, bad.field, bad.message, raw)
             continue
         ledger.count_out(source)
-        kept = {name: row[name] for name in SCHEMA.names if name not in ("chosen", "rejected")}
-        yield kept | {"chosen": chosen, "rejected": rejected}
+        yield {name: row.get(name) for name in SCHEMA.names} | {
+            "chosen": chosen.text,
+            "rejected": rejected.text,
+            "chosen_literals": chosen.literals or None,
+            "rejected_literals": rejected.literals or None,
+        }

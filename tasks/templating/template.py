@@ -7,20 +7,21 @@ pinned one, so a conversation renders equally on every day and wherever the mode
 import re
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.errors import TemplateError, shown
+from tasks.templating.opening import with_one_bos
 from tasks.templating.params import TemplatingParams
 
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-UNSTABLE = re.compile(r"\b(strftime_now|random|lipsum)\b")
 
 
 def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
     """The tokenizer of `directory` (`PreTrainedTokenizerBase`) with the effective chat template.
 
     Raises:
-        TemplateError: the template does not compile, or depends on the clock or on chance.
+        TemplateError: the template does not compile, depends on the clock or on chance, or writes
+            the BOS twice.
     """
     from transformers import AutoTokenizer
 
@@ -29,8 +30,8 @@ def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
     if source is not None:
         tokenizer.chat_template = source
     if tokenizer.chat_template is not None:
-        tokenizer.chat_template = pin(tokenizer.chat_template, params.date)
-        _check_syntax(tokenizer.chat_template)
+        tokenizer.chat_template = pin(joined(tokenizer.chat_template), params.date)
+        tokenizer.chat_template = with_one_bos(tokenizer)
     return tokenizer
 
 
@@ -64,28 +65,62 @@ def pin(template: str, day: date | None) -> str:
     """
     if day is not None:
         template = CLOCK.sub(lambda found: repr(day.strftime(found.group(2))), template)
-    unstable = UNSTABLE.search(_without_definition_tests(template))
+    unstable = _unstable(_parsed(template))
     if unstable:
         advice = "set templating.date" if day is None else "write the value into the template"
         raise TemplateError(
-            f"the chat template uses {unstable.group(1)}, so a conversation would render "
+            f"the chat template uses {unstable}, so a conversation would render "
             f"differently from day to day or run to run; {advice}"
         )
     return template
 
 
-def _without_definition_tests(template: str) -> str:
-    return re.sub(r"\bstrftime_now\s+is\s+(not\s+)?defined\b", "", template)
+def joined(template: Any) -> str:
+    """One template of a tokenizer's named ones: `tool_use` where there are tools, else `default`.
+
+    Raises:
+        TemplateError: several templates, and none of them is `default`.
+    """
+    if isinstance(template, str):
+        return template
+    named = cast(dict[str, str], template)
+    if "default" not in named:
+        raise TemplateError(
+            f"the tokenizer has the chat templates {', '.join(sorted(named))}, but no 'default'; "
+            "set templating.chat_template_path to the one that is meant"
+        )
+    if "tool_use" not in named:
+        return named["default"]
+    return "{%- if tools %}" + named["tool_use"] + "{% else %}" + named["default"] + "{% endif %}"
 
 
-def _check_syntax(template: str) -> None:
+def _unstable(tree: Any) -> str | None:
+    """What in a parsed template changes from day to day or run to run, or None."""
+    from jinja2 import nodes
+
+    tested = {
+        id(test.node) for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")
+    }
+    for name in tree.find_all(nodes.Name):
+        if name.name in ("strftime_now", "lipsum") and id(name) not in tested:
+            return name.name
+    chance = any(f.name == "random" for f in tree.find_all(nodes.Filter))
+    return "random" if chance else None
+
+
+def _parsed(template: str) -> Any:
+    """Jinja's tree of the template.
+
+    Raises:
+        TemplateError: it does not compile; names the line.
+    """
     from jinja2 import TemplateSyntaxError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     extensions = ["jinja2.ext.loopcontrols"]
     environment = ImmutableSandboxedEnvironment(extensions=[*extensions, _GenerationBlock])
     try:
-        environment.parse(template)
+        return environment.parse(template)
     except TemplateSyntaxError as error:
         line = template.splitlines()[error.lineno - 1] if template else ""
         raise TemplateError(

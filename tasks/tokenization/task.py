@@ -15,12 +15,14 @@ from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.task import CHAT_TEMPLATE_FILE, pair_shards
 from tasks.tokenization.encode import Encoder, Ids, shared_prefix_length
+from tasks.tokenization.literal import literal_encoder
 from tasks.tokenization.params import TokenizationParams
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 1
+VERSION = 2
 SPLITS = ("train", "eval")
+TEXTS = ("chosen", "rejected")
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 TOKENIZER_DIRECTORY = "tokenizer"
 BATCH_ROWS = 1024
@@ -167,8 +169,13 @@ def _encode_rows(rows: list[dict[str, Any]], encoder: Encoder) -> list[tuple[Ids
     found: list[tuple[Ids, Ids]] = [(nothing, nothing)] * len(rows)
     for kind in ("standard", "conversational"):
         places = [i for i, row in enumerate(rows) if row["format"] == kind]
-        texts = [rows[i][side] for i in places for side in ("chosen", "rejected")]
+        texts = [rows[i][side] for i in places for side in TEXTS]
+        literals = [rows[i][f"{side}_literals"] for i in places for side in TEXTS]
         ids = encoder(texts, add_special_tokens=kind == "standard")
+        for n in (n for n, stretches in enumerate(literals) if stretches):
+            ids[n] = literal_encoder(encoder.tokenizer)(
+                texts[n], tuple(literals[n]), add_special_tokens=kind == "standard"
+            )
         for n, place in enumerate(places):
             found[place] = (ids[2 * n], ids[2 * n + 1])
     return found

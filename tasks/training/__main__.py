@@ -64,6 +64,7 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from tasks.training.config import RewardConfig
     from tasks.training.export import export
     from tasks.training.pairs import open_pairs
+    from tasks.training.preparation import load_tokenizer
     from tasks.training.progress import ProgressCallback, say
     from tasks.training.trainer import RewardTrainer
 
@@ -84,6 +85,7 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
         args=args,
         train_dataset=train,
         eval_dataset=open_pairs(Path(job.pairs) / "eval") if params.eval_strategy != "no" else None,
+        processing_class=load_tokenizer(job.tokenizer),
         callbacks=[StopCallback(request)],
         peft_config=lora_config(params.lora) if params.lora else None,
     )

@@ -1,4 +1,4 @@
-"""When a running training saves: on request, and after an epoch rather than before its end.
+"""When a running training saves and logs: on request, after an epoch rather than before its end.
 
 All processes of a run agree before they stop, because saving is work that they do together.
 """
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import IntervalStrategy
 
 from tasks.errors import Interrupted
 from tasks.training.stopping import StopRequest
@@ -129,6 +130,21 @@ class SaveAfterEpoch(TrainerCallback):
         """Has the save done now."""
         control.should_save = control.should_save or self._due
         self._due = False
+
+
+class LogLastInterval(TrainerCallback):
+    """Has the last, unfinished logging interval logged, before the last checkpoint is saved."""
+
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,  # noqa: ARG002
+        control: TrainerControl,
+        **_: Any,
+    ) -> None:
+        """Asks for the record; Trainer makes none where the last step has been logged."""
+        if control.should_training_stop and args.logging_strategy == IntervalStrategy.STEPS:
+            control.should_log = True
 
 
 def ends_epoch(state: TrainerState, control: TrainerControl) -> bool:

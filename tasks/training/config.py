@@ -74,6 +74,8 @@ class RewardConfig(TrainingArguments):
         if self.bf16 is None:
             fits = not self.fp16 and not self.use_cpu and _gpu_has_bf16()
             self.bf16 = fits  # pyright: ignore[reportIncompatibleVariableOverride]
+        if not torch.accelerator.is_available():
+            self.dataloader_pin_memory = False  # torch would ignore it, with a warning
         if self.warmup_ratio is not None:
             if self.warmup_steps:
                 raise ParamsError(

@@ -59,10 +59,12 @@ def summary(
     """The numbers of a finished run; equal for an undisturbed and a resumed one."""
     trained = [record for record in history if "loss" in record]
     evaluated = [record for record in history if any(k.startswith("eval_") for k in record)]
+    pairs = len(trainer.train_dataset) if trainer.train_dataset is not None else 0  # pyright: ignore[reportArgumentType]
     return {
+        "rows": pairs,
         "global_step": trainer.state.global_step,
         "epoch": trainer.state.epoch,
-        "train_pairs": len(trainer.train_dataset) if trainer.train_dataset is not None else 0,  # pyright: ignore[reportArgumentType]
+        "train_pairs": pairs,
         "num_tokens": trained[-1]["num_tokens"] if trained else 0,
         "first": trained[0] if trained else None,
         "last": trained[-1] if trained else None,

@@ -25,7 +25,9 @@ class Job:
     """One training run; every path is absolute."""
 
     model: str
-    """Directory of the base model and its tokenizer."""
+    """Directory of the base model."""
+    tokenizer: str
+    """Directory of the tokenizer that made the pairs, with the chat template as it was used."""
     pairs: str
     """Directory with `train/*.arrow` and, where there are held-out pairs, `eval/*.arrow`."""
     output: str

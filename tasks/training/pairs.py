@@ -4,18 +4,25 @@ Canonical columns: `chosen_input_ids`, `rejected_input_ids`, and where there are
 `weight` and `pair_id`.
 """
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
 from tasks.training.config import RewardConfig
+from tasks.training.raw_pairs import tokenize_rows
+
+logger = logging.getLogger(__name__)
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
 
+ANSWERS = ("chosen", "rejected")
 IDS = ("chosen_input_ids", "rejected_input_ids")
 COLUMNS = (*IDS, "margin", "weight", "pair_id")
 
@@ -24,6 +31,8 @@ OTHER_NAMES: tuple[Mapping[str, str], ...] = (
     {"input_ids_chosen": "chosen_input_ids", "input_ids_rejected": "rejected_input_ids"},
 )
 """Names of the id columns in newer and in older versions of TRL."""
+ROWS_AT_ONCE = 4096
+MASKS = ("attention_mask_chosen", "attention_mask_rejected")
 
 
 def open_pairs(directory: Path) -> Dataset | None:
@@ -47,29 +56,79 @@ def prepare_dataset(
     processing_class: PreTrainedTokenizerBase,
     name: str,
 ) -> Rows:
-    """The rows under canonical column names, each with an id.
+    """Token ids under canonical column names, each row with an id; raw rows are tokenized.
 
-    Tokenized rows only, so far: rendering and tokenizing of raw rows belong here.
+    A row with a side longer than `max_length` is left out, and the count is logged.
 
     Raises:
-        DataError: the rows are not tokenized, or there are none.
+        DataError: the rows are no preference pairs, or none is left.
+        TemplateError: the rows are conversations, and the tokenizer has no chat template.
     """
-    del args, processing_class  # raw rows will need them
     columns = list(dataset.column_names or next(iter(dataset)).keys())
+    if isinstance(dataset, Dataset) and len(dataset) == 0:
+        raise DataError(f"the {name} dataset is empty; there is nothing to train or evaluate on")
+    dataset, columns = _under_canonical_names(dataset, columns)
+    if set(IDS) <= set(columns):
+        if "pair_id" not in columns:
+            dataset = _with_row_numbers(dataset)
+        return _short_enough(dataset, args.max_length, name)
+    if not set(ANSWERS) <= set(columns):
+        raise DataError(
+            f"the {name} dataset has the columns {columns}; expected raw pairs with "
+            f"{' and '.join(ANSWERS)}, or tokenized ones with {' and '.join(IDS)}"
+        )
+    return tokenize_rows(
+        dataset, columns, processing_class, name, args.max_length, args.dataset_num_proc
+    )
+
+
+def _under_canonical_names(dataset: Rows, columns: list[str]) -> tuple[Rows, list[str]]:
     for names in OTHER_NAMES:
         if set(names) <= set(columns):
             dataset = dataset.rename_columns(dict(names))
             columns = [names.get(column, column) for column in columns]
-    if not set(IDS) <= set(columns):
-        raise DataError(
-            f"the {name} dataset has the columns {columns}; expected tokenized pairs with "
-            f"{' and '.join(IDS)}: run raw rows through the templating and tokenization stages"
-        )
-    if "pair_id" not in columns:
-        dataset = _with_row_numbers(dataset)
-    if isinstance(dataset, Dataset) and len(dataset) == 0:
-        raise DataError(f"the {name} dataset is empty; there is nothing to train or evaluate on")
-    return dataset
+            if set(MASKS) <= set(columns):
+                dataset = dataset.map(_unpadded, remove_columns=list(MASKS))
+                columns = [column for column in columns if column not in MASKS]
+    return dataset, columns
+
+
+def _unpadded(row: dict[str, Any]) -> dict[str, Any]:
+    """Only the ids that the mask marks: older scripts pad to a fixed length beforehand."""
+    return {
+        ids: [i for i, marked in zip(row[ids], row[mask], strict=True) if marked]
+        for ids, mask in zip(IDS, MASKS, strict=True)
+    }
+
+
+def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
+    if max_length is None:
+        return dataset
+    if isinstance(dataset, IterableDataset):
+
+        def fits(chosen: list[int], rejected: list[int]) -> bool:
+            return max(len(chosen), len(rejected)) <= max_length
+
+        return dataset.filter(fits, input_columns=list(IDS))
+    longest = _longest_sides(dataset)
+    if len(longest) == 0 or longest.max() <= max_length:
+        return dataset
+    kept = np.flatnonzero(longest <= max_length)
+    text = f"{name}: {len(longest) - len(kept)} of {len(longest)} rows are not used: too_long"
+    if len(kept) == 0:
+        raise DataError(f"{text}; raise max_length (now {max_length})")
+    logger.warning("%s (max_length %d)", text, max_length)
+    return dataset.select(kept)  # not `filter`: it would write a cache beside the rows' own files
+
+
+def _longest_sides(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Tokens of the longer side of every row, int64 `[N]`."""
+    found: list[npt.NDArray[np.int64]] = []
+    for batch in dataset.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE):
+        table: Any = batch
+        sides = [table[side].combine_chunks().value_lengths().to_numpy() for side in IDS]
+        found.append(np.maximum(*sides).astype(np.int64))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def _with_row_numbers(dataset: Rows) -> Rows:

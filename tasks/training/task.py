@@ -8,6 +8,7 @@ from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
 from tasks.artifact.durable import read_json
 from tasks.errors import ParamsError
 from tasks.model import BaseModel
+from tasks.tokenization.task import TOKENIZER_DIRECTORY
 from tasks.training.job import Job
 from tasks.training.launch import accelerate_config, train
 from tasks.training.params import TrainingParams
@@ -41,6 +42,7 @@ def step(
     def build(workspace: Workspace) -> None:
         job = Job(
             model=str(model.path),
+            tokenizer=str((tokenization.path / TOKENIZER_DIRECTORY).resolve()),
             pairs=str(tokenization.path.resolve()),
             output=str(workspace.path.resolve()),
             scratch=str(workspace.scratch.resolve()),

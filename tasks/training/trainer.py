@@ -14,49 +14,35 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch import nn
 from transformers import (
-    AutoTokenizer,
     EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Trainer,
     TrainerCallback,
-    TrainerState,
 )
-from transformers.trainer_utils import EvalLoopOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 
-from tasks.artifact import Inert
-from tasks.artifact.durable import read_json, write_json
-from tasks.errors import ParamsError, TrainingError
-from tasks.training import checkpoint as checkpoints
-from tasks.training.adapter import base_of, check_head_is_trained, with_adapter
-from tasks.training.callbacks import SaveAfterEpoch
+from tasks.training.adapter import base_of
+from tasks.training.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.collator import DataCollatorForPreference
 from tasks.training.config import RewardConfig
 from tasks.training.guard import FiniteGuard
 from tasks.training.loss import pair_losses, weighted_sum
 from tasks.training.metrics import IntervalSums, table_metrics
-from tasks.training.model import (
-    Head,
-    disable_dropout,
-    fit_tokenizer,
-    head_digest,
-    load_reward_model,
-    pad_id,
-)
+from tasks.training.model import pad_id
 from tasks.training.pairs import COLUMNS, prepare_dataset
-from tasks.training.params import OWN_FIELDS, TrainingParams
-from tasks.training.scoring import read_by_length, score
+from tasks.training.preparation import prepare_model, prepare_tokenizer
+from tasks.training.resumable import ResumableTrainer
+from tasks.training.scoring import score
 
 AnyRows = Dataset | IterableDataset
 Metrics = Callable[..., dict[str, Any]]
 
 
-class RewardTrainer(Trainer):
+class RewardTrainer(ResumableTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     Args:
@@ -64,8 +50,9 @@ class RewardTrainer(Trainer):
             PeftModel of one, which is trained further.
         args: None takes RewardConfig's defaults.
         data_collator: None takes DataCollatorForPreference.
-        train_dataset: rows with `chosen_input_ids` and `rejected_input_ids`, and where wanted
-            `margin`, `weight`, `pair_id`.
+        train_dataset: raw rows (`chosen`, `rejected`, and where wanted `prompt`, `tools`,
+            `chat_template_kwargs`, `margin`, `weight`), text or messages; or tokenized rows with
+            `chosen_input_ids` and `rejected_input_ids`. What cannot be used is left out and logged.
         eval_dataset: the same, or a dict of such datasets (metrics `eval_<name>_*`).
         processing_class: the tokenizer; None loads the model's.
         compute_metrics: gets an EvalPrediction with `predictions` float32 `[N, 2]`, the rewards of
@@ -75,7 +62,8 @@ class RewardTrainer(Trainer):
         peft_config: adapters to put on the model.
 
     Raises:
-        ModelError, DataError, ParamsError: an argument cannot be used; nothing has been done yet.
+        ModelError, DataError, ParamsError, TemplateError: an argument cannot be used; nothing has
+            been done yet.
     """
 
     def __init__(
@@ -96,11 +84,8 @@ class RewardTrainer(Trainer):
     ) -> None:
         name = model if isinstance(model, str) else base_of(model).name_or_path or "model"
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
-        tokenizer = processing_class or _tokenizer(name)
-        for token in ("eos_token", "pad_token"):
-            if getattr(args, token) is not None:
-                tokenizer.add_special_tokens({token: getattr(args, token)})
-        trained, self.head = _reward_model(model, args, tokenizer, peft_config)
+        tokenizer = prepare_tokenizer(processing_class, args, name)
+        trained, self.head = prepare_model(model, args, tokenizer, peft_config)
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
@@ -115,6 +100,7 @@ class RewardTrainer(Trainer):
             optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
         self.add_callback(SaveAfterEpoch())
+        self.add_callback(LogLastInterval())
         self.user_metrics = compute_metrics
         self.user_preprocessing = preprocess_logits_for_metrics
         # The loss is divided by the global batch's weight here, and nowhere again in Trainer.
@@ -122,7 +108,7 @@ class RewardTrainer(Trainer):
         self.loss_is_scaled_for_ga = True
         self.interval = IntervalSums(self.args.device)
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
-        self.job: checkpoints.Job = self._default_job()
+        self.job = self._default_job()
         self._table: list[tuple[np.ndarray, np.ndarray]] = []
 
     # ---- loss
@@ -204,6 +190,31 @@ class RewardTrainer(Trainer):
         weight = inputs.get("weight", torch.ones_like(table[:, 0]))
         return None, table, torch.stack([margin, weight], 1)
 
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        eval_dataset: AnyRows | dict[str, AnyRows] | str | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own."""
+        if eval_dataset is not None and not isinstance(eval_dataset, str):
+            eval_dataset = self._ready(eval_dataset, metric_key_prefix)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]
+
+    def predict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        test_dataset: AnyRows,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "test",
+    ) -> PredictionOutput:
+        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized."""
+        rows: Any = self._ready(test_dataset, metric_key_prefix)
+        return super().predict(rows, ignore_keys, metric_key_prefix)
+
+    def _ready(self, rows: Any, name: str) -> Any:
+        tokenizer: Any = self.processing_class
+        return _prepared(rows, self._args, tokenizer, name)
+
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in transformers; `label_ids` are zeros: the better answer stands in column 0."""
         self._table = []
@@ -241,145 +252,10 @@ class RewardTrainer(Trainer):
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)
 
-    # ---- checkpoints
-
-    def train(
-        self,
-        resume_from_checkpoint: str | bool | None = None,
-        trial: Any = None,
-        ignore_keys_for_eval: list[str] | None = None,
-    ) -> TrainOutput:
-        """Trains; True continues from the newest valid checkpoint of `output_dir`.
-
-        Raises:
-            TrainingError: there is no such checkpoint, or the given one is damaged or of another
-                job (the message names what differs); or the loss is not finite.
-        """
-        found = self._checkpoint(resume_from_checkpoint) if resume_from_checkpoint else None
-        if found is None:
-            return super().train(None, trial, ignore_keys_for_eval)
-        process = self.args.process_index
-        self.interval.restore(read_json(found.path / checkpoints.interval_file(process)))
-        state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
-        if state.global_step >= state.max_steps and not self._sharded:
-            return self._take_over(found, state)
-        return super().train(str(found.path), trial, ignore_keys_for_eval)
-
-    def newest_checkpoint(self) -> checkpoints.Checkpoint | None:
-        """The newest valid checkpoint of `output_dir`; one process looks, all get its answer."""
-        found: list[Any] = [None]
-        if self.is_world_process_zero():
-            found = [checkpoints.newest_valid(Path(self._args.output_dir or "."), self.job)]
-        if self.accelerator.num_processes > 1:
-            broadcast_object_list(found)
-        return found[0]
-
-    def _checkpoint(self, wanted: str | bool) -> checkpoints.Checkpoint:
-        if wanted is True:
-            newest = self.newest_checkpoint()
-            if newest is None:
-                raise TrainingError(f"{self.args.output_dir} holds no valid checkpoint to resume")
-            return newest
-        path = Path(str(wanted))
-        known = [c for c in checkpoints.checkpoints(path.parent) if c.path == path]
-        fault = checkpoints.problem(known[0], self.job) if known else "there is no such checkpoint"
-        if fault:
-            raise TrainingError(f"cannot resume from {path}: {fault}")
-        return known[0]
-
-    def _take_over(self, found: checkpoints.Checkpoint, state: TrainerState) -> TrainOutput:
-        """The finished run of a checkpoint: its weights and its history, without another step."""
-        self._load_from_checkpoint(str(found.path))
-        self.state = state
-        return TrainOutput(state.global_step, float("nan"), {})
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Trainer's own files, then the interval's sums, then the manifest that makes it count."""
-        self.guard.settle()
-        directory = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        if self.is_world_process_zero():
-            checkpoints.withdraw(directory)
-        with self._unrotated():
-            super()._save_checkpoint(model, trial)
-        mine = checkpoints.interval_file(self.args.process_index)
-        write_json(directory / mine, self.interval.state())
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero() and not self.args.save_only_model:
-            required = checkpoints.required_files(self.args.world_size, sharded=self._sharded)
-            checkpoints.commit(directory, self.state.global_step, self.job, required)
-            if self.args.save_total_limit:
-                checkpoints.rotate(directory.parent, max(2, self.args.save_total_limit))
-        self.accelerator.wait_for_everyone()
-
-    @contextlib.contextmanager
-    def _unrotated(self) -> Any:
-        """Keeps Trainer from deleting checkpoints by their modification time."""
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            yield
-        finally:
-            self.args.save_total_limit = limit
-
-    def _default_job(self) -> checkpoints.Job:
-        decisive = [
-            name
-            for name, field in TrainingParams.model_fields.items()
-            if Inert not in field.metadata and name not in OWN_FIELDS
-        ]
-        rows = len(self.train_dataset) if isinstance(self.train_dataset, Dataset) else None
-        return {
-            "args": {name: getattr(self.args, name) for name in decisive},
-            "world_size": self.args.world_size,
-            "train_rows": rows,
-        }
-
-    @property
-    def _sharded(self) -> bool:
-        return bool(self.is_fsdp_enabled or self.is_deepspeed_enabled)
-
     @property
     def _args(self) -> RewardConfig:
         assert isinstance(self.args, RewardConfig)
         return self.args
-
-
-def _tokenizer(name: str) -> PreTrainedTokenizerBase:
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ParamsError(
-            f"no tokenizer stands beside the model {name!r}; pass it as processing_class"
-        ) from error
-
-
-def _reward_model(
-    model: str | PreTrainedModel | PeftModel,
-    args: RewardConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    peft_config: PeftConfig | None,
-) -> tuple[PreTrainedModel | PeftModel, Head]:
-    """The model that is trained, ready to be scored, and where its head comes from."""
-    if isinstance(model, str):
-        options: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-        loaded = load_reward_model(model, seed=args.seed, **options)
-        model, head = loaded.model, loaded.head
-    else:
-        if args.model_init_kwargs:
-            raise ParamsError("model_init_kwargs are only used when the model is given as a path")
-        read_by_length(base_of(model))
-        head = Head("loaded", head_digest(base_of(model)))
-    fit_tokenizer(base_of(model), tokenizer)
-    if peft_config is not None:
-        if isinstance(model, PeftModel):
-            raise ParamsError("the model is a PeftModel already; leave peft_config out")
-        model = with_adapter(model, peft_config, args.seed)
-    if isinstance(model, PeftModel):
-        check_head_is_trained(model)
-        if args.gradient_checkpointing:
-            base_of(model).enable_input_require_grads()
-    if args.disable_dropout:
-        disable_dropout(base_of(model))
-    return model, head
 
 
 def _prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:

@@ -1,13 +1,17 @@
 """Metrics reach the run once, by their step, and MLflow that fails stops nothing."""
 
 import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from tasks.registration import MetricsSink, RegistrationParams
 from tasks.registration.facts import flattened
-from tasks.registration.tracking import log_history, run_for
+from tasks.registration.tracking import client_for, experiment_for, log_history, run_for
 
 
 def history(place, run_id, name):
@@ -81,3 +85,26 @@ def test_no_password_reaches_mlflow():
 def test_a_name_that_could_be_a_path_is_refused(name):
     with pytest.raises(ValidationError, match="model_name"):
         RegistrationParams(model_name=name)
+
+
+FIRST_USE = (
+    "import sys; from pathlib import Path; from tasks.registration import RegistrationParams\n"
+    "from tasks.registration.tracking import client_for, experiment_for\n"
+    "params, root = RegistrationParams(), Path(sys.argv[1])\n"
+    "experiment_for(client_for(params, root), params, root)"
+)
+
+
+def test_a_kill_amid_the_making_of_the_database_does_not_spoil_it(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", FIRST_USE, str(tmp_path)], cwd=Path(__file__).parents[2]
+    )
+    while process.poll() is None:  # some migrations have run, others have not
+        if sum(p.stat().st_size for p in (tmp_path / "mlruns").glob("mlflow.db*")) > 150_000:
+            break
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    params = RegistrationParams()
+    assert experiment_for(client_for(params, tmp_path), params, tmp_path)
+    assert [p.name for p in (tmp_path / "mlruns").glob("mlflow.db*")] == ["mlflow.db"]

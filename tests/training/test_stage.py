@@ -17,13 +17,14 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from tasks.artifact import Store
 from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
+from tasks.tokenization.task import TOKENIZER_DIRECTORY
 from tasks.training.launch import launch_command
 from tasks.training.model import load_reward_model
 from tasks.training.params import TrainingParams
 from tasks.training.scoring import score
 from tasks.training.warden import descendants
 from tests.training.run_stage import stage_step
-from tests.training.tiny import make_rows, write_pairs
+from tests.training.tiny import make_rows, make_tokenizer, write_pairs
 
 DEADLINE = 120.0
 LONG = {
@@ -176,6 +177,25 @@ def test_the_artifact_holds_a_complete_reward_model(base, pairs, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_model_leaves_with_the_template_that_its_pairs_were_rendered_by(base, tmp_path):
+    pairs = write_pairs(tmp_path / "pairs", make_rows(45), "train")
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role }} w1 {{ m.content }}{% endfor %}"
+    tokenizer.save_pretrained(pairs / TOKENIZER_DIRECTORY)
+    artifact = Store(tmp_path / "data").obtain(
+        stage_step(base, pairs, SHORT | {"logging_steps": 4})
+    )
+    exported = (artifact.path / "model" / "chat_template.jinja").read_text()
+    assert exported == tokenizer.chat_template
+    assert not (base / "chat_template.jinja").exists()
+    # 6 steps in records of 4: the record of the last 2 is there too
+    assert [r["step"] for r in logged(artifact)] == [4, 6]
+    numbers = artifact.report
+    assert numbers["rows"] == numbers["train_pairs"] == 45
+    assert numbers["num_tokens"] == numbers["last"]["num_tokens"] > numbers["first"]["num_tokens"]
+
+
+@pytest.mark.slow
 def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
     pairs = write_pairs(tmp_path / "pairs", make_rows(40, margin=True), "train")
     write_pairs(pairs, make_rows(9, seed=1, margin=True), "eval")
@@ -191,7 +211,7 @@ def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
         }
         artifact = Store(tmp_path / "data").obtain(stage_step(base, pairs, params))
         histories.append(logged(artifact))
-    assert len(histories[0]) == len(histories[1]) == 10
+    assert len(histories[0]) == len(histories[1]) == 11
     for one, two in zip(*histories, strict=True):
         assert one == pytest.approx(two, abs=5e-6)
 

@@ -12,7 +12,7 @@ from tasks.errors import DataError, ParamsError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model import load_reward_model
 from tasks.training.pairs import open_pairs
-from tests.training.tiny import make_rows, make_tokenizer
+from tests.training.tiny import make_rows, make_tokenizer, write_pairs
 
 METRICS = {"loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin"}
 
@@ -55,6 +55,16 @@ def test_every_documented_metric_is_logged(base, tmp_path):
     }
     tokens = [len(r["chosen_input_ids"]) + len(r["rejected_input_ids"]) for r in make_rows(16)]
     assert records[-1]["num_tokens"] == sum(tokens)
+
+
+def test_an_unfinished_interval_is_logged_when_training_ends(base, tmp_path):
+    # 6 steps of 8 pairs: records of 10 and of 4 steps leave a rest, records of 3 do not
+    rows = make_rows(24)
+    tokens = 2 * sum(len(r["chosen_input_ids"]) + len(r["rejected_input_ids"]) for r in rows)
+    for every, steps in ((10, [6]), (4, [4, 6]), (3, [3, 6])):
+        _, records = trained(base, tmp_path, rows, num_train_epochs=2, logging_steps=every)
+        assert [record["step"] for record in records] == steps
+        assert records[-1]["num_tokens"] == tokens
 
 
 @pytest.mark.parametrize("extra", [{}, {"center_rewards_coefficient": 0.1}])
@@ -233,15 +243,31 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_its_pairs(base, tmp_pa
     assert trainer.newest_checkpoint().step == 2
 
 
-def test_rows_under_other_names_are_taken_and_raw_rows_refused(base, tmp_path):
+def test_tokenized_rows_under_another_name_are_taken_and_other_columns_refused(base, tmp_path):
     rows = make_rows(4)
     newer = [
         {"chosen_ids": r["chosen_input_ids"], "rejected_ids": r["rejected_input_ids"]} for r in rows
     ]
     trainer, _ = trained(base, tmp_path, newer, max_steps=1)
     assert trainer.train_dataset["pair_id"][:2] == ["row 0", "row 1"]
-    with pytest.raises(DataError, match=r"columns \['chosen', 'rejected'\]; expected tokenized"):
-        trained(base, tmp_path, [{"chosen": "yes", "rejected": "no"}])
+    with pytest.raises(DataError, match=r"columns \['better', 'worse'\]; expected raw pairs"):
+        trained(base, tmp_path, [{"better": "yes", "worse": "no"}])
+
+
+def test_long_pairs_are_left_out_and_nothing_is_written_beside_the_rows(base, tmp_path):
+    rows = make_rows(12)
+    write_pairs(tmp_path / "pairs", rows, "train")
+    before = sorted((tmp_path / "pairs").rglob("*"))
+    longest = [max(len(r["chosen_input_ids"]), len(r["rejected_input_ids"])) for r in rows]
+    trainer = RewardTrainer(
+        str(base),
+        config(tmp_path / "run", max_length=10),
+        train_dataset=open_pairs(tmp_path / "pairs" / "train"),
+    )
+    short = [row["pair_id"] for row, length in zip(rows, longest, strict=True) if length <= 10]
+    assert 0 < len(short) < 12
+    assert trainer.train_dataset["pair_id"][:] == short
+    assert sorted((tmp_path / "pairs").rglob("*")) == before
 
 
 def test_an_iterable_dataset_trains_by_steps(base, tmp_path):

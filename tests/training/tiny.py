@@ -1,4 +1,4 @@
-"""A tiny tokenizer, tiny models and pairs as the tokenization stage leaves them."""
+"""A tiny tokenizer, tiny models, and pairs with their tokenizer as tokenization leaves them."""
 
 import random
 from pathlib import Path
@@ -13,6 +13,8 @@ from transformers import (
     Qwen3Config,
 )
 from transformers.utils import logging as transformers_logging
+
+from tasks.tokenization.task import TOKENIZER_DIRECTORY
 
 VOCABULARY = 64
 PAD, EOS = 0, 1
@@ -77,6 +79,7 @@ def make_rows(count: int, seed: int = 0, margin: bool = False) -> list[dict]:
 
 def write_pairs(directory: Path, rows: list[dict], split: str, shards: int = 2) -> Path:
     (directory / split).mkdir(parents=True, exist_ok=True)
+    make_tokenizer().save_pretrained(directory / TOKENIZER_DIRECTORY)
     ids = pa.list_(pa.int32())
     fields = {
         "pair_id": pa.string(),

@@ -1,0 +1,234 @@
+"""Raw preference rows, as a script brings them -> token ids, by the pipeline's own functions.
+
+    {"prompt": "The sky is", "chosen": " blue.", "rejected": " green.", "margin": 0.5}
+        ->  {"chosen_input_ids": [...], "rejected_input_ids": [...], "margin": 0.5}
+
+Each row is checked as conversion checks it, rendered as templating renders it and encoded as
+tokenization encodes it: a row ends in the same ids here and in the pipeline. Text or messages,
+prompt explicit or implicit, `tools`, `chat_template_kwargs`, `margin` and `weight` are understood.
+A row that cannot be used is left out, counted by its reason, and the count is logged.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from datasets import Dataset, Features, IterableDataset, Value
+from datasets import Sequence as ListOf
+
+from tasks.conversion.layouts import columns as flat
+from tasks.conversion.pair import Pair, checked
+from tasks.conversion.unusable import Unusable
+from tasks.errors import DataError, TemplateError
+from tasks.templating.render import Messages, parse_tools, render, with_end
+from tasks.tokenization.encode import Encoder, Ids
+
+logger = logging.getLogger(__name__)
+
+Rows = TypeVar("Rows", Dataset, IterableDataset)
+Texts = tuple[str, str]
+
+READ = (
+    *("prompt", "chosen", "rejected", "margin", "weight"),
+    *("tools", "chat_template_kwargs", "images"),
+)
+IDS = ("chosen_input_ids", "rejected_input_ids")
+NOTHING = (np.empty(0, np.int32),) * 2
+REASON, MESSAGE = "unused_reason", "unused_message"
+
+
+@dataclass
+class RawPairs:
+    """A batch of raw rows as columns of token ids; a row that is not used says why."""
+
+    tokenizer: Any
+    max_length: int | None
+    kept: Sequence[str]
+    """Which of `margin`, `weight` and `pair_id` the rows have."""
+    as_it_comes: bool = False
+    """Whether the first row of each reason is logged at once: a stream is never counted whole."""
+    _seen: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        self.encoder = Encoder(self.tokenizer)
+
+    @property
+    def features(self) -> Features:
+        """The columns that come out."""
+        kinds = {"margin": "float32", "weight": "float32"}
+        return Features(
+            {
+                "pair_id": Value("string"),
+                **{side: ListOf(Value("int32")) for side in IDS},
+                **{name: Value(kinds[name]) for name in self.kept if name in kinds},
+                REASON: Value("string"),
+                MESSAGE: Value("string"),
+            }
+        )
+
+    def __call__(self, batch: Mapping[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        """The batch's columns, as many rows as came in.
+
+        Raises:
+            TemplateError: a row is a conversation, and the tokenizer has no chat template.
+        """
+        names = [name for name in (*READ, "pair_id") if name in batch]
+        rows = [
+            dict(zip(names, values, strict=True))
+            for values in zip(*(batch[name] for name in names), strict=True)
+        ]
+        found = [self._rendered(row) for row in rows]
+        ids = self._encoded(found)
+        out: dict[str, list[Any]] = {name: [] for name in self.features}
+        for row, index, pair, given in zip(rows, indices, found, ids, strict=True):
+            problem = pair if isinstance(pair, Unusable) else self._problem(given)
+            out["pair_id"].append(str(row.get("pair_id", f"row {index}")))
+            for side, values in zip(IDS, NOTHING if problem else given, strict=True):
+                out[side].append(values)
+            for name in ("margin", "weight"):
+                if name in out:
+                    out[name].append(None if problem else row[name])
+            out[REASON].append(problem.reason if problem else "")
+            out[MESSAGE].append(f"row {index}: {problem}" if problem else "")
+            if problem and self.as_it_comes and problem.reason not in self._seen:
+                self._seen.add(problem.reason)
+                logger.warning("a row of the stream is not used: row %d: %s", index, problem)
+        return out
+
+    def _rendered(self, row: Mapping[str, Any]) -> tuple[Texts, bool] | Unusable:
+        """Both texts and whether they want special tokens added; or why there are none."""
+        given = {name: _without_nulls(row[name]) for name in READ if name in row}
+        try:
+            [pair] = flat.pairs(given)
+            pair = checked(pair)
+            side = self._conversation if pair.format == "conversational" else self._text
+            chosen, rejected = side(pair, pair.chosen), side(pair, pair.rejected)
+        except Unusable as problem:
+            return problem
+        if chosen == rejected:
+            return Unusable(
+                "identical_rendered",
+                "chosen",
+                "both sides are the same text once rendered: the template drops what differs",
+            )
+        return (chosen, rejected), pair.format == "standard"
+
+    def _text(self, pair: Pair, answer: str) -> str:
+        text = (pair.prompt or "") + answer
+        end = self.tokenizer.eos_token
+        return text if end is None else with_end(text, end)  # encoders close text themselves
+
+    def _conversation(self, pair: Pair, answer: Messages) -> str:
+        if self.tokenizer.chat_template is None:
+            raise TemplateError(
+                "the rows are conversations, but the tokenizer has no chat template; set "
+                "chat_template_path to a Jinja file or to a tokenizer that has one"
+            )
+        settings = json.loads(pair.chat_template_kwargs or "{}")
+        messages: Messages = [*(pair.prompt or []), *answer]
+        try:
+            return render(messages, self.tokenizer, parse_tools(pair.tools), **settings)
+        except TemplateError as error:
+            raise Unusable("template_error", "chosen", str(error)) from error
+
+    def _encoded(self, found: Sequence[tuple[Texts, bool] | Unusable]) -> list[tuple[Ids, ...]]:
+        """Both sides' ids of every row that was rendered; nothing for the others."""
+        ids: list[tuple[Ids, ...]] = [()] * len(found)
+        for special in (True, False):
+            places = [i for i, f in enumerate(found) if isinstance(f, tuple) and f[1] is special]
+            texts = [text for i in places for text in _texts(found[i])]
+            sides = self.encoder(texts, add_special_tokens=special) if texts else []
+            for number, place in enumerate(places):
+                ids[place] = (sides[2 * number], sides[2 * number + 1])
+        return ids
+
+    def _problem(self, ids: tuple[Ids, ...]) -> Unusable | None:
+        chosen, rejected = ids
+        if self.max_length is not None and max(len(chosen), len(rejected)) > self.max_length:
+            return Unusable(
+                "too_long",
+                "chosen" if len(chosen) > self.max_length else "rejected",
+                f"found {len(chosen)} and {len(rejected)} tokens, expected {self.max_length} at "
+                "most; raise max_length",
+            )
+        if list(chosen) == list(rejected):
+            return Unusable(
+                "identical_tokens",
+                "rejected",
+                "found the same token ids on both sides; the tokenizer drops what differs",
+            )
+        return None
+
+
+def tokenize_rows(
+    dataset: Rows,
+    columns: Sequence[str],
+    tokenizer: Any,
+    name: str,
+    max_length: int | None,
+    processes: int | None,
+) -> Rows:
+    """The rows that can be used, with their token ids and their `margin`, `weight`, `pair_id`.
+
+    Raises:
+        DataError: no row can be used; says why.
+        TemplateError: the rows are conversations, and the tokenizer has no chat template.
+    """
+    kept = [column for column in ("margin", "weight", "pair_id") if column in columns]
+    streams = isinstance(dataset, IterableDataset)
+    work = RawPairs(tokenizer, max_length, kept, as_it_comes=streams)
+    settings: dict[str, Any] = {
+        "batched": True,
+        "with_indices": True,
+        "remove_columns": list(columns),
+        "features": work.features,
+    }
+    if isinstance(dataset, IterableDataset):
+        mapped = dataset.map(work, **settings).filter(_is_used, input_columns=REASON)
+        return mapped.remove_columns([REASON, MESSAGE])
+    # the cache of `datasets` knows nothing of a change to these functions
+    mapped = dataset.map(
+        work, **settings, num_proc=processes, load_from_cache_file=False, desc=f"Tokenizing {name}"
+    )
+    unused = [place for place, reason in enumerate(mapped[REASON]) if reason]
+    if unused:
+        _report(mapped, unused, name)
+        used = set(range(len(mapped))).difference(unused)
+        mapped = mapped.select(sorted(used))
+    return mapped.remove_columns([REASON, MESSAGE])
+
+
+def _report(mapped: Dataset, unused: list[int], name: str) -> None:
+    rows = mapped.select_columns([REASON, MESSAGE]).select(unused)
+    counts: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for reason, message in zip(rows[REASON], rows[MESSAGE], strict=True):
+        counts[reason] = counts.get(reason, 0) + 1
+        first.setdefault(reason, message)
+    listed = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
+    text = f"{name}: {len(unused)} of {len(mapped)} rows are not used: {listed}"
+    examples = "; ".join(first.values())
+    if len(unused) == len(mapped):
+        raise DataError(f"{text}. No row is left: {examples}")
+    logger.warning("%s (%s)", text, examples)
+
+
+def _is_used(reason: str) -> bool:
+    return not reason
+
+
+def _texts(found: tuple[Texts, bool] | Unusable) -> Texts:
+    assert isinstance(found, tuple)
+    return found[0]
+
+
+def _without_nulls(value: Any) -> Any:
+    """The value without keys that are null: Arrow gives every struct all keys of all rows."""
+    if isinstance(value, Mapping):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

@@ -1,0 +1,128 @@
+"""What lets a training outlive a kill: committed checkpoints, and the run that goes on from one.
+
+A run that was interrupted and continued ends in the same weights and the same history as one that
+was not: what Trainer itself does not keep (the unfinished logging interval) is kept beside it.
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import broadcast_object_list
+from datasets import Dataset
+from torch import nn
+from transformers import Trainer, TrainerState
+from transformers.trainer_utils import TrainOutput
+
+from tasks.artifact import Inert
+from tasks.artifact.durable import read_json, write_json
+from tasks.errors import TrainingError
+from tasks.training import checkpoint as checkpoints
+from tasks.training.guard import FiniteGuard
+from tasks.training.metrics import IntervalSums
+from tasks.training.params import OWN_FIELDS, TrainingParams
+
+
+class ResumableTrainer(Trainer):
+    """Trainer whose checkpoints count once their manifest stands, and only for the same job."""
+
+    interval: IntervalSums
+    """Sums of the unfinished logging interval."""
+    guard: FiniteGuard
+    job: checkpoints.Job
+    """What a checkpoint must belong to."""
+
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+    ) -> TrainOutput:
+        """Trains; True continues from the newest valid checkpoint of `output_dir`.
+
+        Raises:
+            TrainingError: there is no such checkpoint, or the given one is damaged or of another
+                job (the message names what differs); or the loss is not finite.
+        """
+        found = self._checkpoint(resume_from_checkpoint) if resume_from_checkpoint else None
+        if found is None:
+            return super().train(None, trial, ignore_keys_for_eval)
+        process = self.args.process_index
+        self.interval.restore(read_json(found.path / checkpoints.interval_file(process)))
+        state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
+        if state.global_step >= state.max_steps and not self._sharded:
+            return self._take_over(found, state)
+        return super().train(str(found.path), trial, ignore_keys_for_eval)
+
+    def newest_checkpoint(self) -> checkpoints.Checkpoint | None:
+        """The newest valid checkpoint of `output_dir`; one process looks, all get its answer."""
+        found: list[Any] = [None]
+        if self.is_world_process_zero():
+            found = [checkpoints.newest_valid(Path(self.args.output_dir or "."), self.job)]
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(found)
+        return found[0]
+
+    def _checkpoint(self, wanted: str | bool) -> checkpoints.Checkpoint:
+        if wanted is True:
+            newest = self.newest_checkpoint()
+            if newest is None:
+                raise TrainingError(f"{self.args.output_dir} holds no valid checkpoint to resume")
+            return newest
+        path = Path(str(wanted))
+        known = [c for c in checkpoints.checkpoints(path.parent) if c.path == path]
+        fault = checkpoints.problem(known[0], self.job) if known else "there is no such checkpoint"
+        if fault:
+            raise TrainingError(f"cannot resume from {path}: {fault}")
+        return known[0]
+
+    def _take_over(self, found: checkpoints.Checkpoint, state: TrainerState) -> TrainOutput:
+        """The finished run of a checkpoint: its weights and its history, without another step."""
+        self._load_from_checkpoint(str(found.path))
+        self.state = state
+        return TrainOutput(state.global_step, float("nan"), {})
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Trainer's own files, then the interval's sums, then the manifest that makes it count."""
+        self.guard.settle()
+        directory = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        if self.is_world_process_zero():
+            checkpoints.withdraw(directory)
+        with self._unrotated():
+            super()._save_checkpoint(model, trial)
+        mine = checkpoints.interval_file(self.args.process_index)
+        write_json(directory / mine, self.interval.state())
+        self.accelerator.wait_for_everyone()
+        if self.is_world_process_zero() and not self.args.save_only_model:
+            required = checkpoints.required_files(self.args.world_size, sharded=self._sharded)
+            checkpoints.commit(directory, self.state.global_step, self.job, required)
+            if self.args.save_total_limit:
+                checkpoints.rotate(directory.parent, max(2, self.args.save_total_limit))
+        self.accelerator.wait_for_everyone()
+
+    @contextlib.contextmanager
+    def _unrotated(self) -> Any:
+        """Keeps Trainer from deleting checkpoints by their modification time."""
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            yield
+        finally:
+            self.args.save_total_limit = limit
+
+    def _default_job(self) -> checkpoints.Job:
+        decisive = [
+            name
+            for name, field in TrainingParams.model_fields.items()
+            if Inert not in field.metadata and name not in OWN_FIELDS
+        ]
+        rows = len(self.train_dataset) if isinstance(self.train_dataset, Dataset) else None
+        return {
+            "args": {name: getattr(self.args, name) for name in decisive},
+            "world_size": self.args.world_size,
+            "chat_template": getattr(self.processing_class, "chat_template", None),
+            "train_rows": rows,
+        }
+
+    @property
+    def _sharded(self) -> bool:
+        return bool(self.is_fsdp_enabled or self.is_deepspeed_enabled)

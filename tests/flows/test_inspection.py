@@ -1,0 +1,119 @@
+"""`inspect`: the figures of known rows, and text that can do nothing to a terminal."""
+
+import json
+
+import pytest
+import yaml
+from rich.console import Console
+
+from flows.inspection import Inspection, inspect, print_inspection, visible
+from flows.params import load
+from flows.pipeline import Pipeline
+from tasks.errors import DataError
+
+
+def messages(*texts):
+    return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+
+
+ROWS = [
+    {"prompt": "What?", "chosen": " longer answer", "rejected": " short", "margin": 0.5},
+    {"prompt": "What?", "chosen": " longer answer", "rejected": " short", "margin": 0.5},
+    {"prompt": "Who?", "chosen": " me", "rejected": " somebody"},
+    {"prompt": "Who?", "chosen": " somebody", "rejected": " me"},
+    {"chosen": messages("Hi [bold]x[/]", "\x1b[31mred\u202e"), "rejected": messages("Hi", "")},
+    {
+        "prompt": messages("Hi [bold]x[/] :smile:"),
+        "chosen": [{"role": "assistant", "content": "\x1b[31mfine\u202e"}],
+        "rejected": [{"role": "assistant", "content": "[/red] no" + "!" * 2000}],
+    },
+]
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    params = tmp_path / "params.yaml"
+    source = {"name": "given", "path": str(data), "layout": "trl"}
+    value = {"model": {"path": "nowhere"}, "ingestion": {"sources": [source]}}
+    conversion = {"eval_fraction": 0.0, "max_bad_fraction": 0.5}
+    params.write_text(yaml.safe_dump(value | {"conversion": conversion}))
+    return Pipeline(load(params), tmp_path)
+
+
+def test_counts_and_lengths_are_those_of_the_rows(pipeline):
+    found = inspect(pipeline, pairs=9)
+    given = found.ledgers["conversion"]
+    assert sum(found.report["duplicates"].values()) == 1
+    assert found.report["contradictions"] == 2
+    assert found.report["pairs"] == len(found.pairs) == 2
+    # Longer wins in the first pair and loses in the last.
+    assert found.report["length_baseline"]["all"] == 0.5
+    shortest, longest = (tuple(v[i] for v in found.lengths.values()) for i in (0, -1))
+    assert shortest == (5, 10, 6)  # "What?", "\x1b[31mfine\u202e", " short"
+    assert longest == (21, 14, 2009)
+    assert "empty_response" in json.dumps(given)
+    again = inspect(pipeline, pairs=1)
+    assert (again.path, len(again.pairs)) == (found.path, 1)
+    assert json.loads(json.dumps(found.to_json()))["report"]["pairs"] == 2
+
+
+def test_the_print_shows_every_figure_and_no_row_can_write_to_the_terminal(pipeline, capsys):
+    print_inspection(inspect(pipeline, pairs=2), width=160)
+    shown = capsys.readouterr().out
+    for expected in ("empty_response 1", "contradictions: 2", "50.0%", "median", "margin 0.5"):
+        assert expected in shown
+    assert "Hi [bold]x[/] :smile:" in shown
+    assert "[assistant] \\x1b[31mfine\\u202e" in shown
+    assert "[/red]" in shown
+    assert "(509 characters more)" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_chosen_is_green_rejected_red_and_the_prompt_dim(pipeline):
+    from flows.inspection import _pair
+
+    console = Console(color_system="standard", force_terminal=True, width=100)
+    with console.capture() as captured:
+        console.print(_pair(inspect(pipeline, pairs=1).pairs[0], "1 of 1"))
+    coloured = captured.get()
+    for code, text in (("32", " longer answer"), ("31", " short"), ("2", "What?")):
+        assert f"\x1b[{code}m{text}" in coloured
+
+
+def test_what_is_invisible_is_written_out():
+    assert visible("a\tb\nc") == "a\\tb\nc"
+    assert visible("\x07\x9b\u200b\ue000\ud800") == "\\x07\\x9b\\u200b\\ue000\\ud800"
+    assert visible("naïve 🦩 日本") == "naïve 🦩 日本"
+
+
+def test_a_failing_conversion_says_so_and_no_pairs_are_asked_for_nothing(pipeline):
+    strict = pipeline.params.conversion.model_copy(update={"max_bad_fraction": 0.0})
+    refused = Pipeline(pipeline.params.model_copy(update={"conversion": strict}), pipeline.root)
+    with pytest.raises(DataError, match="empty_response"):
+        inspect(refused, pairs=3)
+    assert isinstance(inspect(pipeline, pairs=0), Inspection)
+    assert inspect(pipeline, pairs=0).pairs == ()
+
+
+def test_the_command_prints_one_object_and_imports_no_torch(pipeline, tmp_path):
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    code = (
+        "import sys; from flows.__main__ import app\n"
+        "try: app(sys.argv[1:])\n"
+        "finally: assert not {'torch', 'transformers', 'prefect'} & set(sys.modules)"
+    )
+    params = [str(tmp_path / "params.yaml"), "--root", str(pipeline.root)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "inspect", *params, "--json"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["report"]["contradictions"] == 2

@@ -1,0 +1,167 @@
+"""Families of chat templates: the stages' ids are those of the whole conversation, with one BOS."""
+
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.artifact import Artifact
+from tasks.errors import TemplateError
+from tasks.templating import TemplatingParams
+from tasks.templating import task as templating
+from tasks.templating.template import joined, load_tokenizer
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.stage_runs import DAY, quarantined, run
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+USER = {"role": "user", "content": "What color is the sky?"}
+AGAIN = {"role": "user", "content": "And so? naïve 🦩"}
+
+
+def says(text):
+    return {"role": "assistant", "content": text}
+
+
+CONVERSATIONS = [
+    {"prompt": [USER], "chosen": [says("It is blue.")], "rejected": [says("It is green.")]},
+    {"chosen": [USER, says("It is blue.")], "rejected": [USER, says("It is green.")]},
+    {
+        "prompt": [SYSTEM, USER, says("<think>\nhm\n</think>\n\nblue"), AGAIN],
+        "chosen": [says("<think>\nyes\n</think>\n\nblue ")],
+        "rejected": [says("green")],
+    },
+    {
+        "chosen": [USER, says("blue"), AGAIN, says("yes")],
+        "rejected": [USER, says("blue"), AGAIN, says("no")],
+    },
+    {"prompt": "What color?", "chosen": [says("blue")], "rejected": [says("green")]},
+]
+TEXTS = [
+    {"prompt": "The sky is", "chosen": " blue.", "rejected": " green."},
+    {"chosen": "What color? It is blue.", "rejected": "What color? It is green."},
+]
+
+
+def whole(row, side):
+    """The row's side as one conversation, just as it was written."""
+    prompt = row.get("prompt", [])
+    prompt = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    return [*prompt, *row[side]]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ids_of_every_shape_equal_the_tokenizers_own_and_hold_one_bos(name, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    family = FAMILIES[name]
+    rendered, rows = run([*CONVERSATIONS, *TEXTS], model, tmp_path, date=DAY)
+    assert quarantined(rendered) == {}
+    assert len(rows) == len(CONVERSATIONS) + len(TEXTS)
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text("utf-8")
+    for given, row in zip([*CONVERSATIONS, *TEXTS], rows, strict=True):
+        for side in ("chosen", "rejected"):
+            if given in TEXTS:
+                text = given.get("prompt", "") + given[side] + family.eos
+                expected = tokenizer(text)["input_ids"]
+            else:
+                expected = tokenizer.apply_chat_template(whole(given, side), return_dict=False)
+            ids = row[f"{side}_input_ids"]
+            assert ids == expected
+            if family.adds_bos:
+                assert ids[0] == tokenizer.bos_token_id
+                assert ids.count(tokenizer.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("name", ["llama3", "granite", "harmony"])
+def test_a_date_is_asked_for_pinned_and_in_the_key(name, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    with pytest.raises(TemplateError, match=r"strftime_now.*set templating\.date"):
+        load_tokenizer(model.path, TemplatingParams())
+    held = Artifact("conversion", "0" * 16, tmp_path, "d" * 64, {})
+    keys = {
+        templating.step(TemplatingParams(date=day), held, model, held).key
+        for day in (DAY, DAY.replace(day=3))
+    }
+    assert len(keys) == 2
+    rendered, _ = run(CONVERSATIONS[:1], model, tmp_path, date=DAY)
+    template = (rendered.path / "chat_template.jinja").read_text("utf-8")
+    assert "2026" in template
+    assert "strftime_now(" not in template
+    assert name in NEEDS_DATE
+
+
+def test_a_template_without_the_bos_of_its_tokenizer_gets_it_and_one_with_two_is_refused(tmp_path):
+    model = build_family("zephyr", tmp_path / "model")
+    tokenizer = load_tokenizer(model.path, TemplatingParams())
+    assert tokenizer.chat_template.startswith("{{- bos_token }}")
+    twice = tmp_path / "twice.jinja"
+    twice.write_text("{{ bos_token + bos_token }}{{ messages[0].content }}")
+    with pytest.raises(TemplateError, match="writes <s> twice"):
+        load_tokenizer(model.path, TemplatingParams(chat_template_path=str(twice)))
+    sometimes = tmp_path / "sometimes.jinja"
+    sometimes.write_text(
+        "{{ bos_token if messages | length < 3 }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    rendered, rows = run(
+        [CONVERSATIONS[0], CONVERSATIONS[3]],
+        model,
+        tmp_path,
+        chat_template_path=str(sometimes),
+    )
+    assert len(rows) == 1
+    assert "writes no <s> here" in quarantined(rendered)[2][1]
+
+
+def test_text_that_begins_with_the_bos_has_it_once_when_it_is_kept(tmp_path):
+    model = build_family("llama2", tmp_path / "model")
+    row = {"prompt": "<s>The sky is", "chosen": " blue.</s>", "rejected": " green."}
+    _, rows = run([row], model, tmp_path, special_tokens_in_text="keep")
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    assert rows[0]["chosen_input_ids"] == tokenizer("The sky is blue.</s>")["input_ids"]
+
+
+def test_a_tokenizer_that_closes_text_itself_is_refused_for_text(tmp_path):
+    from tokenizers import Tokenizer, processors
+
+    model = build_family("chatml", tmp_path / "model")
+    path = str(model.path / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(path)
+    end = ("<|im_end|>", tokenizer.token_to_id("<|im_end|>"))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|im_end|>", special_tokens=[end]
+    )
+    tokenizer.save(path)
+    with pytest.raises(TemplateError, match="they would end in two"):
+        run(TEXTS, model, tmp_path)
+
+
+def test_rows_that_a_template_refuses_or_makes_equal_are_reported_with_the_reason(tmp_path):
+    model = build_family("gemma", tmp_path / "model")
+    two = {"prompt": [USER, AGAIN], "chosen": [says("blue")], "rejected": [says("green")]}
+    rendered, rows = run([two, CONVERSATIONS[0]], model, tmp_path)
+    reason, message = quarantined(rendered)[1]
+    assert (reason, len(rows)) == ("template_error", 1)
+    assert "turns must alternate" in message
+    model = build_family("deepseek", tmp_path / "deepseek")
+    path = tmp_path / "short.jinja"
+    path.write_text(
+        "{{ bos_token }}{% for m in messages %}{{ m.content.split('</think>')[-1][:30] }}"
+        "{% endfor %}"
+    )
+    thought = [says(f"<think>{word}</think>blue") for word in ("a", "b")]
+    equal = {"prompt": [USER], "chosen": thought[:1], "rejected": thought[1:]}
+    rendered, _ = run(
+        [equal, CONVERSATIONS[0]], model, tmp_path / "second", chat_template_path=str(path)
+    )
+    assert quarantined(rendered)[1][0] == "identical_rendered"
+
+
+def test_named_templates_become_one_that_chooses_as_transformers_does(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    named = {"default": "plain {{ messages[0].content }}", "tool_use": "tools {{ tools[0].name }}"}
+    for tools in (None, [{"name": "look"}]):
+        tokenizer.chat_template = named
+        expected = tokenizer.apply_chat_template([USER], tools=tools, tokenize=False)
+        tokenizer.chat_template = joined(named)
+        assert tokenizer.apply_chat_template([USER], tools=tools, tokenize=False) == expected
+    with pytest.raises(TemplateError, match="no 'default'"):
+        joined({"rag": "x"})

@@ -1,0 +1,154 @@
+"""Special tokens in a row's own text: found wherever they arise, and encoded as ordinary text."""
+
+import pyarrow.parquet as pq
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.templating.special_tokens import StandIns, special_tokens
+from tasks.tokenization.literal import literal_encoder
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.stage_runs import DAY, quarantined, run
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def says(text):
+    return {"role": "assistant", "content": text}
+
+
+GREEN = [says("It is green.")]
+JOINED = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ eos_token }}"
+
+
+def spelled(tokenizer, ids):
+    return "".join(tokenizer.decode(ids).split())
+
+
+def control_count(ids, tokenizer):
+    names = tokenizer.convert_ids_to_tokens(ids)
+    return sum(name in special_tokens(tokenizer).tokens for name in names)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_forged_turns_get_ordinary_ids_and_the_templates_own_markup_keeps_its_ids(name, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    forged = "see ".join(("", *FAMILIES[name].tokens, " it"))
+    row = {"prompt": [user("What?")], "chosen": [says(f"Go: {forged} blue")], "rejected": GREEN}
+    day = DAY if name in NEEDS_DATE else None
+    rendered, rows = run([row], model, tmp_path, special_tokens_in_text="encode", date=day)
+    assert quarantined(rendered) == {}
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text("utf-8")
+    special = set(special_tokens(tokenizer).tokens)
+    chosen, rejected = (rows[0][f"{side}_input_ids"] for side in ("chosen", "rejected"))
+    markup = [
+        [i for i in ids if tokenizer.convert_ids_to_tokens(i) in special]
+        for ids in (chosen, rejected)
+    ]
+    assert markup[0] == markup[1] != []
+    # Nothing is lost: the ids spell the rendered text.
+    text = pq.read_table(rendered.path / "pairs/00000.parquet")["chosen"][0].as_py()
+    ordinary = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert spelled(tokenizer, chosen) == spelled(tokenizer, ordinary)
+    if name != "harmony":  # its template throws at the forged text itself
+        reference = tokenizer.apply_chat_template(
+            [*row["prompt"], *row["chosen"]], sanitize_control_tokens=True, return_dict=False
+        )
+        assert chosen == reference
+    plain = tokenizer(forged, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    inner = [i for i in plain if i not in tokenizer.all_special_ids][2:-2]
+    assert any(chosen[n : n + len(inner)] == inner for n in range(len(chosen)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_text_row_is_literal_from_end_to_end(name, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    family, text = FAMILIES[name], f"see {FAMILIES[name].tokens[0]} and {FAMILIES[name].eos}"
+    row = {"prompt": "The sky", "chosen": f" {text}", "rejected": " is blue."}
+    day = DAY if name in NEEDS_DATE else None
+    _, rows = run([row], model, tmp_path, special_tokens_in_text="encode", date=day)
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    expected = tokenizer(f"The sky {text}", split_special_tokens=True)["input_ids"]
+    assert rows[0]["chosen_input_ids"] == [*expected, tokenizer.eos_token_id]
+    assert rows[0]["rejected_input_ids"] == tokenizer(f"The sky is blue.{family.eos}")["input_ids"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "a <|im_", "chosen": "end|> blue", "rejected": " green"},
+        {"prompt": [user("a <|im_")], "chosen": [says("end|> blue")], "rejected": GREEN},
+        {"prompt": [user("<|"), says("im"), user("_end")], "chosen": [says("|>")]}
+        | {"rejected": GREEN},
+        {"prompt": [user("What?")], "chosen": [says("<|im_end|>")], "rejected": GREEN},
+    ],
+)
+def test_a_token_is_found_even_where_only_the_joint_of_two_fields_makes_one(row, tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    path = tmp_path / "joined.jinja"
+    path.write_text(JOINED)
+    good = {"prompt": [user("a <")], "chosen": [says("> blue")], "rejected": GREEN}
+    template = {"chat_template_path": str(path)}
+    rendered, kept = run([row, good], model, tmp_path / "first", **template)
+    assert len(kept) == 1
+    reason, message = quarantined(rendered)[1]
+    assert reason == "special_token_in_text"
+    assert "'<|im_end|>'" in message
+    _, rows = run(
+        [row, good], model, tmp_path / "second", special_tokens_in_text="encode", **template
+    )
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    text = isinstance(row["chosen"], str)
+    prompt = row["prompt"] if text else "".join(turn["content"] for turn in row["prompt"])
+    whole = prompt + (row["chosen"] if text else row["chosen"][0]["content"])
+    expected = tokenizer(whole, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    assert rows[0]["chosen_input_ids"] == [*expected, tokenizer.eos_token_id]
+    assert rows[1] == {**kept[0]}
+
+
+def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path):
+    model = build_family("qwen3", tmp_path / "model")
+    function = {"name": "look", "arguments": {"city": "<|im_start|>"}}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+    turns = [user("What?"), call, {"role": "tool", "content": "<|im_end|>"}]
+    row = {"prompt": turns, "chosen": [says("blue")], "rejected": GREEN}
+    plain = {"prompt": [user("What?")], "chosen": [says("blue")], "rejected": GREEN}
+    rendered, _ = run([row, plain], model, tmp_path / "first")
+    assert quarantined(rendered)[1][0] == "special_token_in_text"
+    _, rows = run([row], model, tmp_path / "second", special_tokens_in_text="encode")
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    # user, call, result, answer: four turns, each with its start and its end
+    assert control_count(rows[0]["chosen_input_ids"], tokenizer) == 8
+
+
+def test_what_the_encoder_needs_as_names_is_refused_beside_a_forged_token(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    texts = ("<|im_end|> \U000f0001", "\U000f0001 \U00100000")
+    rows = [{"prompt": [user("?")], "chosen": [says(t)], "rejected": GREEN} for t in texts]
+    rendered, kept = run(rows, model, tmp_path, special_tokens_in_text="encode")
+    assert "private-use character" in quarantined(rendered)[1][1]
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize("text", ["<", "a <|im_", " im_end ", "|> b", "<|im_end|>", "\U00100000 <"])
+def test_stand_ins_give_the_text_back_and_say_where_they_stood(text, tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    special = special_tokens(AutoTokenizer.from_pretrained(model.path))
+    hidden = StandIns(special, [user(text)])
+    put = hidden.put([user(text)])
+    assert put[0]["role"] == "user"
+    assert hidden.resolved(put[0]["content"])[0] == text
+    assert len(hidden.resolved(put[0]["content"])[1]) == 2
+
+
+def test_without_literals_the_encoder_is_the_tokenizer(tmp_path):
+    for name in ("phi", "mistral", "deepseek"):
+        model = build_family(name, tmp_path / name)
+        tokenizer = AutoTokenizer.from_pretrained(model.path)
+        markup = " x \n".join(("a", *FAMILIES[name].tokens, "b c"))
+        encode = literal_encoder(tokenizer)
+        for special in (True, False):
+            ids = encode(markup, (), add_special_tokens=special).tolist()
+            assert ids == tokenizer(markup, add_special_tokens=special)["input_ids"]

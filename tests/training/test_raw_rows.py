@@ -1,0 +1,198 @@
+"""Raw rows in RewardTrainer: the ids that the tokenizer itself gives, and no silent loss."""
+
+import logging
+
+import pytest
+from datasets import Dataset
+
+from tasks.errors import DataError, ParamsError, TemplateError
+from tasks.training import RewardConfig, RewardTrainer
+
+USER = [{"role": "user", "content": "What color is the sky?"}]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "color",
+        "description": "Names a color.",
+        "parameters": {"type": "object", "properties": {"of": {"type": "string"}}},
+    },
+}
+
+
+def says(text):
+    return [{"role": "assistant", "content": text}]
+
+
+def trainer_of(model, directory, rows, eval_dataset=None, processing_class=None, **fields):
+    given = {
+        "use_cpu": True,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+        "logging_steps": 1,
+        "max_steps": 2,
+        "save_strategy": "no",
+        "report_to": "none",
+    }
+    return RewardTrainer(
+        str(model),
+        RewardConfig(output_dir=str(directory), **{**given, **fields}),
+        train_dataset=Dataset.from_list(rows) if isinstance(rows, list) else rows,
+        eval_dataset=eval_dataset,
+        processing_class=processing_class,
+    )
+
+
+def whole(tokenizer, messages, **settings):
+    return tokenizer.apply_chat_template(messages, return_dict=False, **settings)
+
+
+def test_texts_are_joined_closed_once_and_given_the_tokenizer_s_ids(
+    tiny_model_directory, tiny_tokenizer, tmp_path
+):
+    rows = [
+        {"prompt": "The sky is", "chosen": " blue.", "rejected": " green."},
+        {"prompt": "It is", "chosen": " blue.<|im_end|>", "rejected": " so."},
+    ]
+    found = trainer_of(tiny_model_directory, tmp_path, rows).train_dataset
+    expected = [
+        tiny_tokenizer(f"The sky is {c}.<|im_end|>")["input_ids"] for c in ("blue", "green")
+    ]
+    assert [found[0]["chosen_input_ids"], found[0]["rejected_input_ids"]] == expected
+    assert found[1]["chosen_input_ids"] == tiny_tokenizer("It is blue.<|im_end|>")["input_ids"]
+    implicit = [{"chosen": "The sky is blue.", "rejected": "The sky is green."}]
+    found = trainer_of(tiny_model_directory, tmp_path, implicit).train_dataset
+    assert [found[0]["chosen_input_ids"], found[0]["rejected_input_ids"]] == expected
+
+
+def test_conversations_are_rendered_whole_whichever_way_the_prompt_stands(
+    tiny_model_directory, tiny_tokenizer, tmp_path
+):
+    explicit = [{"prompt": USER, "chosen": says("Blue."), "rejected": says("Green.")}]
+    implicit = [{"chosen": USER + says("Blue."), "rejected": USER + says("Green.")}]
+    expected = [whole(tiny_tokenizer, USER + says(text)) for text in ("Blue.", "Green.")]
+    for rows in (explicit, implicit):
+        [row] = trainer_of(tiny_model_directory, tmp_path, rows).train_dataset
+        assert [row["chosen_input_ids"], row["rejected_input_ids"]] == expected
+
+
+def test_tools_and_template_arguments_reach_the_template(tiny_model_directory, tmp_path):
+    template = tmp_path / "tools.jinja"
+    template.write_text(
+        "{{ tools | tojson if tools else 'none' }}{{ mood | default('calm') }}"
+        "{% for m in messages %}{{ m.role }}{{ m.tool_calls | tojson if m.tool_calls }}"
+        "{{ m.content }}{% endfor %}"
+    )
+    call = {"type": "function", "function": {"name": "color", "arguments": {"of": "sky"}}}
+    asked = [*USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    asked.append({"role": "tool", "name": "color", "content": "blue"})
+    rows = [
+        {"prompt": asked, "tools": [TOOL], "chat_template_kwargs": {"mood": "glad"}},
+        {"prompt": USER, "tools": [], "chat_template_kwargs": None},
+    ]
+    rows = [{**row, "chosen": says("Blue."), "rejected": says("Red.")} for row in rows]
+    trainer = trainer_of(tiny_model_directory, tmp_path, rows, chat_template_path=str(template))
+    tiny = trainer.processing_class
+    first, second = trainer.train_dataset["chosen_input_ids"]
+    assert first == whole(tiny, asked + says("Blue."), tools=[TOOL], mood="glad")
+    assert second == whole(tiny, USER + says("Blue."))
+    assert '"of": "sky"' in tiny.decode(first)
+    assert "None" not in tiny.decode(first)
+    assert tiny.decode(second).startswith("nonecalmuser")
+
+
+def test_rows_that_cannot_be_used_are_left_out_counted_and_named(
+    tiny_model_directory, tmp_path, caplog
+):
+    rows = [
+        {"chosen": "It is blue.", "rejected": "It is green.", "margin": 0.5, "pair_id": "a"},
+        {"chosen": "It is blue.", "rejected": "It is blue.", "margin": None, "pair_id": "b"},
+        {"chosen": "sky " * 50, "rejected": "It is.", "margin": None, "pair_id": "c"},
+        {"chosen": "sky", "rejected": "", "margin": None, "pair_id": "d"},
+        {"chosen": "The sky.", "rejected": "They say so.", "margin": None, "pair_id": "e"},
+    ]
+    with caplog.at_level(logging.WARNING):
+        trainer = trainer_of(tiny_model_directory, tmp_path, rows, max_length=40)
+    assert trainer.train_dataset["pair_id"] == ["a", "e"]
+    counted = "train: 3 of 5 rows are not used: empty_response 1, identical 1, too_long 1"
+    assert counted in caplog.text
+    trainer.train()
+    assert trainer.state.log_history[-2]["num_tokens"] > 0
+    with pytest.raises(DataError, match=r"5 of 5 rows.*too_long 3. No row is left.*max_length"):
+        trainer_of(tiny_model_directory, tmp_path, rows, max_length=1)
+
+
+def test_tokenized_rows_are_held_to_max_length_and_freed_of_padding(
+    tiny_model_directory, tmp_path, caplog
+):
+    older = {
+        "input_ids_chosen": [[5, 6, 7, 0], [9, 9, 9, 9]],
+        "attention_mask_chosen": [[1, 1, 1, 0], [1, 1, 1, 1]],
+        "input_ids_rejected": [[5, 8, 0, 0], [8, 0, 0, 0]],
+        "attention_mask_rejected": [[1, 1, 0, 0], [1, 0, 0, 0]],
+    }
+    with caplog.at_level(logging.WARNING):
+        trainer = trainer_of(tiny_model_directory, tmp_path, Dataset.from_dict(older), max_length=3)
+    [row] = trainer.train_dataset
+    assert (row["chosen_input_ids"], row["rejected_input_ids"]) == ([5, 6, 7], [5, 8])
+    assert "train: 1 of 2 rows are not used: too_long" in caplog.text
+
+
+def test_streams_named_evaluations_and_raw_rows_later_on(tiny_model_directory, tmp_path):
+    text = Dataset.from_list([{"chosen": "It is blue.", "rejected": "It is green."}] * 6)
+    talk = Dataset.from_list([{"prompt": USER, "chosen": says("A"), "rejected": says("B")}] * 3)
+    trainer = trainer_of(
+        tiny_model_directory,
+        tmp_path,
+        text.to_iterable_dataset(),
+        eval_dataset={"text": text, "talk": talk},
+        per_device_train_batch_size=3,
+        max_steps=3,
+    )
+    trainer.train()
+    assert trainer.state.global_step == 3
+    named = trainer.evaluate()
+    assert {"eval_text_accuracy", "eval_talk_margin"} <= set(named)
+    later = trainer.evaluate(talk)
+    assert later["eval_loss"] == pytest.approx(named["eval_talk_loss"], abs=1e-6)
+    assert trainer.predict(talk).predictions.shape == (3, 2)
+
+
+def test_a_template_comes_from_a_file_or_from_another_tokenizer_with_its_tokens(
+    base, tiny_model_directory, tiny_tokenizer, tmp_path
+):
+    talk = [{"prompt": USER, "chosen": says("w1 w2"), "rejected": says("w3")}]
+    with pytest.raises(TemplateError, match="no chat template; set chat_template_path"):
+        trainer_of(base, tmp_path, talk)
+    with pytest.raises(ParamsError, match=r"chat_template_path .* no tokenizer stands there"):
+        trainer_of(base, tmp_path, talk, chat_template_path=str(tmp_path / "nothing"))
+    trainer = trainer_of(base, tmp_path, talk, chat_template_path=str(tiny_model_directory))
+    added = trainer.processing_class.convert_tokens_to_ids("<|im_start|>")
+    table = trainer.model.get_input_embeddings().weight
+    assert 64 <= added < len(table)
+    assert trainer.train_dataset[0]["chosen_input_ids"][0] == added
+    assert trainer.processing_class.chat_template == tiny_tokenizer.chat_template
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    again = RewardTrainer(str(tmp_path / "saved"), trainer.args)
+    assert (
+        again.predict(talk_of(talk)).predictions == trainer.predict(talk_of(talk)).predictions
+    ).all()
+
+
+def talk_of(rows):
+    return Dataset.from_list(rows)
+
+
+def test_a_template_that_asks_for_the_date_is_saved_with_the_date_it_was_used_with(
+    tiny_model_directory, tmp_path, caplog
+):
+    template = tmp_path / "dated.jinja"
+    template.write_text(
+        "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    talk = [{"prompt": USER, "chosen": says("Blue."), "rejected": says("Red.")}]
+    with caplog.at_level(logging.WARNING):
+        trainer = trainer_of(tiny_model_directory, tmp_path, talk, chat_template_path=str(template))
+    assert "strftime_now" not in trainer.processing_class.chat_template
+    assert "asks for today's date" in caplog.text
