@@ -1,4 +1,7 @@
-"""One run of the pipeline in this process, remembered as the newest."""
+"""One run of the pipeline in this process, remembered as the newest.
+
+What a registered version was made from stays beyond the runs: later champions are compared with it.
+"""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -35,4 +38,7 @@ def run_pipeline(
     artifacts = dict(run_steps(pipeline, obtain or ask_store, until))
     summary = summary_of(artifacts)
     keep(store, "run", run_name(), artifacts.values(), summary)
+    if registered := summary["registered"]:
+        version = f"{registered['name']}-{registered['version']}"
+        keep(store, "version", version, artifacts.values(), registered)
     return summary

@@ -43,18 +43,18 @@ def _registered(artifact: Artifact) -> dict[str, Any]:
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """The table of stages, the metrics, and what stands in the registry."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="reward-pipeline", title_justify="left", header_style="bold")
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
     for heading in ("stage", "key", "state"):
         table.add_column(heading, no_wrap=True)
     for heading in ("in", "out", "dropped", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("dropped for")
     stages = dict(summary["stages"])
     if summary["model"]:
-        stages = {"model (base)": summary["model"]} | stages
+        stages = {"base model": summary["model"]} | stages
     for name, facts in stages.items():
         state = "[green]cached[/]" if facts["cached"] else "[yellow]built[/]"
         dropped = facts["dropped"]
@@ -65,11 +65,10 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             *(_count(facts[n]) for n in ("rows_in", "rows_out")),
             _count(sum(dropped.values()) if facts["rows_in"] is not None else None),
             f"{facts['seconds']:.1f}",
-            ", ".join(f"{reason} {n}" for reason, n in dropped.items()),
         )
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
-    for line in _result_lines(summary):
+    for line in [*_dropped_lines(stages), *_result_lines(summary)]:
         console.print(line, highlight=False)
 
 
@@ -86,6 +85,16 @@ def print_plan(planned: list[Planned]) -> None:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
         table.add_row(line.stage, verdict, line.key or "", line.reason)
     Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def _dropped_lines(stages: Mapping[str, Any]) -> list[str]:
+    """Where rows went that a stage did not hand on, stage by stage."""
+    return [
+        f"{name} dropped "
+        + ", ".join(f"{reason} {count:,}" for reason, count in facts["dropped"].items())
+        for name, facts in stages.items()
+        if facts["dropped"]
+    ]
 
 
 def _result_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.artifact import Store
+from tasks.artifact.collection import collect, keep
+
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}] {{ m.content }}<|im_end|>{% endfor %}"
@@ -117,6 +120,15 @@ def test_a_cached_run_imports_neither_torch_nor_prefect_nor_mlflow(root, templat
         text=True,
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_collection_keeps_what_a_registered_version_was_made_from(root, first):
+    store = Store(root / "data")
+    newer = keep(store, "run", "99990101T000000", [])
+    swept = collect(store, keep_runs=1, dry_run=True)
+    newer.unlink()
+    assert [s.path for s in swept if str(s.path) == first["stages"]["training"]["path"]] == []
+    assert (root / "data/refs/version-reward-model-1.json").exists()
 
 
 def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
