@@ -87,6 +87,14 @@ def test_a_name_that_could_be_a_path_is_refused(name):
         RegistrationParams(model_name=name)
 
 
+def size(path: Path) -> int:
+    """Bytes of a file that may vanish meanwhile, as SQLite's journals do."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 FIRST_USE = (
     "import sys; from pathlib import Path; from tasks.registration import RegistrationParams\n"
     "from tasks.registration.tracking import client_for, experiment_for\n"
@@ -96,15 +104,13 @@ FIRST_USE = (
 
 
 def test_a_kill_amid_the_making_of_the_database_does_not_spoil_it(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", FIRST_USE, str(tmp_path)], cwd=Path(__file__).parents[2]
-    )
-    while process.poll() is None:  # some migrations have run, others have not
-        if sum(p.stat().st_size for p in (tmp_path / "mlruns").glob("mlflow.db*")) > 150_000:
-            break
-        time.sleep(0.001)
-    process.kill()
-    process.wait()
+    command = [sys.executable, "-c", FIRST_USE, str(tmp_path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
+        while process.poll() is None:  # some migrations have run, others have not
+            if max(map(size, (tmp_path / "mlruns").glob("mlflow.db*")), default=0) > 150_000:
+                break
+            time.sleep(0.001)
+        process.kill()
     params = RegistrationParams()
     assert experiment_for(client_for(params, tmp_path), params, tmp_path)
     assert [p.name for p in (tmp_path / "mlruns").glob("mlflow.db*")] == ["mlflow.db"]
