@@ -4,7 +4,7 @@ A record is one line of JSONL, one element of a JSON array, one record of a CSV 
 a columnar file. `row` is its 1-based line (JSONL, CSV: the line where it starts) or its number.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class Origin:
     advance: Callable[[int], object]
     """Told of bytes on disk that have been read."""
     warn: Callable[[str], object]
+    declare: Callable[[Mapping[str, str]], object]
+    """Told of the columns of a file that declares them: name -> kind."""
 
 
 def first_rows(batch: Batch, limit: int) -> Batch:

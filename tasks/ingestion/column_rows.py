@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin, too_large
-from tasks.ingestion.decompression import DamagedFile
+from tasks.ingestion.columns import TEXT, check_names
+from tasks.ingestion.decompression import DamagedFile, said
 from tasks.ingestion.json_rows import MAX_DEPTH, diagnose
 
 BATCH_ROWS = 256
@@ -33,6 +34,7 @@ def rows_of(
     """
     try:
         _check_schema(origin, schema)
+        origin.declare({field.name: _kind(field.type) for field in schema})
     except UnicodeDecodeError as error:
         raise DamagedFile(
             f"{origin.name}: a column name is not UTF-8 ({shown(error.object[:40])}); fetch or "
@@ -92,7 +94,7 @@ def _unreadable(row: int, error: Exception) -> BadRow:
         found = shown(error.object[error.start : error.start + 8])
         message = f"byte {error.start + 1} of a text is not UTF-8 ({found}); write it as UTF-8"
         return BadRow(row, Fault("bad_utf8", "", message), error.object)
-    return BadRow(row, Fault("no_json_form", "", f"{error}; write the value as text"), b"")
+    return BadRow(row, Fault("no_json_form", "", f"{said(error)}; write the value as text"), b"")
 
 
 def _text(value: Any) -> str:
@@ -109,9 +111,7 @@ def _children(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def _check_schema(origin: Origin, schema: pa.Schema) -> None:
-    twice = [name for name in schema.names if schema.names.count(name) > 1]
-    if twice:
-        raise DataError(f"{origin.name}: column {shown(twice[0])} stands twice; rename one of them")
+    check_names(origin.name, schema.names)
     for field in schema:
         _check_type(origin, field.name, field.type)
 
@@ -146,6 +146,22 @@ def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
     if not any(test(kind) for test in known):
         raise _no_form(origin, name, kind)
     return None
+
+
+def _kind(kind: pa.DataType) -> str:
+    """What a person calls the type, as far as rows of JSON can tell."""
+    is_ = pa.types
+    if is_.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if is_.is_null(kind):
+        return "null"
+    if is_.is_boolean(kind):
+        return "boolean"
+    if is_.is_integer(kind) or is_.is_floating(kind):
+        return "number"
+    if is_.is_struct(kind) or is_.is_map(kind):
+        return "object"
+    return "list" if is_.is_nested(kind) else TEXT
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tasks.errors import shown
 from tasks.ingestion.batches import Batch, Origin
 from tasks.ingestion.column_rows import BATCH_ROWS, rows_of
-from tasks.ingestion.decompression import PIECE_BYTES, DamagedFile, pieces
+from tasks.ingestion.decompression import PIECE_BYTES, DamagedFile, pieces, said
 
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last where a column's name is no text any more."""
@@ -40,7 +40,7 @@ def read_parquet(origin: Origin) -> Iterator[Batch]:
             with path.open("rb") as file:
                 head = file.read(4)
             raise DamagedFile(
-                f"{origin.name}: no Parquet file ({error}): {size:,} bytes, starts with "
+                f"{origin.name}: no Parquet file ({said(error)}): {size:,} bytes, starts with "
                 f"{shown(head)}, expected b'PAR1' at both ends; fetch or write the file again"
             ) from error
         with parquet:
@@ -69,8 +69,8 @@ def read_arrow(origin: Origin) -> Iterator[Batch]:
             reader: Any = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
         except BROKEN as error:
             raise DamagedFile(
-                f"{origin.name}: no Arrow file or stream ({error}): {file.size():,} bytes; fetch "
-                "or write the file again"
+                f"{origin.name}: no Arrow file or stream ({said(error)}): {file.size():,} bytes; "
+                "fetch or write the file again"
             ) from error
         yield from rows_of(origin, reader.schema, _arrow_batches(origin, reader, is_file))
         origin.advance(file.size())
@@ -99,8 +99,8 @@ def _parquet_batches(origin: Origin, file: pq.ParquetFile) -> Iterator[pa.Record
             yield from file.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False)
         except BROKEN as error:
             raise DamagedFile(
-                f"{origin.name}: corrupt_page in row group {group + 1} of {groups} ({error}); "
-                "fetch or write the file again"
+                f"{origin.name}: corrupt_page in row group {group + 1} of {groups} "
+                f"({said(error)}); fetch or write the file again"
             ) from error
         origin.advance(size // groups)
 
@@ -115,8 +115,8 @@ def _arrow_batches(origin: Origin, reader: Any, is_file: bool) -> Iterator[pa.Re
             number += 1
     except BROKEN as error:
         raise DamagedFile(
-            f"{origin.name}: truncated or corrupt behind record batch {number} ({error}); fetch "
-            "or write the file again"
+            f"{origin.name}: truncated or corrupt behind record batch {number} ({said(error)}); "
+            "fetch or write the file again"
         ) from error
 
 

@@ -38,6 +38,11 @@ class DamagedFile(DataError):
     """The bytes of a file end too soon or do not decompress; what came before is not used."""
 
 
+def said(error: Exception) -> str:
+    """What a library says of damage, as one printable line of bounded length."""
+    return shown(" ".join(str(error).split()), 200)[1:-1]
+
+
 def pieces(origin: Origin) -> Iterator[bytes]:
     """The file's bytes, decompressed, at most `PIECE_BYTES` at a time.
 
@@ -96,7 +101,7 @@ def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
     except (zlib.error, lzma.LZMAError, OSError) as error:
         raise DamagedFile(
             f"{origin.name}: corrupt_{_NAMES[codec]} after {size_out:,} decompressed bytes "
-            f"({error}); fetch the file again"
+            f"({said(error)}); fetch the file again"
         ) from error
 
 

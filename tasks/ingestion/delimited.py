@@ -7,7 +7,6 @@ A record's row is the physical line on which it starts; quoted cells may hold li
 """
 
 import csv
-from collections import Counter
 from collections.abc import Iterator
 
 import orjson
@@ -21,6 +20,7 @@ from tasks.ingestion.batches import (
     Origin,
     too_large,
 )
+from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import pieces
 from tasks.ingestion.lines import BOM, Block, blocks, text_pieces
 
@@ -136,18 +136,14 @@ def _unclosed(origin: Origin, row: int) -> DataError:
 def _header(origin: Origin, row: int, names: list[str]) -> list[str]:
     if any("\ud800" <= c <= "\udfff" for name in names for c in name):
         raise DataError(f"{origin.name} line {row}: the header is not UTF-8; convert the file")
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"{origin.name} line {row}: column {shown(twice[0])} stands twice in the header "
-            f"{shown(names)}; rename one of them"
-        )
+    check_names(f"{origin.name} line {row}", names)
     other = [d for d in _OTHER_DELIMITERS if d != origin.delimiter and d in names[0]]
     if len(names) == 1 and other:
         raise DataError(
             f"{origin.name} line {row}: columns found: {shown(names[0])}; with delimiter="
             f"{origin.delimiter!r} that is one column: set delimiter={other[0]!r}"
         )
+    origin.declare(dict.fromkeys(names, TEXT))
     return names
 
 

@@ -5,13 +5,13 @@ data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", 
 
 import glob
 import os
-import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError
+from tasks.ingestion.archives import ARCHIVES, split_members
 from tasks.ingestion.params import Source
 
 FORMATS = {
@@ -26,7 +26,10 @@ FORMATS = {
     ".ipc": "arrow",
 }
 CODECS = (".gz", ".zst", ".bz2", ".xz")
-EXPECTED = f"expected {' '.join(FORMATS)}, plain or with {' '.join(CODECS)}"
+EXPECTED = (
+    f"expected {' '.join(FORMATS)}, plain or with {' '.join(CODECS)}, or an archive "
+    f"({' '.join(ARCHIVES)})"
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class SourceFile:
     """As it was matched, with forward slashes."""
     path: Path
     format: str
-    """A value of `FORMATS`."""
+    """A value of `FORMATS` or of `ARCHIVES`."""
     codec: str
     """What its name says of compression: one of `CODECS`, or empty."""
     delimiter: str
@@ -45,25 +48,52 @@ class SourceFile:
     digest: str
     """SHA-256 of its bytes on disk."""
 
+    @property
+    def is_archive(self) -> bool:
+        """Whether the rows are in files within it."""
+        return self.format in ARCHIVES.values()
+
 
 def match(source: Source) -> list[SourceFile]:
-    """The source's files, sorted by name.
+    """The local files of a source's path, sorted by name.
 
     Raises:
         DataError: nothing matches, or something that matches is no readable data file.
     """
-    if re.match(r"[a-z][a-z0-9+]+://", source.path):
-        raise DataError(
-            f"source {source.name!r}: {source.path} is a URL; only local files can be read: "
-            "download it first and give the local path"
-        )
-    names = _names(source)
+    assert source.path is not None
+    given = split_members(source.path)[0]
+    names = _names(given)
     if not names:
         raise DataError(
-            f"source {source.name!r}: nothing matches {source.path!r} (looked in "
-            f"{_resolved(source.path)}); correct `path`: a file, a glob or a directory"
+            f"source {source.name!r}: nothing matches {given!r} (looked in {_resolved(given)}); "
+            "correct `path`: a file, a glob or a directory"
         )
     return [_described(source, name) for name in names]
+
+
+def is_data(name: str) -> bool:
+    """Whether a file of this name holds rows."""
+    return _format(name) is not None
+
+
+def described(source: Source, name: str, path: Path, size: int, digest: str) -> SourceFile:
+    """The file at `path` as what its name says that it is.
+
+    Raises:
+        DataError: the name says nothing.
+    """
+    plain = name.rstrip("/").rpartition("/")[2]
+    stem, codec = _split_codec(plain)
+    format_ = ARCHIVES.get(Path(stem).suffix) or _format(plain)
+    if format_ is None:
+        raise DataError(
+            f"source {source.name!r}: {name}: {plain!r} has no known extension; {EXPECTED}: rename "
+            "it, or narrow `path` to the data files"
+        )
+    if format_ == "tar":
+        codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
+    delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
+    return SourceFile(name, path, format_, codec, delimiter, size, digest)
 
 
 def check_unchanged(file: SourceFile) -> None:
@@ -79,8 +109,8 @@ def check_unchanged(file: SourceFile) -> None:
         )
 
 
-def _names(source: Source) -> list[str]:
-    path = os.path.expanduser(source.path)  # noqa: PTH111 (keeps the spelling of the path)
+def _names(given: str) -> list[str]:
+    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
     if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
         below = (p for p in Path(path).rglob("*") if _format(p.name) and not p.is_dir())
         return sorted(p.as_posix() for p in below if not _is_hidden(p.relative_to(path)))
@@ -96,22 +126,14 @@ def _described(source: Source, name: str) -> SourceFile:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{where} is not a regular file; give a data file")
-        format_ = _format(path.name)
-        if format_ is None:
-            raise DataError(
-                f"{where}: {path.name!r} has no known extension; {EXPECTED}: rename it, or narrow "
-                "`path` to the data files"
-            )
-        digest = file_digest(path)
+        found = described(source, name, path, status.st_size, "")
+        return replace(found, digest=file_digest(path))
     except PermissionError as error:
-        raise DataError(f"{where}: not readable for user id {os.getuid()}; change its mode") from (
+        raise DataError(f"{where}: not readable for user id {os.geteuid()}; change its mode") from (
             error
         )
     except OSError as error:
         raise DataError(f"{where} cannot be read: {error.strerror}") from error
-    stem, codec = _split_codec(path.name)
-    delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
-    return SourceFile(name, path, format_, codec, delimiter, status.st_size, digest)
 
 
 def _split_codec(name: str) -> tuple[str, str]:

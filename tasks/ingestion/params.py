@@ -1,11 +1,12 @@
-"""The `ingestion:` section: which files hold the raw rows."""
+"""The `ingestion:` section: which files hold the raw rows, and how many of them are taken."""
 
 from collections import Counter
 from typing import Annotated, Any, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from tasks.artifact import Inert, Params
+from tasks.ingestion.downloads import is_url, without_secrets
 
 
 class Source(Params):
@@ -14,8 +15,22 @@ class Source(Params):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     """Names the source in every later table; lower case, at most 64 characters."""
-    path: str = Field(min_length=1)
-    """A file, a glob (`**` crosses directories) or a directory, relative to where one runs."""
+    path: str | None = Field(default=None, min_length=1)
+    """A file, a glob (`**` crosses directories) or a directory, relative to where one runs, or a
+    URL (https, s3, gs ...; a glob where the store can list). Within an archive:
+    `raw.zip!/train/*.jsonl`."""
+    hub: str | None = Field(default=None, pattern=r"^[\w.-]+(/[\w.-]+)?$")
+    """In place of `path`: a dataset of the Hugging Face hub, `owner/name`."""
+    revision: str = "main"
+    """Commit, tag or branch on the hub; what moves is resolved to its commit first."""
+    config: str | None = None
+    """One configuration of a hub dataset, as its card names them."""
+    split: str | None = None
+    """One split of a hub dataset: train, test ...; None: all."""
+    data_files: tuple[str, ...] = ()
+    """Globs of files within a hub dataset, in place of `config` and `split`."""
+    storage: dict[str, JsonValue] | None = None
+    """What fsspec has to know of a URL's store, such as endpoint_url; never a secret."""
     layout: str | None = None
     """How a row becomes a pair; None: recognised from the columns when exactly one layout fits."""
     columns: dict[str, str] | None = None
@@ -23,9 +38,31 @@ class Source(Params):
     options: dict[str, JsonValue] | None = None
     """What else the layout has to be told, such as what a label means; each layout has its own."""
     limit: int | None = Field(default=None, ge=1)
-    """Rows to read at most, good or bad, in the order of the sorted files."""
+    """Rows to read at most, good or bad, in the order of the sorted files: for a quick try."""
+    weight: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of the good rows that is kept, chosen by a hash of each row's content: rows that are
+    added later move no other. Not above 1: equal pairs are dropped as duplicates anyway."""
+    cap: int | None = Field(default=None, ge=1)
+    """Good rows to keep at most, after `weight`: those whose content has the lowest hashes."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
     """Of CSV files; None: tab for .tsv, else comma."""
+
+    @model_validator(mode="after")
+    def _exactly_one_place(self) -> Self:
+        if (self.path is None) == (self.hub is None):
+            found = "none of them" if self.path is None else "both"
+            raise ValueError(f"{self.name!r} needs exactly one of path and hub, found {found}")
+        of_hub = {"revision", "config", "split", "data_files"} & self.model_fields_set
+        if self.hub is None and of_hub:
+            raise ValueError(f"{self.name!r}: {sorted(of_hub)[0]} is for a `hub` dataset only")
+        if self.data_files and (self.config or self.split):
+            raise ValueError(f"{self.name!r}: give data_files, or config and split, not both")
+        return self
+
+    @field_serializer("path", when_used="json")
+    def _without_secrets(self, path: str | None) -> str | None:
+        """What is recorded of a URL: a signed query is a secret."""
+        return without_secrets(path) if path is not None and is_url(path) else path
 
 
 class IngestionParams(Params):
@@ -46,6 +83,13 @@ class IngestionParams(Params):
 def reading(source: Source) -> dict[str, Any]:
     """What of a source changes the ingested rows, and so belongs to ingestion's key.
 
-    The path itself does not: the files that it matched do, by name and content.
+    The path itself does not: the files that it matched do, by name and content; nor does the hub's
+    revision: its commit does.
     """
-    return {"name": source.name, "limit": source.limit, "delimiter": source.delimiter}
+    return {
+        "name": source.name,
+        "limit": source.limit,
+        "delimiter": source.delimiter,
+        "weight": source.weight,
+        "cap": source.cap,
+    }

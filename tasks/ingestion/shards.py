@@ -40,6 +40,17 @@ def iter_rows(artifact: Artifact, batch_rows: int = GROUP_ROWS) -> Iterator["pa.
             yield from file.iter_batches(batch_rows, use_threads=False)
 
 
+def shard_rows(shard: Path) -> Iterator[tuple[int, bytes]]:
+    """Row number and bytes of every row of one shard."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(shard, pre_buffer=False) as file:
+        for batch in file.iter_batches(GROUP_ROWS, columns=["row", "raw"], use_threads=False):
+            raws = batch.column("raw").cast(pa.binary()).to_pylist()
+            yield from zip(batch.column("row").to_pylist(), raws, strict=True)
+
+
 class ShardWriter:
     """Writes the rows of one file of one source as numbered shards; a context manager."""
 

@@ -14,7 +14,10 @@ from typing import Any
 
 from tasks.artifact import Ledger, Step, Workspace
 from tasks.errors import DataError, Interrupted
-from tasks.ingestion.files import SourceFile, match
+from tasks.ingestion.columns import check_shards
+from tasks.ingestion.files import SourceFile
+from tasks.ingestion.mixture import apply_caps
+from tasks.ingestion.originals import Located, locate
 from tasks.ingestion.params import IngestionParams, Source, reading
 from tasks.ingestion.shards import ROWS
 
@@ -22,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 1
+VERSION = 2
 
 Matched = Mapping[str, Sequence[SourceFile]]
 """Source name -> its files."""
@@ -31,38 +34,47 @@ Summaries = Mapping[str, Sequence[dict[str, Any]]]
 
 
 def step(params: IngestionParams) -> Step:
-    """The step that reads every source; the files are matched and hashed here.
+    """The step that reads every source; its files are matched here, and hashed or pinned.
 
-    The key holds each source's name, limit, delimiter and files (by name and content), and
-    nothing of its layout or columns, which are conversion's.
+    The key holds each source's name, limits, delimiter and files (by name and content; a URL's by
+    what its server says of its version; a hub dataset by its commit), and nothing of its layout or
+    columns, which are conversion's.
 
     Raises:
         DataError: a source's path matches nothing, or something that cannot be read.
     """
-    matched = {source.name: match(source) for source in params.sources}
+    located = {source.name: locate(source) for source in params.sources}
     return Step(
         stage=STAGE,
         version=VERSION,
         shelf=SHELF,
         params={
             "sources": [
-                reading(source) | {"files": [file.name for file in matched[source.name]]}
-                for source in params.sources
+                reading(source) | dict(located[source.name].identity) for source in params.sources
             ]
         },
         inputs={},
-        build=lambda workspace: build(workspace, params, matched),
-        files={f"{s}/{f.name}": f.digest for s, files in matched.items() for f in files},
+        build=lambda workspace: build(workspace, params, located),
+        files={
+            f"{s}/{name}": pin for s, found in located.items() for name, pin in found.pins.items()
+        },
     )
 
 
-def build(workspace: Workspace, params: IngestionParams, matched: Matched) -> None:
+def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, Located]) -> None:
     """Writes the rows of every source, and the ledger, sources and warnings into the report.
 
     Raises:
         DataError: a file cannot be used, or a source has no usable row.
     """
+    brought = {name: found.bring(workspace) for name, found in located.items()}
+    matched = {name: each.files for name, each in brought.items()}
     summaries = _read(workspace, params, matched)
+    for source in params.sources:
+        declared = {s["file"]: s["columns"] for s in summaries[source.name] if s["columns"]}
+        check_shards(source.name, declared)
+        units = [_unit(source.name, index) for index in range(len(summaries[source.name]))]
+        summaries[source.name] = apply_caps(workspace, source, units, summaries[source.name])
     ledger = Ledger()
     for each in summaries.values():
         for summary in each:
@@ -81,6 +93,7 @@ def build(workspace: Workspace, params: IngestionParams, matched: Matched) -> No
             "files_read": len(summaries[name]),
             "bytes": sum(file.size for file in files),
             "rows": ledger.accounts[name].rows_out,
+            **brought[name].facts,
         }
         for name, files in matched.items()
     }
@@ -91,7 +104,9 @@ def _unit(source: str, index: int) -> str:
     return f"{source}-{index:05d}"
 
 
-def _read(workspace: Workspace, params: IngestionParams, matched: Matched) -> Summaries:
+def _read(
+    workspace: Workspace, params: IngestionParams, matched: Matched
+) -> dict[str, list[dict[str, Any]]]:
     """Summaries of all files; without a limit, the files of a source are read in parallel."""
     from tqdm import tqdm
 
@@ -148,7 +163,7 @@ def _read_in_turn(
         unit = _unit(source.name, index)
         summary = workspace.finished(unit)
         if summary is None:
-            summary = ingest_file(workspace, unit, source.name, files[index], left, advance)
+            summary = ingest_file(workspace, unit, source, files[index], left, advance)
             workspace.finish(unit, summary)
         else:
             advance(files[index].size)
@@ -204,8 +219,9 @@ def _publish(workspace: Workspace, params: IngestionParams, summaries: Summaries
     parts: list[Path] = []
     for source in params.sources:
         for index, summary in enumerate(summaries[source.name]):
-            directory = workspace.scratch / _unit(source.name, index)
-            parts.append(directory / QUARANTINE)
+            unit = _unit(source.name, index)
+            parts.append(workspace.scratch / unit / QUARANTINE)
+            directory = workspace.scratch / summary.get("unit", unit)
             for shard in range(summary["shards"]):
                 place = rows / f"{number:05d}.parquet"
                 if not place.exists():  # else it was moved there before a kill

@@ -3,17 +3,20 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tasks.artifact import Ledger, Workspace
 from tasks.errors import shown
 from tasks.ingestion.batches import BadRow, Batch, Origin, first_rows
-from tasks.ingestion.columnar import read_arrow, read_parquet
 from tasks.ingestion.decompression import DamagedFile
 from tasks.ingestion.delimited import read_csv
 from tasks.ingestion.files import SourceFile, check_unchanged
+from tasks.ingestion.isolation import isolated
 from tasks.ingestion.json_array import read_json
 from tasks.ingestion.jsonl import read_jsonl
+from tasks.ingestion.mixture import Sample, leave_out, lowest
+from tasks.ingestion.params import Source
 from tasks.ingestion.quarantine import QuarantineWriter
 from tasks.ingestion.shards import ShardWriter
 
@@ -24,15 +27,15 @@ READERS: dict[str, Callable[[Origin], Iterator[Batch]]] = {
     "jsonl": read_jsonl,
     "json": read_json,
     "csv": read_csv,
-    "parquet": read_parquet,
-    "arrow": read_arrow,
+    "parquet": partial(isolated, "parquet"),
+    "arrow": partial(isolated, "arrow"),
 }
 
 
 def ingest_file(
     workspace: Workspace,
     unit: str,
-    source: str,
+    source: Source,
     file: SourceFile,
     limit: int | None,
     advance: Callable[[int], object],
@@ -50,30 +53,44 @@ def ingest_file(
     directory.mkdir()
     warnings: list[str] = []
     codec, delimiter = file.codec, file.delimiter
-    origin = Origin(file.path, file.name, codec, delimiter, directory, advance, warnings.append)
-    ledger, examples = Ledger(), dict[str, str]()
+    columns: dict[str, str] = {}
+    origin = Origin(
+        file.path,
+        file.name,
+        codec,
+        delimiter,
+        directory,
+        advance,
+        warnings.append,
+        columns.update,
+    )
+    ledger, examples, sample = Ledger(), dict[str, str](), Sample(source)
     counted = 0
     name = f"{workspace.scratch.name}/{unit}"
     check_unchanged(file)
     with (
         workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
-        QuarantineWriter(quarantine_path, source, file.name) as quarantine,
-        ShardWriter(workspace.writing, name, source, file.name) as shards,
+        QuarantineWriter(quarantine_path, source.name, file.name) as quarantine,
+        ShardWriter(workspace.writing, name, source.name, file.name) as shards,
     ):
         for batch in _limited(READERS[file.format](origin), limit, file.name):
-            _account(ledger, source, batch)
+            _account(ledger, source.name, batch)
             for bad in batch.bad:
                 examples.setdefault(bad.fault.reason, _example(file.name, bad))
             quarantine.extend(batch.bad)
-            shards.extend(batch.rows, batch.raws)
+            shards.extend(*sample.of(batch))
             counted += batch.counted
             advance(0)  # raises when the run is being stopped
         check_unchanged(file)
+    leave_out(ledger, source.name, sample.left_out)
     ledger.check()
     return {
         "ledger": ledger.to_json(),
         "shards": shards.shards,
         "counted": counted,
+        "file": file.name,
+        "columns": columns,
+        "places": lowest(sample.places, source.cap) if source.cap else [],
         "examples": examples,
         "warnings": _cut(warnings, file.name),
     }

@@ -45,6 +45,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("line", "reason", "field", "hint"), BAD_LINES)
+@pytest.mark.catalogue(1, 2, 3, 4, 6, 8, 9, 10, 11, 15, 16, 18, 19, 20)
 def test_a_bad_line_is_quarantined_with_its_line_and_reason(ingestion, line, reason, field, hint):
     path = ingestion.write("x.jsonl", b'{"a":1}\r\n' + line + b'\n\n{"a":3}')
     artifact = ingestion.run(path)
@@ -74,10 +75,13 @@ GOOD_LINES = [
     b'{"a":"' + b"[" * 100 + b'"}',
     b"{}",
     b'\t{"a" :1} ',
+    b'{"a":"\\u001b[31m"}',
+    b'{"a":7,"b":"7"}',
 ]
 
 
 @pytest.mark.parametrize("line", GOOD_LINES)
+@pytest.mark.catalogue(12, 13, 17, 41)
 def test_an_unusual_but_sound_line_is_kept_to_the_byte(ingestion, line):
     artifact = ingestion.run(ingestion.write("x.jsonl", line))
     [shard] = (artifact.path / "rows").iterdir()
@@ -89,6 +93,7 @@ def test_the_fast_check_agrees_with_the_exact_one(line):
     assert (json_fault(line) is None) == (diagnose(line) is None)
 
 
+@pytest.mark.catalogue(5)
 def test_a_byte_order_mark_is_stripped_also_where_files_were_concatenated(ingestion):
     path = ingestion.write("x.jsonl", b'\xef\xbb\xbf{"a":1}\n\xef\xbb\xbf{"a":2}\n')
     artifact = ingestion.run(path)
@@ -98,11 +103,13 @@ def test_a_byte_order_mark_is_stripped_also_where_files_were_concatenated(ingest
     ]
 
 
+@pytest.mark.catalogue(6)
 def test_lines_may_end_in_lone_carriage_returns(ingestion):
     artifact = ingestion.run(ingestion.write("x.jsonl", b'{"a":1}\r{"a":2}\r'))
     assert [row["row"] for row in ingestion.rows(artifact)] == [1, 2]
 
 
+@pytest.mark.catalogue(14)
 def test_a_row_above_the_limit_is_quarantined_with_an_excerpt(ingestion):
     huge = b'{"a":"' + b"x" * (ROW_LIMIT_BYTES + 10) + b'"}'
     path = ingestion.write("x.jsonl", b'{"a":1}\n' + huge + b'\n{"a":3}\n')
@@ -120,6 +127,7 @@ def test_a_row_above_the_limit_is_quarantined_with_an_excerpt(ingestion):
     assert [b["reason"] for b in ingestion.quarantine(artifact)] == ["row_too_large"]
 
 
+@pytest.mark.catalogue(21)
 def test_a_bad_element_of_an_array_costs_one_row(ingestion):
     text = '[ {"a":"],{"},\n {"a": }, 7, {"a":[{"b":"\\\\\\""}]} ,]\n'
     artifact = ingestion.run(ingestion.write("x.json", text))
@@ -151,6 +159,7 @@ x,nul\x00,y\r
 last,5" pipe,null'''
 
 
+@pytest.mark.catalogue(6, 24, 26, 27)
 def test_csv_cells_are_text_and_bad_records_name_the_line_where_they_start(ingestion):
     artifact = ingestion.run(ingestion.write("x.csv", CSV))
     assert [(r["row"], r["raw"]) for r in ingestion.rows(artifact)] == [
@@ -179,6 +188,7 @@ def test_delimiter_is_a_tab_for_tsv_and_can_be_set(ingestion):
         assert [row["raw"] for row in ingestion.rows(artifact)] == [{"a": "1,5", "b": "2"}]
 
 
+@pytest.mark.catalogue(32, 33)
 def test_columnar_values_become_json_by_declared_rules(ingestion):
     table = pa.table(
         {
@@ -209,6 +219,7 @@ def test_columnar_values_become_json_by_declared_rules(ingestion):
     assert set(second.values()) == {None}
 
 
+@pytest.mark.catalogue(8, 16)
 def test_columnar_rows_without_a_json_form_are_quarantined_one_by_one(ingestion):
     good = pa.array([b"a", b"b", b"caf\xe9", b"d\0", b"e", b"f"])
     text = pa.Array.from_buffers(pa.string(), len(good), good.buffers())

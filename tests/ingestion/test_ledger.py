@@ -5,15 +5,20 @@ import json
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.artifact import Workspace
+from tasks.artifact import Store, Workspace
 from tasks.errors import DataError
+from tasks.ingestion import IngestionParams, row_shards, step
 from tasks.ingestion.files import match
 from tasks.ingestion.params import Source
 from tasks.ingestion.unit import QUARANTINE, ingest_file
+from tests.ingestion import fuzz
+from tests.ingestion.fuzz import zip_of
 
 _value = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -44,9 +49,10 @@ def _ingested(name: str, content: bytes, **source):
         path = Path(directory) / name
         path.write_bytes(content)
         workspace = Workspace(Path(directory), 0)
-        [file] = match(Source(name="s", path=str(path), **source))
+        given = Source(name="s", path=str(path), **source)
+        [file] = match(given)
         try:
-            summary = ingest_file(workspace, "u", "s", file, source.get("limit"), lambda _: None)
+            summary = ingest_file(workspace, "u", given, file, given.limit, lambda _: None)
         except DataError as refused:
             error = str(refused)
         else:
@@ -113,6 +119,72 @@ def test_any_csv_balances(rows, edits):
     mutated = _ingested("x.csv", _mutated(content, edits))
     if mutated is not None:
         _check_balance(mutated)
+
+
+_shards = st.lists(
+    st.tuples(
+        st.sampled_from(["jsonl", "json", "csv", "parquet", "arrow", "zip"]), st.integers(0, 9)
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(_shards, st.randoms(use_true_random=False), st.none() | st.integers(1, 20), st.booleans())
+def test_the_same_rows_come_out_of_any_containers_in_any_order(shards, chance, cap, halved):
+    """Every row is out, quarantined or left out by the mixture, and which does not move."""
+    with tempfile.TemporaryDirectory() as directory:
+        outcomes = []
+        for order in (shards, chance.sample(shards, len(shards))):
+            raw = Path(directory) / str(len(outcomes))
+            raw.mkdir()
+            for number, (kind, count) in enumerate(order):
+                start = 100 * shards.index((kind, count))
+                rows = [{"n": str(n)} for n in range(start, start + count)]
+                write_rows(raw / f"{number}.{kind}", rows)
+            given = {"name": "s", "path": f"{raw}/*", "cap": cap, "weight": 0.5 if halved else 1.0}
+            params = IngestionParams.model_validate({"sources": [given]})
+            try:
+                artifact = Store(Path(directory) / f"store{len(outcomes)}").obtain(step(params))
+            except DataError as error:
+                refused = str(error)
+            else:
+                refused = ""
+            if refused:
+                assert "empty_file" in refused or "can be used. capped" in refused
+                outcomes.append(None)
+                continue
+            account = artifact.report["ledger"]["s"]
+            tables = [pq.read_table(p).to_pylist() for p in row_shards(artifact)]
+            found = sorted(json.loads(r["raw"])["n"] for rows in tables for r in rows)
+            assert account["rows_in"] == sum(count for _, count in order)
+            assert account["rows_out"] == len(found)
+            assert account["rows_in"] - len(found) == sum(account["dropped"].values())
+            outcomes.append(found)
+    assert outcomes[0] == outcomes[1]
+
+
+def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
+    """The rows in the container that the extension names."""
+    table = pa.table({"n": pa.array([row["n"] for row in rows], pa.string())})
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as sink:
+            sink.write_table(table)
+    elif path.suffix == ".zip":
+        path.write_bytes(zip_of({"a.jsonl": lines.encode()}))
+    else:
+        csv = "n\n" + "".join(f"{row['n']}\n" for row in rows)
+        path.write_text({".jsonl": lines, ".json": json.dumps(rows), ".csv": csv}[path.suffix])
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_mutated_file_gives_rows_that_balance_or_an_error_of_ours(number):
+    """A first part of what `python -m tests.ingestion.fuzz` goes on with."""
+    fuzz.check(20261121, number)
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,14 +6,19 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tasks.artifact import Store, Workspace
 from tasks.errors import DataError
-from tasks.ingestion import row_shards
+from tasks.ingestion import IngestionParams, row_shards
 from tasks.ingestion.shards import SHARD_BYTES, SHARD_ROWS
+from tests.ingestion.fuzz import zip_of
+
+SOURCES = Path(__file__).parents[2] / "params/sources"
 
 
 def _lines(start: int, count: int, size: int = 1) -> str:
@@ -125,9 +130,12 @@ def test_a_build_that_dies_at_any_durable_operation_ends_in_the_same_bytes(inges
     ingestion.write("raw/a.jsonl", _lines(0, 10) + "bad\n")
     ingestion.write("raw/b.csv", "n\n1\n2,3\n")
     ingestion.write("raw/c.jsonl", _lines(0, SHARD_ROWS + 5))
+    packed = {"a.jsonl": _lines(0, 5).encode(), "b.jsonl": _lines(5, 5).encode()}
+    ingestion.write("two.zip", zip_of(packed))
     sources = [
         {"name": "s", "path": f"{ingestion.directory}/raw"},
         {"name": "t", "path": f"{ingestion.directory}/raw/*.jsonl", "limit": 12},
+        {"name": "u", "path": f"{ingestion.directory}/two.zip", "cap": 4},
     ]
     undisturbed = ingestion.store.obtain(ingestion.step(*sources))
     deaths = 0
@@ -166,3 +174,34 @@ def test_a_failed_source_leaves_the_others_finished(ingestion):
     with pytest.raises(DataError, match="truncated_json"):
         ingestion.store.obtain(step)
     assert [p.stem for p in ingestion.store.work(step).glob("units/*")] == ["g-00000"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.catalogue(14)
+def test_a_line_of_100_mb_is_never_held(tmp_path):
+    """In a process of its own, whose memory is its own."""
+    path = tmp_path / "x.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"a":1}\n{"a":"')
+        for _ in range(100):
+            file.write(b"x" * 10**6)
+        file.write(b'"}\n{"a":3}\n')
+    code = f"""
+from pathlib import Path
+from tasks.artifact import Store
+from tasks.ingestion import IngestionParams, step
+params = IngestionParams.model_validate({{"sources": [{{"name": "s", "path": {str(path)!r}}}]}})
+artifact = Store(Path({str(tmp_path / "store")!r})).obtain(step(params))
+print(artifact.report["ledger"]["s"]["dropped"])
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    dropped, peak = done.stdout.splitlines()
+    assert dropped == "{'row_too_large': 1}"
+    assert int(peak) < 250_000  # kilobytes; 140,000 for any file, then 32 MB for the open line
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_of_sources_are_valid(path):
+    given = yaml.safe_load(path.read_text())["ingestion"]
+    assert IngestionParams.model_validate(given).sources

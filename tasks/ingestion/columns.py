@@ -1,0 +1,78 @@
+"""Declared columns: of one file, none that could be taken for another; of a source, the same ones.
+
+CSV, Parquet and Arrow files declare columns; JSON rows may each have fields of their own, which
+conversion judges row by row.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from tasks.errors import DataError, shown
+
+TEXT = "string"
+NAMED = 4
+"""Files that a message lists."""
+
+Kind = TypeVar("Kind")
+
+
+def check_names(place: str, names: Sequence[str]) -> None:
+    """Raises DataError where a name stands twice, or twice but for case and outer spaces."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{place}: column {shown(twice[0])} stands twice among {shown(list(names))}; rename "
+            "one of them"
+        )
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.strip().casefold(), name)
+        if other != name:
+            raise DataError(
+                f"{place}: columns {shown(other)} and {shown(name)} differ only in case or outer "
+                "spaces; rename one of them"
+            )
+
+
+def check_shards(source: str, columns: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises DataError where files of one source declare different columns, or kinds of them.
+
+    Args:
+        columns: of each file that declares any, name -> kind; the kind "null" agrees with all.
+    """
+    groups: dict[frozenset[str], list[str]] = {}
+    for file, declared in columns.items():
+        groups.setdefault(frozenset(declared), []).append(file)
+    if len(groups) > 1:
+        common = frozenset[str].intersection(*groups)
+        raise DataError(
+            f"source {source!r}: its files declare different columns: "
+            + "; ".join(_group(names - common, files) for names, files in _largest_first(groups))
+            + f" (all have {shown(sorted(common))}); write them alike, or make each kind a source"
+        )
+    for name in next(iter(groups), ()):
+        kinds: dict[str, list[str]] = {}
+        for file, declared in columns.items():
+            if declared[name] != "null":
+                kinds.setdefault(declared[name], []).append(file)
+        if len(kinds) > 1:
+            found = ", ".join(f"{k} in {_files(f)}" for k, f in _largest_first(kinds))
+            raise DataError(
+                f"source {source!r}: column {shown(name)} is {found}; write it in one type, or "
+                "make each kind a source"
+            )
+
+
+def _largest_first(groups: Mapping[Kind, list[str]]) -> list[tuple[Kind, list[str]]]:
+    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[1]))
+
+
+def _group(names: frozenset[str], files: list[str]) -> str:
+    return f"{_files(files)} with {shown(sorted(names)) if names else 'nothing more'}"
+
+
+def _files(files: list[str]) -> str:
+    more = len(files) - NAMED
+    listed = ", ".join(files[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{len(files)} file{'s' if len(files) > 1 else ''} ({listed})"

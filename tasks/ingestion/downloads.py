@@ -1,0 +1,144 @@
+"""Remote files: what each is pinned to in the key, and its bytes on disk, whole or not at all.
+
+    pin       what stands for the content before it is fetched: ETag, or SHA-256 where there is none
+    download  tried again with growing pauses, continued where it was cut, and held against the pin
+
+URLs lose userinfo, query and fragment before they stand anywhere: those may be secrets.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from tasks.artifact import file_digest
+from tasks.errors import DataError
+
+TRIES = 5
+PAUSE_SECONDS = 1.0
+"""Before the second try; doubled before each further one."""
+DIGEST_PIN = "sha256:"
+
+Result = TypeVar("Result")
+_SECRET = re.compile(r"//[^/\s@]*@|\?[^\s'\")]*")
+
+
+class CutShort(OSError):
+    """Fewer bytes came than were announced; the rest may be asked for."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file somewhere else, as it was found when the key was made."""
+
+    name: str
+    """Its URL without userinfo, query and fragment."""
+    pin: str
+    size: int | None
+    read: Callable[[int], tuple[int, Iterator[bytes]]] = field(repr=False)
+    """From an offset on: where the bytes begin (0 when the server cannot continue), and they.
+    Raises DataError when the file is no longer the pinned one, OSError for what may pass."""
+
+
+def is_url(path: str) -> bool:
+    """Whether a source's path is a URL of any scheme."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
+
+
+def without_secrets(url: str) -> str:
+    """The URL without userinfo, query and fragment.
+
+    >>> without_secrets("https://me:pass@host/a.jsonl?signature=x")
+    'https://host/a.jsonl'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def cause_of(error: BaseException) -> str:
+    """The error's first line, without anything that may be a secret."""
+    lines = str(error).splitlines()
+    return (
+        f"{type(error).__name__}: {_SECRET.sub('//', lines[0])}" if lines else type(error).__name__
+    )
+
+
+def tried(name: str, attempt: Callable[[], Result]) -> Result:
+    """What the attempt gives, made up to `TRIES` times.
+
+    Raises:
+        DataError: what it raises itself, at once; and when the last try failed, too.
+    """
+    for number in range(1, TRIES + 1):
+        try:
+            return attempt()
+        except OSError as error:
+            if number == TRIES:
+                raise DataError(
+                    f"{name}: not fetched in {TRIES} tries ({cause_of(error)}); check the address "
+                    "and the network, then run again: it continues"
+                ) from error
+            time.sleep(PAUSE_SECONDS * 2 ** (number - 1))
+    raise AssertionError
+
+
+def pinned_by_content(
+    name: str, size: int | None, read: Callable[[int], tuple[int, Iterator[bytes]]]
+) -> Remote:
+    """A file whose server names no version: read once for its SHA-256."""
+
+    def digest() -> str:
+        found, count = hashlib.sha256(), 0
+        for piece in read(0)[1]:
+            found.update(piece)
+            count += len(piece)
+        if size is not None and count != size:
+            raise CutShort(f"{count:,} of {size:,} bytes came")
+        return found.hexdigest()
+
+    return Remote(name, DIGEST_PIN + tried(name, digest), size, read)
+
+
+def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> str:
+    """The SHA-256 of the file, which then stands at `target`.
+
+    An earlier, killed attempt's `.part` is continued.
+
+    Raises:
+        DataError: it cannot be fetched whole, or is no longer the pinned one.
+    """
+    part = target.with_name(f"{target.name}.part")
+
+    def attempt() -> None:
+        with part.open("ab") as file:
+            start, pieces = remote.read(file.tell())
+            file.truncate(start)
+            for piece in pieces:
+                file.write(piece)
+                advance(len(piece))
+            size = file.tell()
+        if remote.size is not None and size < remote.size:
+            raise CutShort(f"{size:,} of {remote.size:,} bytes came")
+        if remote.size is not None and size > remote.size:
+            part.unlink()
+            raise changed(remote.name)
+
+    tried(remote.name, attempt)
+    digest = file_digest(part)
+    if remote.pin.startswith(DIGEST_PIN) and remote.pin != DIGEST_PIN + digest:
+        part.unlink()
+        raise changed(remote.name)
+    part.replace(target)
+    return digest
+
+
+def changed(name: str) -> DataError:
+    """The error of a file that is no longer what the key was made of."""
+    return DataError(
+        f"{name} changed while it was fetched (changed_during_read); nothing of it was used: run "
+        "again to take the new content"
+    )

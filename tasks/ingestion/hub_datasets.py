@@ -1,0 +1,218 @@
+"""A dataset repository of the Hugging Face hub: its own data files, at one commit.
+
+    {hub: owner/name, revision: main, split: train}   -> data/train-00000-of-00002.parquet, ...
+
+A branch or a tag is resolved to its commit, which is in the key; a commit asks nobody. The files
+come through huggingface_hub into its cache, are held against the repository's own hashes, and are
+read by the readers of this stage. No script of a repository is ever run.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from tasks.artifact import file_digest
+from tasks.errors import DataError, shown
+from tasks.ingestion.downloads import cause_of
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+CARD = "README.md"
+SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
+"""What files of a split may be called beside its own name; the hub's convention."""
+
+
+def resolve_commit(repository: str, revision: str) -> str:
+    """The 40-digit commit of a revision; a commit is its own answer and asks nobody.
+
+    Raises:
+        DataError: the hub cannot be reached, or has no such dataset or revision.
+    """
+    if COMMIT.fullmatch(revision):
+        return revision
+    try:
+        commit = _api().dataset_info(repository, revision=revision).sha
+    except Exception as error:
+        raise _explained(repository, revision, error) from error
+    if commit is None:
+        raise DataError(f"the hub names no commit for {repository}@{revision}")
+    return commit
+
+
+def data_files(
+    repository: str,
+    commit: str,
+    *,
+    patterns: Sequence[str],
+    config: str | None,
+    split: str | None,
+    is_data: Any,
+) -> list[tuple[str, Path, str]]:
+    """`(name in the repository, local path, SHA-256)` of the chosen files, sorted by name.
+
+    Raises:
+        DataError: none is chosen, or one cannot be fetched or differs from its hash.
+    """
+    try:
+        tree = list(
+            _api().list_repo_tree(repository, recursive=True, revision=commit, repo_type="dataset")
+        )
+        files = {entry.path: entry for entry in tree if hasattr(entry, "blob_id")}
+        chosen = list(patterns)
+        if not chosen and (config or split) and CARD in files:
+            card = _fetched(repository, commit, CARD).read_text("utf-8", "replace")
+            chosen = _patterns_of_card(repository, card, config, split)
+        names = _names(sorted(files), chosen, config, split, is_data)
+        if not names:
+            raise _none(repository, commit, sorted(files), config, split)
+        return [
+            (name, path, _verified(repository, files[name], path))
+            for name in names
+            for path in (_fetched(repository, commit, name),)
+        ]
+    except DataError:
+        raise
+    except Exception as error:
+        raise _explained(repository, commit, error) from error
+
+
+def _names(
+    files: Sequence[str],
+    patterns: Sequence[str],
+    config: str | None,
+    split: str | None,
+    is_data: Any,
+) -> list[str]:
+    if patterns:
+        return [f for f in files if any(fnmatchcase(f, pattern) for pattern in patterns)]
+    hidden = re.compile(r"(^|/)[._]")
+    found = [f for f in files if is_data(f) and not hidden.search(f)]
+    if config is not None:
+        found = [f for f in found if f.startswith(f"{config}/")]
+    if split is not None:
+        words = SPLIT_WORDS.get(split, re.escape(split))
+        word = re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])")
+        found = [f for f in found if word.search(f)]
+    return found
+
+
+def _patterns_of_card(
+    repository: str, card: str, config: str | None, split: str | None
+) -> list[str]:
+    """The globs of `configs:` in the card's front matter; empty where it has none.
+
+    Raises:
+        DataError: it has configs, but not this one, or not this split.
+    """
+    import yaml
+
+    parts = card.split("---\n", 2)
+    try:
+        front: Any = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    except yaml.YAMLError:
+        return []
+    configs: list[dict[str, Any]] = front.get("configs") or [] if isinstance(front, dict) else []
+    entries = {str(c.get("config_name", "default")): c for c in configs if c.get("data_files")}
+    if not entries:
+        return []
+    default = next((n for n, c in entries.items() if c.get("default")), "default")
+    name = config or (default if default in entries else next(iter(entries)))
+    if name not in entries or (config is None and len(entries) > 1 and default not in entries):
+        raise DataError(
+            f"{repository} has the configs {', '.join(sorted(entries))}"
+            + (f", not {shown(config)}" if config else "")
+            + "; give one as `config`"
+        )
+    by_split = _by_split(entries[name]["data_files"])
+    if split is not None and split not in by_split:
+        raise DataError(
+            f"{repository} config {name} has the splits {', '.join(sorted(by_split))}, not "
+            f"{shown(split)}; correct `split`"
+        )
+    return [p for s, patterns in by_split.items() if split in (None, s) for p in patterns]
+
+
+def _by_split(given: Any) -> dict[str, list[str]]:
+    """Split -> globs, of any form that the card allows: a glob, several, or one entry per split."""
+    if isinstance(given, str):
+        return {"train": [given]}
+    entries = cast(list[Any], given)
+    if all(isinstance(entry, str) for entry in entries):
+        return {"train": [str(entry) for entry in entries]}
+    return {
+        str(entry["split"]): [entry["path"]] if isinstance(entry["path"], str) else entry["path"]
+        for entry in entries
+    }
+
+
+def _fetched(repository: str, commit: str, name: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    return Path(
+        hf_hub_download(
+            repository, name, repo_type="dataset", revision=commit, endpoint=_endpoint()
+        )
+    )
+
+
+def _verified(repository: str, entry: Any, path: Path) -> str:
+    """The file's SHA-256, once its bytes are what the repository says they are."""
+    digest = file_digest(path)
+    if entry.lfs is not None:
+        same = digest == entry.lfs.sha256
+    else:
+        blob = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+        with path.open("rb") as file:
+            while piece := file.read(2**20):
+                blob.update(piece)
+        same = blob.hexdigest() == entry.blob_id
+    if not same:
+        raise DataError(
+            f"{repository}/{entry.path}: the cached file {path} is not what the repository holds; "
+            "delete it and run again"
+        )
+    return digest
+
+
+def _api() -> Any:
+    from huggingface_hub import HfApi
+
+    return HfApi(endpoint=_endpoint())
+
+
+def _endpoint() -> str | None:
+    return os.environ.get("HF_ENDPOINT") or None
+
+
+def _none(
+    repository: str, commit: str, files: Sequence[str], config: str | None, split: str | None
+) -> DataError:
+    some = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
+    asked = "".join(f", {n} {shown(v)}" for n, v in (("config", config), ("split", split)) if v)
+    return DataError(
+        f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some}: give globs as "
+        "`data_files`, or revision: refs/convert/parquet for the hub's own Parquet copy"
+    )
+
+
+def _explained(repository: str, revision: str, error: Exception) -> DataError:
+    """What went wrong, with the variable or key that helps."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    where = _endpoint() or "https://huggingface.co"
+    if "GatedRepoError" in kinds:
+        way = f"it is gated: accept its terms at {where}/datasets/{repository} and set HF_TOKEN"
+    elif "RevisionNotFoundError" in kinds:
+        way = "it has no such revision: correct `revision` (a branch, a tag or a commit)"
+    elif "RepositoryNotFoundError" in kinds:
+        way = "there is none, or it is private: correct `hub`, or set HF_TOKEN"
+    elif os.environ.get("HF_HUB_OFFLINE") or "OfflineModeIsEnabled" in kinds:
+        way = (
+            "HF_HUB_OFFLINE is set: unset it, or give as `revision` the full commit of a dataset "
+            "that was ingested before"
+        )
+    else:
+        way = f"check the network, or set HF_ENDPOINT to a mirror (now {where})"
+    return DataError(f"dataset {repository}@{revision}: {way} ({cause_of(error)})")

@@ -1,0 +1,109 @@
+"""Which rows of a source a mixture takes: decided by each row's own content.
+
+A row's place in [0, 2**64) is a hash of the source's name and its bytes. `weight` keeps the rows
+below that share of the range; `cap` keeps the lowest places. So rows that come later move none
+that are there: with `weight` never, with `cap` each at most pushes out the highest. Equal rows
+share a place.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.artifact import Ledger, Workspace
+from tasks.ingestion.batches import Batch
+from tasks.ingestion.params import Source
+
+REASON = "capped"
+RANGE = 2**64
+
+
+def place(source: str, raw: bytes) -> int:
+    """A row's place in [0, 2**64)."""
+    digest = hashlib.blake2b(raw, digest_size=8, key=source.encode()[:64]).digest()
+    return int.from_bytes(digest, "big")
+
+
+@dataclass
+class Sample:
+    """The rows that a source's `weight` keeps of one file, and the places that `cap` has to see."""
+
+    source: Source
+    left_out: int = 0
+    places: list[int] = field(default_factory=list[int])
+
+    def of(self, batch: Batch) -> tuple[list[int], list[bytes]]:
+        """Row numbers and bytes of the batch's rows that are kept."""
+        if self.source.weight >= 1.0 and self.source.cap is None:
+            return batch.rows, batch.raws
+        places = [place(self.source.name, raw) for raw in batch.raws]
+        bound = self.source.weight * RANGE
+        kept = [i for i, found in enumerate(places) if found < bound]
+        self.left_out += len(places) - len(kept)
+        if self.source.cap is not None:
+            self.places += [places[i] for i in kept]
+            if len(self.places) > 2 * self.source.cap:
+                self.places = lowest(self.places, self.source.cap)
+        return [batch.rows[i] for i in kept], [batch.raws[i] for i in kept]
+
+
+def lowest(places: Sequence[int], cap: int) -> list[int]:
+    """The `cap` lowest places, sorted."""
+    return sorted(places)[:cap]
+
+
+def leave_out(ledger: Ledger, source: str, count: int) -> None:
+    """Moves rows of the source's account from those handed on to those left out."""
+    if count:
+        ledger.count_out(source, -count)
+        ledger.drop(source, REASON, count)
+
+
+def apply_caps(
+    workspace: Workspace, source: Source, units: Sequence[str], summaries: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The units' summaries after the source's `cap`: fewer shards, anew below `capped-<unit>`."""
+    if source.cap is None:
+        return list(summaries)
+    chosen = lowest([p for summary in summaries for p in summary["places"]], source.cap)
+    highest = chosen[-1] if chosen else 0
+    equal = Counter(chosen)[highest]  # of rows that share the last place, the first so many
+    capped: list[dict[str, Any]] = []
+    for unit, summary in zip(units, summaries, strict=True):
+        done = workspace.finished(f"capped-{unit}")
+        if done is None:
+            done = _capped(workspace, source, unit, summary, highest, equal)
+            workspace.finish(f"capped-{unit}", done)
+        equal -= done["equal"]
+        ledger = Ledger.from_json(summary["ledger"])
+        leave_out(ledger, source.name, done["left_out"])
+        changed = {"ledger": ledger.to_json(), "shards": done["shards"], "unit": f"capped-{unit}"}
+        capped.append(summary | changed)
+    return capped
+
+
+def _capped(
+    workspace: Workspace,
+    source: Source,
+    unit: str,
+    summary: dict[str, Any],
+    highest: int,
+    equal: int,
+) -> dict[str, Any]:
+    """Writes the rows of a unit up to the place `highest`, of that place itself `equal`."""
+    from tasks.ingestion.shards import ShardWriter, shard_rows
+
+    name = f"{workspace.scratch.name}/capped-{unit}"
+    left_out = taken = 0
+    with ShardWriter(workspace.writing, name, source.name, summary["file"]) as shards:
+        for index in range(summary["shards"]):
+            for row, raw in shard_rows(workspace.scratch / unit / f"{index:05d}.parquet"):
+                found = place(source.name, raw)
+                if found > highest or (found == highest and taken == equal):
+                    left_out += 1
+                    continue
+                taken += found == highest
+                shards.extend([row], [raw])
+    return {"shards": shards.shards, "left_out": left_out, "equal": taken}

@@ -1,0 +1,180 @@
+"""Where a source's rows come from: what the key says of it, and how it comes to be local files.
+
+    path: data/raw/*.jsonl            as it lies there
+    path: https://..., s3://...       downloaded into the build's scratch
+    hub: owner/name                   fetched at a commit into huggingface_hub's cache
+    any of them an archive            its members unpacked into the build's scratch
+
+`locate` decides and fetches nothing that it can leave; `bring` is part of the build, and a killed
+one continues.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tasks.artifact import Workspace
+from tasks.errors import DataError
+from tasks.ingestion.archives import SEPARATOR, Member, split_members, unpack
+from tasks.ingestion.batches import Origin
+from tasks.ingestion.downloads import Remote, download, is_url
+from tasks.ingestion.files import SourceFile, check_unchanged, described, is_data, match
+from tasks.ingestion.hub_datasets import data_files, resolve_commit
+from tasks.ingestion.params import Source
+
+DOWNLOADS = "downloads"
+UNPACKED = "unpacked"
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A source's files, all on this machine."""
+
+    files: Sequence[SourceFile]
+    facts: Mapping[str, Any]
+    """Where they came from, for the record: commit, or each download's pin and SHA-256."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A source, found but not fetched."""
+
+    identity: Mapping[str, Any]
+    """What of it is in the key beside the pins."""
+    pins: Mapping[str, str]
+    """Name of each file -> SHA-256, or what stands for its content until it is here."""
+    bring: Callable[[Workspace], Brought]
+
+
+def locate(source: Source) -> Located:
+    """What the source's path or hub dataset stands for now.
+
+    Raises:
+        DataError: nothing, or what cannot be read.
+    """
+    if source.hub is not None:
+        return _of_hub(source, source.hub)
+    assert source.path is not None
+    path, members = split_members(source.path)
+    if is_url(path):
+        return _of_url(source, path, members)
+    files = match(source)
+    if members is not None and (other := next((f for f in files if not f.is_archive), None)):
+        raise DataError(
+            f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
+            "nothing in it; leave that part out of `path`"
+        )
+    return Located(
+        {"files": [file.name for file in files], "members": members},
+        {file.name: file.digest for file in files},
+        lambda workspace: Brought(_unpacked(workspace, source, files, members), {}),
+    )
+
+
+def _of_hub(source: Source, repository: str) -> Located:
+    commit = resolve_commit(repository, source.revision)
+    chosen = {"config": source.config, "split": source.split}
+
+    def bring(workspace: Workspace) -> Brought:
+        found = data_files(
+            repository, commit, patterns=source.data_files, **chosen, is_data=is_data
+        )
+        files = [
+            described(source, f"{repository}/{name}", path, path.stat().st_size, digest)
+            for name, path, digest in found
+        ]
+        facts = {"hub": repository, "commit": commit, "revision": source.revision}
+        return Brought(_unpacked(workspace, source, files, None), facts)
+
+    identity = {"hub": repository, **chosen, "data_files": list(source.data_files)}
+    return Located(identity, {f"hub:{repository}": commit}, bring)
+
+
+def _of_url(source: Source, url: str, members: str | None) -> Located:
+    from tasks.ingestion import buckets, web
+
+    if "@" in urlsplit(url).netloc and urlsplit(url).scheme in ("http", "https"):
+        raise DataError(
+            f"source {source.name!r}: `path` holds a user name or password before the host; params "
+            "are recorded, so leave them out: use a signed URL, or download the file yourself"
+        )
+    if urlsplit(url).scheme in ("http", "https"):
+        remotes = [web.pinned(url)]
+    else:
+        remotes = buckets.pinned(source.name, url, source.storage or {})
+    for remote in remotes:
+        described(source, remote.name, Path(), 0, "")  # an unknown kind is told before the download
+    return Located(
+        {"files": [remote.name for remote in remotes], "members": members},
+        {remote.name: remote.pin for remote in remotes},
+        partial(_downloaded, source=source, remotes=remotes, members=members),
+    )
+
+
+def _downloaded(
+    workspace: Workspace, source: Source, remotes: Sequence[Remote], members: str | None
+) -> Brought:
+    from tqdm import tqdm
+
+    files: list[SourceFile] = []
+    title = f"ingestion: {source.name} from {urlsplit(remotes[0].name).netloc}"
+    total = sum(remote.size or 0 for remote in remotes)
+    with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None) as bar:
+        for index, remote in enumerate(remotes):
+            unit = f"download-{source.name}-{index:05d}"
+            target = workspace.scratch / DOWNLOADS / unit
+            target.parent.mkdir(exist_ok=True)
+            done = workspace.finished(unit)
+            if done is None or not target.exists():
+                done = {"digest": download(remote, target, bar.update)}
+                workspace.finish(unit, done)
+            size = target.stat().st_size
+            files.append(described(source, remote.name, target, size, done["digest"]))
+    fetched = [
+        {"name": r.name, "pin": r.pin, "sha256": f.digest, "bytes": f.size}
+        for r, f in zip(remotes, files, strict=True)
+    ]
+    return Brought(_unpacked(workspace, source, files, members), {"downloads": fetched})
+
+
+def _unpacked(
+    workspace: Workspace, source: Source, files: Sequence[SourceFile], members: str | None
+) -> list[SourceFile]:
+    """The files, with every archive replaced by its members."""
+    found: list[SourceFile] = []
+    for index, file in enumerate(files):
+        if not file.is_archive:
+            found.append(file)
+            continue
+        unit = f"unpack-{source.name}-{index:05d}"
+        target = workspace.scratch / UNPACKED / unit
+        found += [
+            described(source, f"{file.name}{SEPARATOR}{m.name}", m.path, m.size, m.digest)
+            for m in _members(workspace, unit, file, members, target)
+        ]
+    return found
+
+
+def _members(
+    workspace: Workspace, unit: str, file: SourceFile, members: str | None, target: Path
+) -> list[Member]:
+    done = workspace.finished(unit)
+    if done is not None:
+        return [Member(m["name"], target / m["place"], m["size"], m["sha256"]) for m in done["of"]]
+    target.mkdir(parents=True, exist_ok=True)
+    check_unchanged(file)
+    origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
+    found = unpack(origin, file.format, members, is_data, target)
+    check_unchanged(file)
+    entries = [
+        {"name": m.name, "place": m.path.name, "size": m.size, "sha256": m.digest} for m in found
+    ]
+    workspace.finish(unit, {"of": entries})
+    return found
+
+
+def _ignored(_: object) -> None:
+    """An archive's bytes are counted when its members are read."""
