@@ -101,7 +101,9 @@ def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[
 
 
 def _evaluation(p: Pipeline, done: Artifacts) -> Step:
-    return evaluation.step(p.params.evaluation, done["training"], done["tokenization"])
+    return evaluation.step(
+        p.params.evaluation, done["training"], done["tokenization"], done["conversion"]
+    )
 
 
 def _registration(p: Pipeline, done: Artifacts) -> Step:
@@ -138,7 +140,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "templating": ("conversion", "model"),
     "tokenization": ("templating", "model"),
     "training": ("tokenization", "model"),
-    "evaluation": ("training", "tokenization"),
+    "evaluation": ("conversion", "training", "tokenization"),
     "registration": ("training", "evaluation", "tokenization"),
 }
 

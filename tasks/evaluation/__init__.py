@@ -1,13 +1,43 @@
 """How good is the reward model: per-pair scores of held-out pairs, and every figure from them.
 
-In: the reward model directory and the tokenized pairs. Out: `scores.parquet`, `metrics.json` and
-two plots. Names are handed out lazily, so that importing the package does not import torch.
+In: the reward model, the tokenized pairs, and (for what needs texts) the pairs of conversion. Out:
+
+    scores.parquet      a row per pair, see `table.py`; the other tables are in the same order
+    texts.parquet       what each pair looks like (`texts.py`)
+    truncated.parquet   rewards of answers cut short (`truncation.py`)
+    probes.parquet      rewards of extreme answers (`probes.py`)
+    suspects.parquet, suspects.csv   labels worth a second look, to be filled in (`suspects.py`)
+    metrics.json        every figure; plots/*.png
+
+metrics.json. `format` is its version: 2. One family of figures per name. `x_interval` is the 95 %
+interval `[low, high]` of x; a figure that cannot be computed is null. Shares lie in 0 to 1.
+
+    overall      pairs (with a better side), undecided, groups (prompts), correct, ties, accuracy
+                 (strict), accuracy_ties_half, length_baseline, margin, loss: each of the last five
+                 with its interval; brier, ece, min_/mean_/max_/std_reward
+    sources      {source: as overall}
+    slices       {length_ratio | prompt_tokens | turns | script | format: [{slice, as overall}]}
+    calibration  [{pairs, confidence, accuracy}]: the reliability diagram
+    rewards      levels (of the quantiles); chosen, rejected, all, margin: {mean, std, quantiles}
+    bias         null_models {name: decides, accuracy, ...}, the model first; leanings {feature:
+                 pairs, data, model}; length {matched, chosen_longer, chosen_shorter: {pairs,
+                 accuracy}, balanced_accuracy, partial_correlation}; prompt {groups,
+                 share_of_variance, intraclass_correlation}
+    readiness    groups {groups, answers, largest, within_std_*, zero_advantage*}; bfloat16
+                 {tie_rate, ...}; best_of_n [{n, groups, model, oracle, random}]; probes {case:
+                 prompts, degenerate, mean_reward, z, above_median, beats_chosen}
+    suspects     contradicted, confident, confident_at, confident_by_source
+    warnings     [{figure: dotted place in this file, message}]
+
+`champion.against_champion` gives three more (agreement, drift, scale) once a champion has scored
+the same pairs. Names are handed out lazily, so that importing the package does not import torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tasks.evaluation.champion import against_champion
     from tasks.evaluation.metrics import all_metrics, metrics_of
     from tasks.evaluation.params import EvaluationParams
     from tasks.evaluation.score import RewardScorer, score_pairs
@@ -16,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EvaluationParams",
     "RewardScorer",
+    "against_champion",
     "all_metrics",
     "metrics_of",
     "score_pairs",
@@ -25,6 +56,7 @@ __all__ = [
 _HOMES = {
     "EvaluationParams": "params",
     "RewardScorer": "score",
+    "against_champion": "champion",
     "all_metrics": "metrics",
     "metrics_of": "metrics",
     "score_pairs": "score",

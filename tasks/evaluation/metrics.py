@@ -1,136 +1,154 @@
-"""Every figure of the evaluation, computed from the table of per-pair scores.
+"""Every figure of the evaluation, computed from the tables of scores and of texts.
 
-Sums and counts over pairs, divided once: no figure depends on batches or on their order. Loss is
-`mean softplus(-(margin - pair_margin))`, the negative log-likelihood of Bradley and Terry (1952)
-with a margin. Intervals hold 95 %: Wilson (1927) for shares, normal for the mean margin.
+Sums and counts over pairs, divided once, in the order of the pairs' ids: no figure depends on
+batches or on the order of rows. A pair whose preference is 0.5 has no right side: it is counted as
+`undecided` and is in no other figure of a set. Weights are not applied: a pair is a pair.
 """
 
 from collections.abc import Mapping
-from math import sqrt
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from tasks.errors import DataError
+from tasks.evaluation.bias import Judges, bias_panel
+from tasks.evaluation.calibration import calibration_bins, calibration_error, sigmoid, softplus
+from tasks.evaluation.concerns import warnings_of
+from tasks.evaluation.distribution import reward_distribution
+from tasks.evaluation.intervals import Resampling, halved, intervals_of
+from tasks.evaluation.probes import probe_figures
+from tasks.evaluation.readiness import readiness
+from tasks.evaluation.slices import slices_of
+from tasks.evaluation.suspects import suspect_figures
 from tasks.evaluation.table import Floats, Scores
+from tasks.evaluation.texts import Texts
 
-Z = 1.959963984540054
-"""Quantile 0.975 of the standard normal distribution."""
-CALIBRATION_BINS = 10
+FORMAT = 2
+"""The version of the layout of `metrics.json`, which the package's docstring describes."""
 
 Metrics = dict[str, Any]
-Interval = tuple[float, float]
 
 
-def all_metrics(scores: Scores) -> dict[str, Any]:
-    """`{"overall": metrics, "sources": {source: metrics}, "calibration": bins}`."""
-    sources = list(dict.fromkeys(scores.source.tolist()))
-    return {
-        "overall": metrics_of(scores),
-        "sources": {source: metrics_of(scores.of_source(source)) for source in sources},
-        "calibration": calibration_bins(scores.margin),
+def all_metrics(
+    scores: Scores,
+    texts: Texts | None = None,
+    how: Resampling | None = None,
+    *,
+    judges: Judges | None = None,
+    probes: pa.Table | None = None,
+) -> dict[str, Any]:
+    """The families of figures that one model's tables give (`texts` and `judges` aligned with
+    `scores`); what would need a table that is not given is left out.
+
+    Raises:
+        DataError: no pair has a better side.
+    """
+    if not scores.decided.any():
+        raise DataError(
+            f"none of the {len(scores)} held-out pairs has a better side (preference 0.5 in all), "
+            "expected one at least; raise conversion.eval_fraction, or drop ties"
+        )
+    how = how or Resampling()
+    order = scores.order()
+    scores, texts = scores.take(order), texts.take(order) if texts else None
+    judges = (judges or Judges()).take(order)
+    if texts:
+        scores = replace(scores, group=texts.group)
+    decided = scores.take(scores.decided)
+    found = {
+        "format": FORMAT,
+        "overall": metrics_of(scores, how),
+        "sources": {
+            source: metrics_of(scores.of_source(source), how)
+            for source in sorted(set(scores.source.tolist()))
+        },
+        "slices": {
+            name: [{"slice": label, **metrics_of(scores.take(rows), how)} for label, rows in slices]
+            for name, slices in slices_of(scores, texts).items()
+        },
+        "calibration": calibration_bins(decided.margin, decided.preference),
+        "rewards": reward_distribution(scores),
+        "bias": bias_panel(scores, texts, judges, how),
+        "readiness": readiness(scores)
+        | {"probes": None if probes is None else probe_figures(probes, scores)},
+        "suspects": suspect_figures(scores),
     }
+    return found | {"warnings": warnings_of(found)}
 
 
-def metrics_of(scores: Scores) -> Metrics:
-    """The figures of one non-empty set of pairs."""
+def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
+    """The figures of one set of pairs; None where it holds no decided pair.
+
+    Loss is the cross-entropy of `sigmoid(margin - pair_margin)` and the preference: with
+    preference 1, the negative log-likelihood of Bradley and Terry (1952) with a margin. Brier
+    (1950) is the mean square of `preference - sigmoid(margin)`.
+    """
+    undecided = int(np.count_nonzero(~scores.decided))
+    scores = scores.take(scores.decided)
     n = len(scores)
-    correct = int(np.count_nonzero(scores.margin > 0))
-    ties = int(np.count_nonzero(scores.margin == 0))
-    longer = int(np.count_nonzero(scores.chosen_tokens > scores.rejected_tokens))
-    as_long = int(np.count_nonzero(scores.chosen_tokens == scores.rejected_tokens))
+    correct, ties = scores.margin > 0, scores.margin == 0
+    counts = {"pairs": n, "correct": int(correct.sum()), "ties": int(ties.sum())}
+    shares = {
+        "accuracy": correct.astype(np.float64),
+        "accuracy_ties_half": halved(scores.margin),
+        "length_baseline": halved(scores.chosen_tokens - scores.rejected_tokens),
+    }
+    means = {"margin": scores.margin, "loss": losses(scores)}
+    groups = len(set(scores.group.tolist()))
+    figures: Metrics = {**counts, "undecided": undecided, "groups": groups}
+    if not n:
+        names = [*shares, *means, "brier", "ece", *REWARDS]
+        return figures | dict.fromkeys([*names, *(f"{m}_interval" for m in (*shares, *means))])
+    intervals = intervals_of(shares, means, scores.group, how or Resampling())
+    for name, values in {**shares, **means}.items():
+        figures |= {name: float(values.sum() / n), f"{name}_interval": intervals[name]}
     rewards = np.concatenate([scores.chosen, scores.rejected])
-    return {
-        "pairs": n,
-        "correct": correct,
-        "ties": ties,
-        **_share("accuracy", correct, n),
-        **_share("accuracy_ties_half", correct + ties / 2, n),
-        "margin": float(scores.margin.sum() / n),
-        "margin_interval": mean_interval(scores.margin),
-        "loss": float(softplus(scores.pair_margin - scores.margin).sum() / n),
-        "brier": float((sigmoid(-scores.margin) ** 2).sum() / n),
-        "ece": calibration_error(scores.margin),
+    return figures | {
+        "brier": float(((scores.preference - sigmoid(scores.margin)) ** 2).sum() / n),
+        "ece": calibration_error(scores.margin, scores.preference),
         "min_reward": float(rewards.min()),
         "mean_reward": float(rewards.sum() / len(rewards)),
         "max_reward": float(rewards.max()),
         "std_reward": float(rewards.std()),
-        **_share("length_baseline", longer + as_long / 2, n),
     }
 
 
-def _share(name: str, hits: float, n: int) -> Metrics:
-    return {name: hits / n, f"{name}_interval": wilson_interval(hits, n)}
+REWARDS = ("min_reward", "mean_reward", "max_reward", "std_reward")
 
 
-def wilson_interval(hits: float, n: int) -> Interval:
-    """The 95 % score interval of a share; never outside [0, 1], sound near 0 and 1."""
-    p, z2 = hits / n, Z * Z
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z * sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return (0.0 if hits == 0 else centre - half), (1.0 if hits == n else centre + half)
+def losses(scores: Scores) -> Floats:
+    """The loss of every pair, `[N]`."""
+    x, q = scores.margin - scores.pair_margin, scores.preference
+    return q * softplus(-x) + (1 - q) * softplus(x)
 
 
-def mean_interval(values: Floats) -> Interval | None:
-    """The 95 % normal interval of a mean (sample deviation, n - 1); None for a single value."""
-    n = len(values)
-    if n < 2:
-        return None
-    mean = float(values.sum() / n)
-    half = Z * float(values.std(ddof=1)) / sqrt(n)
-    return mean - half, mean + half
-
-
-def calibration_bins(margin: Floats) -> list[dict[str, float]]:
-    """How often the side that the model prefers is the chosen one, by the model's confidence.
-
-    Confidence is `sigmoid(|margin|)`, from 0.5 to 1, in ten bins; a tie is half right. Empty bins
-    are left out.
-    """
-    confidence = sigmoid(np.abs(margin))
-    right = np.where(margin == 0, 0.5, margin > 0)
-    bins = np.minimum((confidence - 0.5) * 2 * CALIBRATION_BINS, CALIBRATION_BINS - 1).astype(int)
-    return [
-        {
-            "pairs": int(inside.sum()),
-            "confidence": float(confidence[inside].sum() / inside.sum()),
-            "accuracy": float(right[inside].sum() / inside.sum()),
-        }
-        for inside in (bins == index for index in range(CALIBRATION_BINS))
-        if inside.any()
-    ]
-
-
-def calibration_error(margin: Floats) -> float:
-    """Expected calibration error: mean gap of confidence and accuracy, bins weighted by pairs."""
-    gaps = (b["pairs"] * abs(b["confidence"] - b["accuracy"]) for b in calibration_bins(margin))
-    return sum(gaps) / len(margin)
-
-
-def softplus(x: Floats) -> Floats:
-    """`log(1 + exp(x))`, without overflow."""
-    return np.logaddexp(0.0, x)
-
-
-def sigmoid(x: Floats) -> Floats:
-    """`1 / (1 + exp(-x))`, without overflow."""
-    return np.exp(-np.logaddexp(0.0, -x))
+UNNAMED = {"slices", "calibration", "scale"}
+"""Families that are lists, or are of no use as a series of numbers."""
 
 
 def flat(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """`{name: number}` of `all_metrics`, for a tracker: intervals as `_low`/`_high`, sources as
-    `source.<name>.`; figures that are None are left out."""
+    """`{name: number}` of `all_metrics`, for a tracker: the overall figures by their own names,
+    intervals as `_low`/`_high`, sources as `source.<name>.`, other families as `<family>.`;
+    figures that are None, lists and texts are left out."""
     numbers = _flat(metrics["overall"], "")
     for source, figures in metrics["sources"].items():
         numbers |= _flat(figures, f"source.{source}.")
+    for family in sorted(set(metrics) - UNNAMED - {"overall", "sources", "format"}):
+        if isinstance(metrics[family], Mapping):
+            numbers |= _flat(metrics[family], f"{family}.")
     return numbers
 
 
 def _flat(figures: Mapping[str, Any], prefix: str) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name, value in figures.items():
-        if isinstance(value, tuple | list):
+        if isinstance(value, Mapping):
+            numbers |= _flat(value, f"{prefix}{name}.")  # type: ignore[arg-type]
+        elif name.endswith("_interval") and value is not None:
             stem = f"{prefix}{name.removesuffix('_interval')}"
             numbers |= {f"{stem}_low": value[0], f"{stem}_high": value[1]}
-        elif value is not None:
-            numbers[f"{prefix}{name}"] = value
+        elif isinstance(value, int | float):
+            numbers[f"{prefix}{name}"] = float(value) if isinstance(value, bool) else value
     return numbers

@@ -8,22 +8,31 @@ the rewards go back to their places. So a reward depends on its own tokens, not 
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
 from tasks.errors import DataError, ModelError
-from tasks.evaluation.table import Rewards, score_table
-
-TokenIds = npt.NDArray[np.int32]
+from tasks.evaluation.table import Rewards, TokenIds, score_table, sequences
 
 WINDOW_PAIRS = 2048
 """Pairs that are sorted together: padding is then below 2 %, and ids fit in a few megabytes."""
+
+COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
+    "pair_id": (pa.string(), None),
+    "source": (pa.string(), None),
+    "chosen_input_ids": (pa.list_(pa.int32()), None),
+    "rejected_input_ids": (pa.list_(pa.int32()), None),
+    "shared_prefix_length": (pa.int32(), 0),
+    "margin": (pa.float32(), None),
+    "weight": (pa.float32(), 1.0),
+    "preference": (pa.float32(), 1.0),
+    "comparison": (pa.string(), None),
+}
+"""What is read of every pair: the type, and what stands where a split has no such column."""
 
 
 class RewardScorer:
@@ -113,7 +122,7 @@ def read_windows(files: Sequence[Path], pairs: int = WINDOW_PAIRS) -> Iterator[p
     for file in files:
         with pa.memory_map(str(file)) as mapped, ipc.open_stream(mapped) as reader:
             for batch in reader:
-                waiting.append(_with_margin(batch))
+                waiting.append(_with_defaults(batch))
                 while sum(map(len, waiting)) >= pairs:
                     window = pa.Table.from_batches(waiting)
                     yield window.slice(0, pairs)
@@ -122,13 +131,14 @@ def read_windows(files: Sequence[Path], pairs: int = WINDOW_PAIRS) -> Iterator[p
         yield pa.Table.from_batches(waiting)
 
 
-def _with_margin(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that scoring needs; a split without margins gets a column of nulls."""
-    names = ["pair_id", "source", "chosen_input_ids", "rejected_input_ids"]
-    found = batch.schema.names
-    margin = batch["margin"] if "margin" in found else pa.nulls(len(batch), pa.float32())
-    columns = [*(batch[name] for name in names), margin.cast(pa.float32())]
-    return pa.RecordBatch.from_arrays(columns, names=[*names, "margin"])
+def _with_defaults(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of `COLUMNS`; where the split leaves one out, what its absence means."""
+    found = set(batch.schema.names)
+    columns = [
+        batch[name].cast(kind) if name in found else pa.repeat(pa.scalar(absent, kind), len(batch))
+        for name, (kind, absent) in COLUMNS.items()
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
 
 def score_window(scorer: RewardScorer, pairs: pa.Table, split: str) -> pa.Table:
@@ -138,8 +148,8 @@ def score_window(scorer: RewardScorer, pairs: pa.Table, split: str) -> pa.Table:
         ModelError: the model gives a reward that is no finite number.
     """
     n = len(pairs)
-    sequences = [*_sequences(pairs["chosen_input_ids"]), *_sequences(pairs["rejected_input_ids"])]
-    rewards = scorer.rewards(sequences)
+    both = [*sequences(pairs["chosen_input_ids"]), *sequences(pairs["rejected_input_ids"])]
+    rewards = scorer.rewards(both)
     broken = np.flatnonzero(~np.isfinite(rewards))
     if len(broken):
         row = int(broken[0])
@@ -156,10 +166,3 @@ def score_pairs(scorer: RewardScorer, files: Sequence[Path], split: str = "eval"
     """The score table of all pairs in `files`."""
     windows = (score_window(scorer, window, split) for window in read_windows(files))
     return pa.concat_tables(windows)
-
-
-def _sequences(column: pa.ChunkedArray) -> list[TokenIds]:
-    """One int32 view per row; a window's ids are copied at most once."""
-    array: Any = column.combine_chunks()
-    offsets, values = array.offsets.to_numpy(), array.values.to_numpy()
-    return [values[a:b] for a, b in pairwise(offsets)]

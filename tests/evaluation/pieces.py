@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Artifact, Step, Store, Workspace
+from tasks.evaluation.table import Scores
 
 COLORS = ("blue", "green", "say so", "the sky is what", "or color", "They is")
 
@@ -44,11 +45,15 @@ def write_arrow(path: Path, rows: Sequence[dict[str, Any]], batch: int = 7) -> N
         "source": pa.array([r["source"] for r in rows], pa.string()),
         "chosen_input_ids": pa.array([r["chosen_ids"] for r in rows], pa.list_(pa.int32())),
         "rejected_input_ids": pa.array([r["rejected_ids"] for r in rows], pa.list_(pa.int32())),
-        "shared_prefix_length": pa.array([0] * len(rows), pa.int32()),
+        "shared_prefix_length": pa.array([r.get("shared", 0) for r in rows], pa.int32()),
         "weight": pa.array([1.0] * len(rows), pa.float32()),
     }
     if any("margin" in r for r in rows):
         columns["margin"] = pa.array([r.get("margin") for r in rows], pa.float32())
+    if any("preference" in r for r in rows):
+        columns["preference"] = pa.array([r.get("preference", 1.0) for r in rows], pa.float32())
+    if any("comparison" in r for r in rows):
+        columns["comparison"] = pa.array([r.get("comparison") for r in rows], pa.string())
     table = pa.table(columns)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
@@ -101,14 +106,20 @@ def stored(
 
 
 def write_conversion(directory: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """`pairs/00000.parquet` as conversion writes it."""
+    """`pairs/00000.parquet` as conversion writes it: the rows in both splits, as `upstream` has
+    them tokenized in both."""
     (directory / "pairs").mkdir(parents=True)
-    texts = [
-        r | {name: json.dumps(r[name]) for name in ("prompt", "chosen", "rejected")} for r in rows
-    ]
     fixed = {"format": "conversational", "tools": None, "chat_template_kwargs": None}
-    table = pa.Table.from_pylist([t | fixed | {"split": "eval"} for t in texts])
-    pq.write_table(table, directory / "pairs" / "00000.parquet")
+    fixed |= {"margin": None, "weight": 1.0, "preference": 1.0, "comparison": None}
+    texts = [
+        fixed
+        | {"file": "sky.jsonl", "row": i + 1, "group": f"{r['prompt']}"}
+        | r
+        | {name: json.dumps(r[name]) for name in ("prompt", "chosen", "rejected")}
+        for i, r in enumerate(rows)
+    ]
+    both = [t | {"split": split} for split in ("train", "eval") for t in texts]
+    pq.write_table(pa.Table.from_pylist(both), directory / "pairs" / "00000.parquet")
 
 
 def write_tokenization(directory: Path, rows: Sequence[dict[str, Any]], model: Path) -> None:
@@ -130,7 +141,13 @@ def upstream(
     store: Store, scratch: Path, base: Path, seed: int, pairs: int = 20
 ) -> tuple[Artifact, Artifact]:
     """A trained model and the tokenized pairs, with conversion and templating behind them."""
-    rows = conversations(pairs)
+    return everything(store, scratch, base, seed, conversations(pairs))[:2]
+
+
+def everything(
+    store: Store, scratch: Path, base: Path, seed: int, rows: Sequence[dict[str, Any]]
+) -> tuple[Artifact, Artifact, Artifact]:
+    """A trained model, the tokenized pairs, and the pairs of conversion."""
     scratch.mkdir(parents=True)
     write_conversion(scratch / "conversion", rows)
     (scratch / "templating").mkdir()
@@ -147,4 +164,38 @@ def upstream(
     training = stored(
         store, "training", scratch / "training", {"tokenization": tokenization}, seed=seed
     )
-    return training, tokenization
+    return training, tokenization, conversion
+
+
+def made_scores(
+    margins: Sequence[float],
+    *,
+    groups: Sequence[str] | None = None,
+    tokens: Sequence[tuple[int, int]] | None = None,
+    preferences: Sequence[float] | None = None,
+    rewards: Sequence[tuple[float, float]] | None = None,
+    answers: Sequence[tuple[str, str]] | None = None,
+    sources: Sequence[str] | None = None,
+    pair_margins: Sequence[float] | None = None,
+    shared: int = 2,
+) -> Scores:
+    """Scores of pairs whose columns are as given, and otherwise dull: every pair its own prompt."""
+    n = len(margins)
+    chosen, rejected = zip(*(rewards or [(m, 0.0) for m in margins]), strict=True)
+    lengths = tokens or [(5, 5)] * n
+    names = answers or [(f"c{i}", f"r{i}") for i in range(n)]
+    return Scores(
+        pair_id=np.array([f"{i:04d}" for i in range(n)]),
+        source=np.array(sources or ["a"] * n),
+        group=np.array(groups or [f"g{i}" for i in range(n)]),
+        preference=np.array(preferences or [1.0] * n),
+        chosen=np.array(chosen, np.float64),
+        rejected=np.array(rejected, np.float64),
+        margin=np.array(margins, np.float64),
+        pair_margin=np.array(pair_margins or [0.0] * n),
+        chosen_tokens=np.array([a for a, _ in lengths]),
+        rejected_tokens=np.array([b for _, b in lengths]),
+        shared_tokens=np.full(n, shared),
+        chosen_id=np.array([a for a, _ in names]),
+        rejected_id=np.array([b for _, b in names]),
+    )

@@ -8,15 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.evaluation.metrics import (
-    all_metrics,
-    calibration_error,
-    flat,
-    mean_interval,
-    metrics_of,
-    wilson_interval,
-)
+from tasks.errors import DataError
+from tasks.evaluation.calibration import calibration_error
+from tasks.evaluation.metrics import all_metrics, flat, metrics_of
 from tasks.evaluation.table import Scores, score_table, scores_of
+from tests.evaluation.pieces import made_scores
 
 
 def scores(rows: list[tuple[str, float, float, int, int]], margins=None) -> Scores:
@@ -28,6 +24,10 @@ def scores(rows: list[tuple[str, float, float, int, int]], margins=None) -> Scor
             "chosen_input_ids": [[7] * r[3] for r in rows],
             "rejected_input_ids": [[7] * r[4] for r in rows],
             "margin": pa.array(margins or [None] * len(rows), pa.float32()),
+            "shared_prefix_length": [1] * len(rows),
+            "preference": [1.0] * len(rows),
+            "weight": [1.0] * len(rows),
+            "comparison": pa.nulls(len(rows), pa.string()),
         }
     )
     chosen, rejected = (np.array([r[i] for r in rows], np.float32) for i in (1, 2))
@@ -68,24 +68,6 @@ def test_a_pairs_own_margin_is_subtracted_in_the_loss_and_nowhere_else():
     by_hand = (log(1 + exp(-1)) + log(2) + log(1 + exp(1)) + log(2)) / 4
     assert found["loss"] == pytest.approx(by_hand, rel=1e-12)
     assert found["margin"] == 0.375
-
-
-def test_wilson_interval_by_hand_and_at_the_ends():
-    # n = 10, p = 0.8, z^2 = 3.841459: centre (0.8 + 0.19207295) / 1.3841459 = 0.7167401,
-    # half 1.959964 * sqrt(0.016 + 0.00960365) / 1.3841459 = 0.2265778
-    low, high = wilson_interval(8, 10)
-    assert (low, high) == (pytest.approx(0.490162, abs=1e-5), pytest.approx(0.943318, abs=1e-5))
-    # none of n: from 0 to z^2 / (n + z^2)
-    assert wilson_interval(0, 10) == (0.0, pytest.approx(3.841459 / 13.841459, abs=1e-6))
-    assert wilson_interval(10, 10) == (pytest.approx(10 / 13.841459, abs=1e-6), 1.0)
-
-
-def test_mean_interval_by_hand_and_none_for_one_value():
-    # 1, 2, 3: mean 2, sample deviation 1, half 1.959964 / sqrt(3) = 1.131586
-    found = mean_interval(np.array([1.0, 2.0, 3.0]))
-    assert found == (pytest.approx(0.868414, abs=1e-6), pytest.approx(3.131586, abs=1e-6))
-    assert mean_interval(np.array([5.0])) is None
-    assert "margin_low" not in flat(all_metrics(scores(FOUR[:1])))
 
 
 def test_calibration_error_by_hand():
@@ -131,3 +113,55 @@ def test_a_share_lies_in_its_interval_and_the_interval_in_zero_to_one(pairs):
         low, high = found[f"{name}_interval"]
         assert 0 <= low <= found[name] + 1e-12
         assert found[name] - 1e-12 <= high <= 1
+
+
+def test_a_single_pair_has_no_interval_of_its_mean():
+    assert "margin_low" not in flat(all_metrics(scores(FOUR[:1])))
+
+
+def test_undecided_pairs_are_counted_apart_and_change_no_other_figure():
+    decided = made_scores([2.0, -1.0, 0.0])
+    mixed = made_scores([2.0, -1.0, 0.0, 5.0, -7.0], preferences=[1, 1, 1, 0.5, 0.5])
+    found, expected = metrics_of(mixed), metrics_of(decided)
+    assert found.pop("undecided") == 2
+    assert expected.pop("undecided") == 0
+    assert found == expected
+    nothing = metrics_of(made_scores([1.0], preferences=[0.5]))
+    assert (nothing["pairs"], nothing["undecided"], nothing["accuracy"]) == (0, 1, None)
+    with pytest.raises(DataError, match="none of the 1 held-out pairs has a better side"):
+        all_metrics(made_scores([1.0], preferences=[0.5]))
+
+
+def test_loss_and_brier_of_a_soft_label_by_hand():
+    # q = 0.75, margin ln 3 (sigmoid 0.75): the cross-entropy is the entropy of 0.75; Brier is 0
+    found = metrics_of(made_scores([log(3)], preferences=[0.75]))
+    assert found["loss"] == pytest.approx(-0.75 * log(0.75) - 0.25 * log(0.25), rel=1e-12)
+    assert found["brier"] == pytest.approx(0, abs=1e-15)
+    # confidence 0.75, and the side preferred is right by 0.75
+    assert found["ece"] == pytest.approx(0, abs=1e-12)
+
+
+def test_no_figure_depends_on_the_order_of_rows():
+    draw = np.random.default_rng(0)
+    n = 60
+    made = made_scores(
+        draw.normal(0.3, 1, n).tolist(),
+        rewards=[tuple(pair) for pair in draw.normal(0, 1, (n, 2)).tolist()],
+        groups=[f"g{i % 17}" for i in range(n)],
+        tokens=[tuple(pair) for pair in draw.integers(3, 30, (n, 2)).tolist()],
+        preferences=draw.choice([1.0, 0.5, 0.8], n).tolist(),
+        sources=draw.choice(["a", "b"], n).tolist(),
+    )
+    expected = all_metrics(made)
+    for _ in range(3):
+        assert all_metrics(made.take(draw.permutation(n))) == expected
+
+
+def test_slices_hold_every_pair_once_and_lengths_are_of_the_answers_alone():
+    # 2 shared tokens: answers of 4 and 8 (ratio 0.5), 8 and 4 (2), 6 and 6 (1), 1 and 10 (0.1)
+    made = made_scores([1.0, 1.0, -1.0, 1.0], tokens=[(6, 10), (10, 6), (8, 8), (3, 12)])
+    found = all_metrics(made)["slices"]
+    lengths = {entry["slice"]: entry["pairs"] for entry in found["length_ratio"]}
+    assert lengths == {"<0.5": 1, "0.5 to <0.8": 1, "0.8 to <1.25": 1, ">=2": 1}
+    assert [entry["accuracy"] for entry in found["length_ratio"]] == [1.0, 1.0, 0.0, 1.0]
+    assert {entry["slice"]: entry["pairs"] for entry in found["prompt_tokens"]} == {"<32": 4}

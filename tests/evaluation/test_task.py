@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from tasks.artifact import Store
 from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
+from tasks.evaluation.metrics import flat
 from tasks.evaluation.plots import plot_margins, plot_rewards
 from tasks.evaluation.table import SCHEMA, read_scores
-from tests.evaluation.pieces import stored, upstream, write_arrow
+from tests.evaluation.pieces import conversations, everything, stored, upstream, write_arrow
 
 
 @pytest.fixture
@@ -34,6 +36,83 @@ def test_the_artifact_holds_scores_metrics_and_plots_that_agree(made):
     for name in ("rewards", "margins"):
         assert (found.path / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert not (found.path / "scratch").exists()
+
+
+@pytest.fixture
+def whole(tmp_path, tiny_model_directory):
+    """With conversion: three pairs of one prompt among them."""
+    rows = conversations(20)
+    for row in rows[1:3]:
+        row["prompt"] = rows[0]["prompt"]
+    store = Store(tmp_path / "data")
+    return store, *everything(store, tmp_path / "sources", tiny_model_directory, 1, rows)
+
+
+def test_with_texts_every_family_of_figures_is_there_and_each_table_is_aligned(whole):
+    store, *artifacts = whole
+    found = store.obtain(step(EvaluationParams(first_tokens=3, probe_prompts=2), *artifacts))
+    metrics = json.loads((found.path / "metrics.json").read_bytes())
+    families = {"format", "overall", "sources", "slices", "calibration", "rewards", "bias"}
+    assert set(metrics) == families | {"readiness", "suspects", "warnings"}
+    assert metrics["overall"]["groups"] == 18
+    assert set(metrics["slices"]) == {"length_ratio", "prompt_tokens", "script", "turns", "format"}
+    assert {"model", "longer_tokens", "more_bold", "surface", "first_tokens"} <= set(
+        metrics["bias"]["null_models"]
+    )
+    assert metrics["readiness"]["groups"]["groups"] == 18
+    assert metrics["readiness"]["probes"]["empty"]["prompts"] == 2
+    ids = pq.read_table(found.path / "scores.parquet")["pair_id"]
+    for name in ("texts", "truncated"):
+        assert pq.read_table(found.path / f"{name}.parquet")["pair_id"].equals(ids)
+    suspects = pq.read_table(found.path / "suspects.parquet")
+    assert len(suspects) == metrics["suspects"]["contradicted"] > 0
+    assert set(suspects["file"].to_pylist()) == {"sky.jsonl"}
+    assert (found.path / "suspects.csv").is_file()
+    numbers = flat(metrics)
+    assert numbers["accuracy"] == metrics["overall"]["accuracy"]
+    assert "bias.length.chosen_shorter.accuracy" in numbers
+    assert all(isinstance(value, int | float) for value in numbers.values())
+
+
+def test_what_is_switched_off_leaves_no_table_and_no_figure(whole):
+    store, *artifacts = whole
+    off = EvaluationParams(first_tokens=None, probe_prompts=0, suspects=0, null_model_pairs=0)
+    found = store.obtain(step(off, *artifacts))
+    names = {path.name for path in found.path.glob("*.*")}
+    assert names == {"metrics.json", "record.json", "scores.parquet", "texts.parquet"}
+    metrics = json.loads((found.path / "metrics.json").read_bytes())
+    assert metrics["readiness"]["probes"] is None
+    assert not {"first_tokens", "surface"} & set(metrics["bias"]["null_models"])
+
+
+def test_a_split_without_a_better_side_in_any_pair_is_an_error(whole, tmp_path):
+    store, training, _, _ = whole
+    rows = [
+        {"pair_id": "0", "source": "a", "chosen_ids": [7, 8], "rejected_ids": [9]}
+        | {"preference": 0.5, "comparison": "c"}
+    ]
+    write_arrow(tmp_path / "ties" / "eval" / "0.arrow", rows)
+    ties = stored(store, "tokenization", tmp_path / "ties")
+    with pytest.raises(DataError, match="none of the 1 held-out pairs has a better side"):
+        store.obtain(step(EvaluationParams(), training, ties))
+
+
+def test_soft_labels_and_comparisons_reach_the_table(whole, tmp_path):
+    store, training, _, _ = whole
+    pair = {"source": "a", "chosen_ids": [7, 8], "rejected_ids": [9], "comparison": "c"}
+    rows = [
+        pair | {"pair_id": "0", "preference": 0.75},
+        pair | {"pair_id": "1", "preference": 0.5, "chosen_ids": [7, 9]},
+    ]
+    write_arrow(tmp_path / "soft" / "eval" / "0.arrow", rows)
+    soft = stored(store, "tokenization", tmp_path / "soft")
+    found = store.obtain(step(EvaluationParams(), training, soft))
+    table = pq.read_table(found.path / "scores.parquet")
+    assert table["preference"].to_pylist() == [0.75, 0.5]
+    assert table["correct"].to_pylist()[1] is None
+    assert table["rejected_id"][0] == table["rejected_id"][1]
+    scores = read_scores(found.path / "scores.parquet")
+    assert scores.group.tolist() == ["c", "c"]
 
 
 def test_equal_work_gives_equal_bytes_and_the_batch_size_is_not_in_the_key(made, tmp_path):
@@ -85,13 +164,8 @@ def test_plots_survive_equal_rewards_and_give_the_same_bytes_twice(made, tmp_pat
         plot(scores, tmp_path / "a.png", 40)
         plot(scores, tmp_path / "b.png", 40)
         assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    equal = scores.__class__(
-        scores.source,
-        *(scores.chosen * 0,) * 2,
-        *(scores.margin * 0,) * 2,
-        scores.chosen_tokens,
-        scores.rejected_tokens,
-    )
+    nothing = scores.margin * 0
+    equal = replace(scores, chosen=nothing, rejected=nothing, margin=nothing)
     plot_rewards(equal, tmp_path / "a.png", 5)
     plot_margins(equal, tmp_path / "b.png", 5)
 

@@ -1,0 +1,123 @@
+"""Pairs that the model most confidently contradicts: labels worth a second look.
+
+    rank pair_id source file row confidence margin reward_chosen reward_rejected preference
+    prompt chosen rejected action
+
+A person writes `flip`, `drop` or `tie` into `action`, leaves the others empty, and hands the file
+to `conversion.overrides`. Held-out pairs only: of those trained on, a model knows the labels by
+heart. In the CSV, text that a spreadsheet would take for a formula begins with an apostrophe.
+"""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.evaluation.calibration import sigmoid
+from tasks.evaluation.table import Floats, Scores
+from tasks.evaluation.texts import answer_text, prompt_text, split_rows
+
+CONFIDENT = 0.9
+EXCERPT_CHARACTERS = 400
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+TEXT_COLUMNS = ("source", "file", "prompt", "chosen", "rejected")
+
+SCHEMA = pa.schema(
+    [
+        ("rank", pa.int32()),
+        ("pair_id", pa.string()),
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("confidence", pa.float64()),
+        ("margin", pa.float64()),
+        ("reward_chosen", pa.float64()),
+        ("reward_rejected", pa.float64()),
+        ("preference", pa.float64()),
+        ("prompt", pa.string()),
+        ("chosen", pa.string()),
+        ("rejected", pa.string()),
+        ("action", pa.string()),
+    ]
+)
+
+
+def contradiction(scores: Scores) -> Floats:
+    """`preference - sigmoid(margin)` where the model prefers the rejected side, else 0: how far the
+    label and the model are apart, `[N]` from 0 to 1. 0 for a pair without a right side."""
+    against = scores.decided & (scores.margin < 0)
+    return np.where(against, scores.preference - sigmoid(scores.margin), 0.0)
+
+
+def suspect_figures(scores: Scores) -> dict[str, Any]:
+    """How many pairs the model contradicts, and how many with 90 % confidence; by source."""
+    against = contradiction(scores) > 0
+    confident = against & (sigmoid(-scores.margin) >= CONFIDENT)
+    sources = sorted(set(scores.source.tolist()))
+    return {
+        "contradicted": int(against.sum()),
+        "confident": int(confident.sum()),
+        "confident_at": CONFIDENT,
+        "confident_by_source": {s: int(confident[scores.source == s].sum()) for s in sources},
+    }
+
+
+def suspect_table(scores: Scores, conversion: Path, most: int) -> pa.Table:
+    """The `most` pairs of highest contradiction, the first first; equal ones by pair_id."""
+    scores = scores.take(scores.order())
+    against = contradiction(scores)
+    ranked = np.lexsort((np.arange(len(scores)), scores.margin, -against))[:most]
+    ranked = ranked[against[ranked] > 0]
+    wanted = {str(pair_id) for pair_id in scores.pair_id[ranked]}
+    origin = {
+        (row["pair_id"], row["source"]): row for row in split_rows(conversion, pair_ids=wanted)
+    }
+    rows = [
+        {
+            "rank": rank,
+            **_described(origin[(str(scores.pair_id[i]), str(scores.source[i]))]),
+            "confidence": float(sigmoid(-scores.margin[i : i + 1])[0]),
+            "margin": float(scores.margin[i]),
+            "reward_chosen": float(scores.chosen[i]),
+            "reward_rejected": float(scores.rejected[i]),
+            "preference": float(scores.preference[i]),
+            "action": "",
+        }
+        for rank, i in enumerate(ranked.tolist(), start=1)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _described(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in ("pair_id", "source", "file", "row")},
+        "prompt": excerpt(prompt_text(row)),
+        "chosen": excerpt(answer_text(row, "chosen")),
+        "rejected": excerpt(answer_text(row, "rejected")),
+    }
+
+
+def excerpt(text: str) -> str:
+    """The text in one line of at most 400 characters, its middle left out."""
+    line = " ".join(text.split())
+    if len(line) <= EXCERPT_CHARACTERS:
+        return line
+    half = EXCERPT_CHARACTERS // 2
+    return f"{line[: half - 2]} … {line[len(line) - half + 1 :]}"
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    """The table for a spreadsheet: UTF-8 with a byte order mark, text made harmless."""
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, table.column_names)
+        writer.writeheader()
+        for row in table.to_pylist():
+            writer.writerow(row | {name: harmless(row[name]) for name in TEXT_COLUMNS})
+
+
+def harmless(text: str) -> str:
+    """Text that no spreadsheet runs: an apostrophe before what begins like a formula (OWASP, "CSV
+    injection")."""
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,132 @@
+"""The bias panel: judges that see only the surface, on data with known leanings."""
+
+import numpy as np
+import pytest
+
+from tasks.evaluation.bias import Judges, bias_panel
+from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.null_models import RIDGE, NullModel, differences, fit, fit_null_models
+from tasks.evaluation.surface import features, opening, script
+from tasks.evaluation.texts import Texts, text_table, texts_of
+from tests.evaluation.pieces import made_scores, write_conversion
+
+
+def answer(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def canonical(i: int, chosen: str, rejected: str) -> dict:
+    prompt = [{"role": "user", "content": f"What is {i}?"}]
+    sides = {"chosen": answer(chosen), "rejected": answer(rejected)}
+    return {"pair_id": f"{i:04d}", "source": "a", "prompt": prompt, **sides}
+
+
+def texts(tmp_path, pairs: list[tuple[str, str]]) -> Texts:
+    write_conversion(tmp_path, [canonical(i, *pair) for i, pair in enumerate(pairs)])
+    return texts_of(text_table(tmp_path, [(f"{i:04d}", "a") for i in range(len(pairs))]))
+
+
+def test_marks_of_an_answer_are_counted():
+    text = "# Title\n\n- one\n2. two\n* **three** and `x`\n```\ncode\n```\nnot - a list, 2*3*4"
+    # a fence opens and one closes: two; and the inline code
+    assert dict(zip(("lists", "headers", "bold", "code"), features(text)[1:], strict=True)) == {
+        "lists": 3,
+        "headers": 1,
+        "bold": 1,
+        "code": 3,
+    }
+    assert features("") == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Great question! It is", "praise"),
+        ("  That's a really good point.", "praise"),
+        ("**Sure**, here", "eager"),
+        ("I\u2019d be happy to help", "eager"),
+        ("I'm sorry, but I can't help with that.", "refusal"),
+        ("As an AI language model, I cannot say", "refusal"),
+        ("I'm sorry to hear that.", "apology"),
+        ("I’m afraid I don't understand.", "apology"),
+        ("Surely not.", "none"),
+        ("The question is great", "none"),
+        ("", "none"),
+    ],
+)
+def test_the_opening_of_an_answer(text, expected):
+    assert opening(text) == expected
+
+
+def test_the_script_stands_for_the_language():
+    samples = {
+        "Hello": "latin",
+        "Über größe": "latin",
+        "Привет, мир": "cyrillic",
+        "你好，世界": "han",
+        "日本語のテキスト": "kana",
+        "한국어": "hangul",
+        "שלום": "hebrew",
+        "مرحبا": "arabic",
+        "2 + 2 = 4": "none",
+        "": "none",
+    }
+    assert {text: script(text) for text in samples} == samples
+
+
+def test_leanings_of_the_model_stand_beside_those_of_the_data(tmp_path):
+    # bold is chosen in 1 of 4 pairs; the model prefers it in 3, and one is a tie
+    pairs = [("**b** is", "plain is"), *[("plain", "**b** it")] * 3, ("same", "also")]
+    seen = texts(tmp_path, pairs)
+    made = made_scores([1.0, -1.0, -2.0, 0.0, 3.0])
+    found = bias_panel(made, seen, Judges(), Resampling())["leanings"]["bold"]
+    assert (found["pairs"], found["data"], found["model"]) == (4, 1 / 4, (3 + 0.5) / 4)
+
+
+def test_null_models_that_see_nothing_count_as_half_and_say_so(tmp_path):
+    seen = texts(tmp_path, [("**b** is", "plain is"), ("one", "two")])
+    found = bias_panel(made_scores([1.0, 1.0]), seen, Judges(), Resampling())["null_models"]
+    assert (found["more_bold"]["decides"], found["more_bold"]["accuracy"]) == (0.5, 0.75)
+    assert (found["more_code"]["decides"], found["more_code"]["accuracy"]) == (0.0, 0.5)
+    assert found["model"]["accuracy"] == 1.0
+
+
+def test_accuracy_by_length_is_of_the_right_pairs():
+    tokens = [(22, 12), (22, 12), (12, 22), (22, 22), (23, 22)]
+    made = made_scores([1.0, -1.0, -1.0, 1.0, 1.0], tokens=tokens)
+    found = bias_panel(made, None, Judges(), Resampling())["length"]
+    # answers of 20 and 20, and of 21 and 20 tokens are as long
+    assert (found["matched"]["pairs"], found["matched"]["accuracy"]) == (2, 1.0)
+    assert (found["chosen_longer"]["pairs"], found["chosen_longer"]["accuracy"]) == (3, 2 / 3)
+    assert (found["chosen_shorter"]["pairs"], found["chosen_shorter"]["accuracy"]) == (1, 0.0)
+    assert found["balanced_accuracy"] == pytest.approx(1 / 3)
+
+
+def test_the_fit_is_that_of_a_logistic_regression_on_mirrored_pairs():
+    linear = pytest.importorskip("sklearn.linear_model")
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(300, 3))
+    x = x * np.where(x @ [1.0, -2.0, 0.0] + draw.logistic(size=300) > 0, 1, -1)[:, None]
+    mirrored, label = np.concatenate([x, -x]), np.repeat([1, 0], 300)
+    # every pair stands there twice, so the penalty counts twice
+    model = linear.LogisticRegression(C=1 / (2 * RIDGE), fit_intercept=False, tol=1e-10)
+    expected = model.fit(mirrored, label).coef_[0]
+    assert fit(list(x.T)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_fitted_null_model_finds_the_mark_that_data_prefer(tmp_path):
+    pairs = [("- a\n- b", "a and b"), ("- c\n- d", "Sure, c"), ("x", "Sure, x")] * 10
+    texts(tmp_path, pairs)
+    fitted = fit_null_models(tmp_path, 20)
+    assert fitted["format"].pairs == 20
+    assert dict(zip(fitted["format"].features, fitted["format"].weights, strict=True))["lists"] > 1
+    eager = dict(zip(fitted["opening"].features, fitted["opening"].weights, strict=True))["eager"]
+    assert eager < -1
+    assert fit_null_models(tmp_path, 0) == {}
+
+
+def test_a_null_model_judges_by_the_difference_of_its_features(tmp_path):
+    seen = texts(tmp_path, [("- a\n- b", "a"), ("a", "a\n# b")])
+    model = NullModel(("lists", "headers"), (2.0, -1.0), 1)
+    assert model.margin(seen) == pytest.approx([2 * np.log(3), np.log(2)])
+    assert differences(seen)["characters"] == pytest.approx([np.log(8 / 2), np.log(2 / 6)])

@@ -1,0 +1,108 @@
+"""Extreme answers are rendered as real ones are, and their figures say where they stand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.evaluation.concerns import warnings_of
+from tasks.evaluation.metrics import all_metrics
+from tasks.evaluation.probes import SCHEMA, probe_figures, probe_table
+from tasks.evaluation.score import RewardScorer
+from tests.evaluation.pieces import conversations, made_scores, write_conversion, write_reward_model
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model_directory, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("reward-model")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    return directory
+
+
+def ids_of(rows):
+    return np.array([row["pair_id"] for row in rows]), np.array([row["source"] for row in rows])
+
+
+def test_each_prompt_gets_each_case_in_its_own_rendering(model, tmp_path):
+    rows = conversations(6)
+    text = {"prompt": "What is it?", "chosen": " Blue.", "rejected": " Red."}
+    rows[2] |= text | {"format": "standard"}
+    write_conversion(tmp_path, rows)
+    pair_ids, sources = ids_of(rows)
+    made = replace(made_scores([1.0] * 6), pair_id=pair_ids, source=sources)
+    tokenizer, scorer = AutoTokenizer.from_pretrained(model), RewardScorer(model, device="cpu")
+    found = probe_table(scorer, tokenizer, tmp_path, made, 3)
+    assert found.schema.equals(SCHEMA)
+    cases = found["case"].to_pylist()
+    assert cases.count("empty") == cases.count("other_answer") == 3
+    assert set(found["pair_id"].to_pylist()) == set(pair_ids[:3].tolist())
+    by_case = {(r["pair_id"], r["case"]): r for r in found.to_pylist()}
+
+    def reward(text, *, special):
+        ids = np.array(tokenizer(text, add_special_tokens=special)["input_ids"], np.int32)
+        return float(scorer.rewards([ids])[0]), len(ids)
+
+    refusal = {"role": "assistant", "content": "I'm sorry, but I can't help with that."}
+    whole = tokenizer.apply_chat_template([*rows[0]["prompt"], refusal], tokenize=False)
+    row = by_case[(rows[0]["pair_id"], "refused")]
+    assert (row["reward"], row["tokens"]) == (
+        pytest.approx(reward(whole, special=False)[0]),
+        reward(whole, special=False)[1],
+    )
+    expected = reward("What is it?" + tokenizer.eos_token, special=True)
+    row = by_case[(rows[2]["pair_id"], "empty")]
+    assert (row["reward"], row["tokens"]) == (pytest.approx(expected[0]), expected[1])
+    shuffled = made.take(np.array([4, 0, 5, 2, 1, 3]))
+    assert probe_table(scorer, tokenizer, tmp_path, shuffled, 3).equals(found)
+
+
+def test_a_case_that_is_longer_than_the_model_reads_is_left_out(model, tmp_path):
+    write_conversion(tmp_path, conversations(2))
+    pair_ids, sources = ids_of(conversations(2))
+    made = replace(made_scores([1.0] * 2), pair_id=pair_ids, source=sources)
+    scorer = RewardScorer(model, device="cpu")
+    scorer.model.config.max_position_embeddings = 40
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    found = probe_table(scorer, tokenizer, tmp_path, made, 2)
+    assert max(found["tokens"].to_pylist()) <= 40
+    assert "repeated_token" not in found["case"].to_pylist()
+    assert "empty" in found["case"].to_pylist()
+
+
+def probes(rewards: dict[str, list[float]]) -> pa.Table:
+    rows = [
+        {"pair_id": str(i), "case": case, "tokens": 3, "reward": r, "reward_chosen": 1.5}
+        for case, values in rewards.items()
+        for i, r in enumerate(values)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def test_figures_and_warnings_of_probes_by_hand():
+    # rewards 2 0 4 -2: mean 1, median 1, deviation sqrt((1 + 1 + 9 + 9) / 4) = sqrt 5
+    made = made_scores([2.0, 6.0], rewards=[(2.0, 0.0), (4.0, -2.0)])
+    table = probes({"empty": [3.0, 1.0], "punctuation": [-1.0, 0.0], "refused": [5.0, 5.0]})
+    found = probe_figures(table, made)
+    assert found["empty"] == {
+        "prompts": 2,
+        "degenerate": True,
+        "mean_reward": 2.0,
+        "z": pytest.approx(1 / np.sqrt(5)),
+        "above_median": 0.5,
+        "beats_chosen": 0.5,
+    }
+    assert found["punctuation"]["above_median"] == 0
+    metrics = all_metrics(made, probes=table)
+    figures = [w["figure"] for w in metrics["warnings"] if "probes" in w["figure"]]
+    assert figures == ["readiness.probes.empty"]  # a refusal is an answer
+    assert warnings_of(metrics) == metrics["warnings"]
+
+
+def test_a_null_model_as_good_as_the_model_is_a_warning():
+    # the longer answer is chosen in both, the model finds one of them
+    made = made_scores([1.0, -1.0], tokens=[(9, 5), (9, 5)])
+    assert [w["figure"] for w in all_metrics(made)["warnings"]] == [
+        "bias.null_models.longer_tokens"
+    ]
