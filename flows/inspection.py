@@ -17,6 +17,7 @@ from tasks.artifact import Artifact, Ledger
 
 TEXTS = ("prompt", "chosen", "rejected")
 PERCENTILES = (0, 5, 25, 50, 75, 95, 99, 100)
+FEW = 100
 LONGEST_SHOWN = 1500
 """Characters of a prompt or an answer that are printed; the rest is counted."""
 INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
@@ -82,7 +83,7 @@ def _measured(
 def _rows(directory: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    columns = [*TEXTS, "tools", "margin", "source", "file", "row", "split"]
+    columns = [*TEXTS, "tools", "margin", "preference", "source", "file", "row", "split"]
     for path in sorted((directory / "pairs").glob("*.parquet")):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(1024, columns=columns):
@@ -188,10 +189,21 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"preferring the longer answer is right for {_rate(baseline['all'])} of the pairs "
         f"({visible(', '.join(parts))}): a model has to beat that"
     )
+    near, cycles = report["near_duplicates"], report["cycles"]
+    yield (
+        f"of {near['looked_at']:,} held-out prompts looked at, {near['near_duplicates']:,} are "
+        f"nearly prompts of the training split; {cycles['pairs']:,} pairs of {cycles['prompts']:,} "
+        "prompts stand in cycles (a over b over c over a)"
+    )
+    for source, labels in report["labels"].items():
+        counts = ", ".join(f"{n:,} {label}" for label, n in labels.items())
+        yield visible(f"answers of {source} are labelled: {counts}")
+    if report["pairs"] < FEW:
+        yield f"fewer than {FEW} pairs: enough to try things out, not to train on"
     for source, notes in report["notes"].items():
         if notes:
             changed = ", ".join(f"{note} ({n:,}x)" for note, n in notes.items())
-            yield visible(f"changed in {source}: {changed}")
+            yield visible(f"changed or seen in {source}: {changed}")
 
 
 def _rate(value: float | None) -> str:
@@ -202,6 +214,7 @@ def _pair(row: Mapping[str, Any], number: str) -> Any:
     from rich.text import Text
 
     margin = "" if row["margin"] is None else f", margin {row['margin']:g}"
+    margin += "" if row["preference"] == 1 else f", preference {row['preference']:g}"
     origin = f"{row['source']}, {row['file']} row {row['row']}, {row['split']}{margin}"
     text = Text(f"pair {number}: {visible(origin)}\n", style="bold")
     for name, style in (("prompt", "dim"), ("chosen", "green"), ("rejected", "red")):

@@ -79,9 +79,13 @@ class Ledger:
                 )
 
     def bad_fraction(self, source: str) -> float:
-        """Share of the source's incoming rows that were dropped through a fault of their own."""
+        """Share of a source's rows that were dropped through a fault of their own.
+
+        Of rows in + added: a row that stands for several pairs may lose them one by one.
+        """
         account = self._account(source)
-        return account.bad / account.rows_in if account.rows_in else 0.0
+        units = account.rows_in + account.added
+        return account.bad / units if units else 0.0
 
     @property
     def rows_in(self) -> int:

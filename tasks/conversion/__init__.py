@@ -7,10 +7,14 @@
     type_conversions     a row of one dataset type as a row of another
     dataset_conversions  the same for whole data sets
     preferences          the way back: labelled, scored or ranked completions -> preferences
+    ties                 pairs neither side of which is better: left out, or kept
+    signals              what a person should know of a pair's words: counted
     identity             pair_id, prompt group, split, and what makes a duplicate
     groups, joining      rows that make pairs with one another, side by side in bounded memory
     rows                 pass 1: one ingestion shard -> pairs and quarantine
     duplicates           pass 2: duplicates and contradictions over all shards
+    cycles, leakage      preferences that run in a circle; held-out prompts nearly trained on
+    tolerance            how many bad rows a source may have, here and in templating
     task                 the resumable stage
 
 Reasons for which a row or pair cannot be used (quarantined, and counted against

@@ -17,7 +17,8 @@ import orjson
 from tasks.conversion.messages import check_messages
 from tasks.conversion.options import LabelOptions, RankingOptions
 from tasks.conversion.pair import Pair, check_last_turn, empty_response
-from tasks.conversion.pairing import pair_up
+from tasks.conversion.pairing import PairedUp, pair_up
+from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 Rules = RankingOptions | LabelOptions
@@ -47,6 +48,9 @@ def as_conversation(item: Item) -> Item:
     """The item with a text prompt as a user's turn and text answers as an assistant's."""
     if isinstance(item, Pair):
         return pair_as_conversation(item)
+    if isinstance(item, Tie):
+        kept = [pair_as_conversation(pair) for pair in item.kept]
+        return Tie(item.field, item.message, kept, item.pairs)
     if isinstance(item, Answer):
         return replace(
             item,
@@ -133,13 +137,15 @@ def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusabl
     labels = all(isinstance(answer.score, bool) for answer in answers)
     scores = [Decimal(answer.score) for answer in answers]
     up = pair_up(scores, [_name(a) for a in answers], rules.pairs, rules.max_pairs)
+    made = [_pair(answers[i], answers[j], scores[i] - scores[j], labels) for i, j in up.pairs]
+    tied = [] if labels else [_pair(answers[i], answers[j]) for i, j in up.tied]
+    named = [p for p in (*made, *tied) if isinstance(p, Pair)]
+    comparison = comparison_of(answers) if len(named) > 1 else None
     items: list[tuple[Pair | Unusable, int]] = [
-        (_pair(answers[i], answers[j], None if labels else float(scores[i] - scores[j])), i)
-        for i, j in up.pairs
+        (_compared(item, comparison), i) for item, (i, _) in zip(made, up.pairs, strict=True)
     ]
     if up.ties and not labels:
-        message = f"found {up.ties} of {len(answers)} answers' pairs with equal scores: no choice"
-        items.append((Unusable("tie", "score", message, up.ties), 0))
+        items.append((_ties(up, tied, comparison, len(answers)), 0))
     if up.capped:
         message = f"{up.capped} pairs over max_pairs {rules.max_pairs} are left out"
         items.append((Unusable("capped", "score", message, up.capped), 0))
@@ -156,7 +162,30 @@ def alone(count: int, what: Literal["answers", "rows"]) -> Unusable:
     )
 
 
-def _pair(better: Answer, worse: Answer, margin: float | None) -> Pair | Unusable:
+def comparison_of(answers: Sequence[Answer]) -> str:
+    """The id of a list of judged answers to one prompt: whatever their order, and their source."""
+    judged = sorted(_name(answer) + str(answer.score).encode() for answer in answers)
+    first = answers[0]
+    context = [(first.tools or "").encode(), (first.chat_template_kwargs or "").encode()]
+    return blake2b(b"\0".join([*context, *judged]), digest_size=16).hexdigest()
+
+
+def _compared(item: Pair | Unusable, comparison: str | None) -> Pair | Unusable:
+    return replace(item, comparison=comparison) if isinstance(item, Pair) else item
+
+
+def _ties(
+    up: PairedUp, tied: Sequence[Pair | Unusable], comparison: str | None, answers: int
+) -> Tie:
+    message = f"found {up.ties} of {answers} answers' pairs with equal scores: no choice"
+    kept = [replace(pair, comparison=comparison) for pair in tied if isinstance(pair, Pair)]
+    return Tie("score", message, kept, up.ties)
+
+
+def _pair(
+    better: Answer, worse: Answer, difference: Decimal | None = None, labels: bool = False
+) -> Pair | Unusable:
+    """The pair of two answers; a difference of labels is no margin."""
     if better.prompt != worse.prompt:
         return Unusable(
             "prompts_differ",
@@ -170,7 +199,7 @@ def _pair(better: Answer, worse: Answer, margin: float | None) -> Pair | Unusabl
         worse.completion,
         better.tools,
         better.chat_template_kwargs,
-        margin,
+        None if difference is None or labels else float(difference),
     )
 
 

@@ -13,6 +13,8 @@ import orjson
 
 from tasks.conversion.unusable import Unusable, found
 
+TOO_LARGE = 2**63
+"""From here on readers of JSON round whole numbers: what stands in the row is no longer exact."""
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -26,17 +28,18 @@ def exact_number(value: Any, reason: str, field: str) -> Decimal | None:
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
+    number = None
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         number = Decimal(value.strip())
-        if isfinite(float(number)):
-            return number
     if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        return Decimal(repr(value))
+        number = Decimal(repr(value))
+    if number is not None and abs(number) < TOO_LARGE:
+        return number
     raise Unusable(
         reason,
         field,
-        f"found {found(value)}, expected a finite number such as 0.5 (or null); write it without "
-        "units, thousands separators or decimal commas",
+        f"found {found(value)}, expected a finite number below 2^63 such as 0.5 (or null); write "
+        "it without units, thousands separators or decimal commas",
     )
 
 
@@ -71,22 +74,31 @@ def weight_of(value: Any, field: str = "weight") -> float:
     return float(number)
 
 
-def score_margin(chosen: Any, rejected: Any) -> float:
-    """The margin of two scores: chosen minus rejected, exact in decimals.
+def preference_of(value: Any, field: str = "preference") -> float:
+    """The probability that chosen is better, from 0 to 1; 1 where the row states none.
 
     Raises:
-        Unusable: bad_score; tie where they are equal; score_contradicts_label where rejected has
-            the higher one.
+        Unusable: bad_label.
+    """
+    number = exact_number(value, "bad_label", field)
+    if number is None:
+        return 1.0
+    if not 0 <= number <= 1:
+        raise Unusable("bad_label", field, f"found {found(value)}, expected a number from 0 to 1")
+    return float(number)
+
+
+def score_margin(chosen: Any, rejected: Any) -> float:
+    """The margin of two scores: chosen minus rejected, exact in decimals; 0 is a tie.
+
+    Raises:
+        Unusable: bad_score; score_contradicts_label where rejected has the higher one.
     """
     better = exact_number(chosen, "bad_score", "score_chosen")
     worse = exact_number(rejected, "bad_score", "score_rejected")
     if better is None or worse is None:
         field = "score_chosen" if better is None else "score_rejected"
         raise Unusable("bad_score", field, "found no score, expected a number on both sides")
-    if better == worse:
-        raise Unusable(
-            "tie", "score_chosen", f"found {better} on both sides: a tie prefers neither answer"
-        )
     if better < worse:
         raise Unusable(
             "score_contradicts_label",

@@ -3,12 +3,15 @@
 All of it is a pure function of the pair's content (and of seed and fraction for the split), so a
 new row never changes what an old one is called or where it goes.
 
-    pair_id   128 bits over prompt, chosen, rejected, tools and template arguments, to the byte
-    group     128 bits over the prompt in NFKC, without case, whitespace runs as one space
+    pair_id   128 bits over prompt, chosen, rejected, tools and template arguments, to the byte,
+              and whether it is a tie
+    group     128 bits over the prompt in NFKC, without case, whitespace runs as one space; over
+              the comparison, or the two answers, where there is no prompt
     split     "eval" where hash(seed, group), as a fraction of its range, is below eval_fraction
     key       128 bits over context and both answers in NFC, stripped, without regard to which is
               chosen; the lowest bit says which. Equal keys are duplicates; keys that differ in
-              that bit alone contradict each other
+              that bit alone contradict each other. A tie has keys of its own: it contradicts no
+              label and repeats none
 """
 
 import unicodedata
@@ -19,7 +22,7 @@ from typing import Literal
 import orjson
 
 from tasks.conversion.messages import Messages
-from tasks.conversion.pair import Pair, normal
+from tasks.conversion.pair import TIE, Pair, normal
 
 Split = Literal["train", "eval"]
 DIGEST_BYTES = 16
@@ -38,6 +41,8 @@ class Identity:
     group: str
     split: Split
     key: bytes
+    answers: tuple[bytes, bytes]
+    """8 bytes each: chosen and rejected as answers to this prompt, whatever pair they are in."""
     prompt: bytes | None
     chosen: bytes
     rejected: bytes
@@ -47,13 +52,21 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     """The names of a canonical pair."""
     prompt = None if pair.prompt is None else _dumped(pair.prompt)
     chosen, rejected = _dumped(pair.chosen), _dumped(pair.rejected)
-    context = (pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()
+    context = [(pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()]
+    if pair.preference == TIE:
+        context.append(b"tie")
     group = prompt_group(pair)
+    asked = b""
+    if pair.prompt is not None and prompt is not None:
+        asked = _comparable(pair.prompt, prompt)
+    sides = _comparable(pair.chosen, chosen), _comparable(pair.rejected, rejected)
+    context_digest = _digest(asked, *context)
     return Identity(
         pair_id=_digest(prompt or b"", chosen, rejected, *context).hex(),
         group=group,
         split=split_of(group, seed, eval_fraction),
-        key=_key(pair, prompt, chosen, rejected, context),
+        key=_key(asked, *sides, context, pair.preference == TIE),
+        answers=(_answer(context_digest, sides[0]), _answer(context_digest, sides[1])),
         prompt=prompt,
         chosen=chosen,
         rejected=rejected,
@@ -77,6 +90,8 @@ def prompt_group(pair: Pair) -> str:
     """
     text = _group_text(pair.prompt) if pair.prompt else ""
     if not text:
+        if pair.comparison is not None:
+            return _digest(b"comparison", pair.comparison.encode()).hex()
         answers = sorted((_group_text(pair.chosen), _group_text(pair.rejected)))
         return _digest(b"answers", *(a.encode() for a in answers)).hex()
     return _digest(b"prompt", text.encode()).hex()
@@ -112,14 +127,14 @@ def _alike(text: str) -> str:
     return " ".join(text.split())
 
 
-def _key(
-    pair: Pair, prompt: bytes | None, chosen: bytes, rejected: bytes, context: tuple[bytes, bytes]
-) -> bytes:
+def _key(asked: bytes, a: bytes, b: bytes, context: list[bytes], tie: bool) -> bytes:
     """16 bytes; the lowest bit of the last one is 1 where chosen sorts after rejected."""
-    a, b = _comparable(pair.chosen, chosen), _comparable(pair.rejected, rejected)
-    asked = b"" if prompt is None else _comparable(pair.prompt, prompt)
     digest = _digest(asked, min(a, b), max(a, b), *context)
-    return digest[:-1] + bytes([digest[-1] & 0xFE | (a > b)])
+    return digest[:-1] + bytes([digest[-1] & 0xFE | (a > b and not tie)])
+
+
+def _answer(context: bytes, answer: bytes) -> bytes:
+    return blake2b(context + answer, digest_size=8).digest()
 
 
 def _comparable(value: str | Messages, dumped: bytes) -> bytes:

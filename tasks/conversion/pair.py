@@ -9,8 +9,10 @@ canonical form, or says why it cannot be used. Canonical means:
 """
 
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
+
+import orjson
 
 from tasks.conversion.messages import Messages, check_messages
 from tasks.conversion.prompts import separated_messages, separated_text
@@ -18,6 +20,8 @@ from tasks.conversion.unusable import Unusable, found
 
 Text = str
 Format = Literal["standard", "conversational"]
+TIE = 0.5
+"""The preference of a pair neither side of which is the better one."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class Pair:
     margin: float | None = None
     """How much better chosen is; at least 0."""
     weight: float = 1.0
+    preference: float = 1.0
+    """The probability that `chosen` is the better one; 0.5 is a tie. `checked` swaps the sides
+    where it is below that."""
+    comparison: str | None = None
+    """Names the list of judged answers to one prompt that this pair is one of several of."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was changed to bring it into form: counted per source in the report."""
 
@@ -62,6 +71,10 @@ def checked(pair: Pair) -> Pair:
     Raises:
         Unusable: with the reason; the reasons are listed in this stage's package docstring.
     """
+    if pair.preference < TIE:
+        pair = replace(
+            pair, chosen=pair.rejected, rejected=pair.chosen, preference=1 - pair.preference
+        )
     chosen, rejected = pair.chosen, pair.rejected
     _check_kinds(chosen, rejected)
     notes = list(pair.notes)
@@ -69,15 +82,10 @@ def checked(pair: Pair) -> Pair:
         prompt, chosen, rejected = _standard(pair.prompt, chosen, rejected, notes)
     else:
         prompt, chosen, rejected = _conversational(pair.prompt, chosen, rejected, notes)
-    return Pair(
-        prompt,
-        chosen,
-        rejected,
-        pair.tools,
-        pair.chat_template_kwargs,
-        pair.margin,
-        pair.weight,
-        tuple(dict.fromkeys(notes)),
+    if pair.preference == TIE and orjson.dumps(rejected) < orjson.dumps(chosen):
+        chosen, rejected = rejected, chosen  # a tie has no order of its own: one for all
+    return replace(
+        pair, prompt=prompt, chosen=chosen, rejected=rejected, notes=tuple(dict.fromkeys(notes))
     )
 
 

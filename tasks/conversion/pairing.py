@@ -1,7 +1,7 @@
 """Which of several answers to one prompt are set against each other.
 
 In:  the answers' scores, and a name for each that depends on nothing but its content.
-Out: (better, worse) positions, and how many pairs were ties or over the cap.
+Out: (better, worse) positions, the tied ones, and how many pairs were ties or over the cap.
 
 Four answers with the scores 3, 1, 2, 2 give, by position,
 
@@ -32,6 +32,8 @@ class PairedUp:
     """(better, worse) positions."""
     ties: int
     capped: int
+    tied: list[tuple[int, int]]
+    """Positions of ties, as many as the cap leaves room for beside `pairs`."""
 
 
 def pair_up(
@@ -44,13 +46,15 @@ def pair_up(
     """
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], names[i]))
     if len(order) < 2:
-        return PairedUp([], 0, 0)
+        return PairedUp([], 0, 0, [])
     if rule == "all":
         return _every(order, scores, max_pairs)
     couples = [(order[0], order[-1])] if rule == "best_worst" else list(pairwise(order))
     strict = [(i, j) for i, j in couples if scores[i] > scores[j]]
     kept = [strict[k] for k in _spread(len(strict), max_pairs)]
-    return PairedUp(kept, len(couples) - len(strict), len(strict) - len(kept))
+    equal = [(i, j) for i, j in couples if scores[i] == scores[j]]
+    tied = [equal[k] for k in _spread(len(equal), max_pairs - len(kept))]
+    return PairedUp(kept, len(equal), len(strict) - len(kept), tied)
 
 
 def _every(order: Sequence[int], scores: Sequence[Decimal], max_pairs: int) -> PairedUp:
@@ -67,7 +71,19 @@ def _every(order: Sequence[int], scores: Sequence[Decimal], max_pairs: int) -> P
         better = bisect_right(ends, k)
         before = ends[better - 1] if better else 0
         pairs.append((order[better], order[lower[better] + k - before]))
-    return PairedUp(pairs, comb(n, 2) - strict, strict - len(pairs))
+    tied = _tied(order, lower, max_pairs - len(pairs))
+    return PairedUp(pairs, comb(n, 2) - strict, strict - len(pairs), tied)
+
+
+def _tied(order: Sequence[int], lower: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Pairs of equal score, spread over all of them: number k is found as the strict ones are."""
+    ends = list(accumulate(end - position - 1 for position, end in enumerate(lower)))
+    tied: list[tuple[int, int]] = []
+    for k in _spread(ends[-1], most):
+        first = bisect_right(ends, k)
+        before = ends[first - 1] if first else 0
+        tied.append((order[first], order[first + 1 + k - before]))
+    return tied
 
 
 def _spread(count: int, most: int) -> Iterable[int]:

@@ -16,9 +16,15 @@ class ConversionParams(Params):
     """Another seed holds out other groups."""
     max_bad_fraction: float = Field(default=0.01, ge=0.0, le=1.0)
     """Share of a source's rows that may be unusable before the run fails."""
+    min_rows: int = Field(default=1, ge=1)
+    """Pairs that have to be left. A real run wants a hundred at least; the default lets examples
+    and trial runs of a few rows pass, which are most of the runs that are so small."""
     duplicates: Literal["drop", "keep"] = "drop"
     """Pairs that another pair repeats, exactly or up to NFC and surrounding whitespace."""
     contradictions: Literal["drop", "keep"] = "drop"
     """Pairs that stand in the data both ways round: dropped on both sides, or kept."""
+    ties: Literal["drop", "keep"] = "drop"
+    """Pairs neither answer of which is better: left out and counted, or kept with preference 0.5.
+    Such a pair has no right answer, and evaluation counts it apart."""
     workers: Annotated[int, Inert] = Field(default=1, ge=1)
     """Processes that convert shards side by side; does not change the result."""

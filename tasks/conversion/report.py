@@ -10,13 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from tasks.artifact import NEUTRAL_REASONS, Ledger
+from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
 from tasks.conversion.params import ConversionParams
 from tasks.conversion.selection import Kept
+from tasks.conversion.tolerance import Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
 
 Summaries = Sequence[Mapping[str, Any]]
+MOST_CONTRADICTED = 0.2
+"""Share of a source's rows whose scores contradict the label above which its columns are taken to
+be swapped, however many bad rows are allowed."""
+
+
+def examples_of(summaries: Summaries) -> Examples:
+    """The first quarantined row of each source and reason, over all shards."""
+    return merged([summary["examples"] for summary in summaries])
 
 
 def incoming(summaries: Summaries) -> Ledger:
@@ -27,49 +36,33 @@ def incoming(summaries: Summaries) -> Ledger:
     return ledger
 
 
-def check_bad_fraction(ledger: Ledger, summaries: Summaries, params: ConversionParams) -> None:
-    """Raises DataError for the first source of which too many rows are unusable."""
+def check_usable(ledger: Ledger, examples: Examples, params: ConversionParams) -> None:
+    """Raises DataError for a source whose columns look swapped, or with too many bad rows."""
     for source, account in ledger.accounts.items():
-        bad = sum(n for reason, n in account.dropped.items() if reason not in NEUTRAL_REASONS)
-        units = account.rows_in + account.added  # a row of several pairs may lose them one by one
-        fraction = bad / units if units else 0.0
-        if fraction > params.max_bad_fraction:
+        against = account.dropped.get("score_contradicts_label", 0)
+        if against > MOST_CONTRADICTED * (account.rows_in + account.added):
             raise DataError(
-                f"source {source!r}: {bad} of {units} rows{' or pairs' if account.added else ''} "
-                f"({fraction:.2%}) "
-                f"cannot be used, more than conversion.max_bad_fraction "
-                f"{params.max_bad_fraction:.2%}. {_frequent(account.dropped, source, summaries)} "
-                "Correct the source, name another layout, or raise max_bad_fraction"
+                f"source {source!r}: in {against} of {account.rows_in + account.added} rows the "
+                "rejected answer has the higher score: the columns of chosen and rejected, or of "
+                f"their scores, are probably swapped. {frequent(ledger, source, examples)} Swap "
+                "them in the source's 'columns'"
             )
+    advice = "Correct the source, name another layout"
+    key = "conversion.max_bad_fraction"
+    check_bad_fraction(ledger, params.max_bad_fraction, key, examples, advice)
 
 
-def _frequent(dropped: Counter[str], source: str, summaries: Summaries) -> str:
-    """The three most frequent reasons, each with its first row."""
-    bad = [(n, reason) for reason, n in dropped.items() if reason not in NEUTRAL_REASONS]
-    bad.sort(key=lambda item: (-item[0], item[1]))
-    sentences: list[str] = []
-    for n, reason in bad[:3]:
-        example = _example(source, reason, summaries)
-        sentences.append(
-            f"{reason} ({n}x), first {example['file']} row {example['row']}, "
-            f"{example['field']}: {example['message']}."
-        )
-    return " ".join(sentences)
-
-
-def _example(source: str, reason: str, summaries: Summaries) -> Mapping[str, Any]:
-    return next(
-        s["examples"][source][reason] for s in summaries if reason in s["examples"].get(source, {})
-    )
-
-
-def check_any_left(ledger: Ledger, summaries: Summaries) -> None:
-    """Raises DataError when every row was dropped."""
-    if ledger.rows_out:
+def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionParams) -> None:
+    """Raises DataError when every row was dropped, or fewer pairs than `min_rows` are left."""
+    if ledger.rows_out >= params.min_rows:
         return
-    reasons = " ".join(
-        _frequent(account.dropped, source, summaries) for source, account in ledger.accounts.items()
-    )
+    if ledger.rows_out:
+        raise DataError(
+            f"conversion: {ledger.rows_out} pairs are left of {ledger.rows_in} rows, fewer than "
+            f"conversion.min_rows {params.min_rows}; dropped: {ledger.dropped}. Add rows, or lower "
+            "min_rows"
+        )
+    reasons = " ".join(frequent(ledger, source, examples) for source in ledger.accounts)
     raise DataError(
         f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}. "
         f"{reasons} Add rows that can be used"
@@ -90,10 +83,6 @@ def finished(
     """
     train, held_out = check_no_leakage(np.concatenate(kept.groups), np.concatenate(kept.held_out))
     _check_splits(train, held_out, params)
-    notes: dict[str, Counter[str]] = {}
-    for summary in summaries:
-        for source, counts in summary["notes"].items():
-            notes.setdefault(source, Counter()).update(counts)
     codes = verdicts.codes
     return {
         "ledger": ledger.to_json(),
@@ -104,7 +93,10 @@ def finished(
         "eval_groups": held_out,
         "conversational": _sum(kept, "conversational"),
         "with_margin": _sum(kept, "with_margin"),
+        "with_preference": _sum(kept, "with_preference"),
+        "with_comparison": _sum(kept, "with_comparison"),
         "ties": ledger.dropped.get("tie", 0),
+        "ties_kept": _sum(kept, "ties"),
         "duplicates": {
             "exact": int((codes == DUPLICATE).sum()),
             "normalised": int((codes == ALIKE).sum()),
@@ -124,8 +116,18 @@ def finished(
             }
             for source in ledger.accounts
         },
-        "notes": {source: dict(sorted(counts.items())) for source, counts in notes.items()},
+        "labels": _by_source(summaries, "labels"),
+        "notes": _by_source(summaries, "notes"),
     }
+
+
+def _by_source(summaries: Summaries, name: str) -> dict[str, dict[str, int]]:
+    """The counts that all shards' summaries hold under a name."""
+    total: dict[str, Counter[str]] = {}
+    for summary in summaries:
+        for source, counts in summary[name].items():
+            total.setdefault(source, Counter()).update(counts)
+    return {source: dict(sorted(counts.items())) for source, counts in total.items()}
 
 
 def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
@@ -148,8 +150,11 @@ def _sum(kept: Kept, what: str, source: str | None = None, split: str | None = N
 
 
 def _longer_wins(kept: Kept, source: str | None = None, split: str | None = None) -> float | None:
-    """Accuracy of preferring the longer answer, in characters; equal lengths count one half."""
-    pairs = _sum(kept, "pairs", source, split)
+    """Accuracy of preferring the longer answer, in characters; equal lengths count one half.
+
+    Ties have no right answer and are left out.
+    """
+    pairs = _sum(kept, "pairs", source, split) - _sum(kept, "ties", source, split)
     if not pairs:
         return None
     longer = _sum(kept, "longer", source, split)

@@ -28,6 +28,9 @@ from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import Options
 from tasks.conversion.pair import Pair, checked
+from tasks.conversion.signals import signals
+from tasks.conversion.ties import Tie, Ties
+from tasks.conversion.tolerance import first_examples
 from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
 
 ROW_COLUMNS = ["source", "file", "row", "raw"]
@@ -42,6 +45,7 @@ class Plan:
     """Source name -> its layout, column mapping and options, in the order of the sources."""
     seed: int
     eval_fraction: float
+    ties: Ties = "drop"
 
     @property
     def joined(self) -> frozenset[str]:
@@ -57,6 +61,7 @@ class _Shard:
     ledger: Ledger = field(default_factory=Ledger)
     quarantine: Quarantine = field(default_factory=lambda: Quarantine("conversion"))
     notes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    labels: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     pairs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     keys: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
@@ -93,11 +98,21 @@ class _Shard:
             self._drop(problem, origin)
             return ()
         assert items, "a layout returns items or raises Unusable"
+        for item in items:
+            if isinstance(item, Answer) and isinstance(item.score, bool):
+                labels = self.labels.setdefault(origin.source, Counter())
+                labels["good" if item.score else "bad"] += 1
         return items
 
     def _settle(self, items: Sequence[Joined], rows: int) -> None:
         """Adds pairs and drops the others; `rows` came in for them, and the ledger says how."""
         source = items[0][1].source
+        if self.plan.ties == "keep":
+            items = [
+                (kept, origin)
+                for item, origin in items
+                for kept in (item.items() if isinstance(item, Tie) else [item])
+            ]
         pairs = sum(item.pairs if isinstance(item, Unusable) else 1 for item, _ in items)
         if pairs > rows:
             self.ledger.count_added(source, pairs - rows)
@@ -112,9 +127,10 @@ class _Shard:
                 self._drop(problem, origin)
 
     def _add(self, pair: Pair, origin: Origin) -> None:
-        if pair.notes:
-            self.notes.setdefault(origin.source, Counter()).update(pair.notes)
         identity = identify(pair, self.plan.seed, self.plan.eval_fraction)
+        notes = [*pair.notes, *signals(pair, identity.prompt, identity.chosen, identity.rejected)]
+        if notes:
+            self.notes.setdefault(origin.source, Counter()).update(notes)
         self.pairs.append(tables.pair_values(pair, identity, origin))
         self.keys.append(tables.key_values(pair, identity, self.numbers[origin.source]))
 
@@ -161,7 +177,8 @@ def convert_shard(workspace: Workspace, path: Path, plan: Plan) -> dict[str, Any
         shard.quarantine.write(out)
     summary = {
         "ledger": shard.ledger.to_json(),
-        "examples": _examples(shard.quarantine),
+        "examples": first_examples(shard.quarantine),
+        "labels": {source: dict(c) for source, c in shard.labels.items()},
         "notes": {source: dict(sorted(c.items())) for source, c in shard.notes.items()},
     }
     workspace.finish(f"rows-{name}", summary)
@@ -197,12 +214,3 @@ def _groups(file: pq.ParquetFile) -> Iterator[list[Origin]]:
 
     for _, members in groupby(keyed(), lambda row: (row[1].source, row[0])):
         yield [origin for _, origin in members]
-
-
-def _examples(quarantine: Quarantine) -> dict[str, dict[str, dict[str, Any]]]:
-    """The first quarantined row of each source and reason."""
-    first: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in quarantine.rows:
-        kept = {name: row[name] for name in ("file", "row", "field", "message")}
-        first.setdefault(row["source"], {}).setdefault(row["reason"], kept)
-    return first

@@ -34,9 +34,11 @@ class Kept:
     """What is left, counted: sums only, divided once at the end."""
 
     sources: Sequence[str]
+    codes: Array
+    """The verdicts on all pairs as the params apply them."""
     ledger: Ledger = field(default_factory=Ledger)
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
-    """(source, split, what) -> n, where what is pairs, longer, equal, conversational or margin."""
+    """(source, split, what) -> n, where what is one of the facts of `_count`."""
     groups: list[Array] = field(default_factory=list[Array])
     held_out: list[Array] = field(default_factory=list[Array])
 
@@ -61,10 +63,13 @@ class Kept:
     def _count(self, source: str, split: str, keys: Array) -> None:
         facts = {
             "pairs": len(keys),
-            "longer": (keys["longer"] > 0).sum(),
-            "equal": (keys["longer"] == 0).sum(),
+            "ties": keys["tie"].sum(),
+            "longer": ((keys["longer"] > 0) & ~keys["tie"]).sum(),
+            "equal": ((keys["longer"] == 0) & ~keys["tie"]).sum(),
             "conversational": keys["conversational"].sum(),
             "with_margin": keys["has_margin"].sum(),
+            "with_preference": keys["has_preference"].sum(),
+            "with_comparison": keys["has_comparison"].sum(),
         }
         for what, n in facts.items():
             self.counts[source, split, what] += int(n)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tasks.conversion.identity import Identity
 from tasks.conversion.joining import Origin
-from tasks.conversion.pair import Pair
+from tasks.conversion.pair import TIE, Pair
 
 BATCH_ROWS = 2048
 
@@ -28,6 +28,8 @@ SCHEMA = pa.schema(
         ("chat_template_kwargs", pa.string()),
         ("margin", pa.float64()),
         ("weight", pa.float64()),
+        ("preference", pa.float64()),
+        ("comparison", pa.string()),
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
@@ -49,10 +51,15 @@ KEYS = np.dtype(
         ("eval", "?"),
         ("conversational", "?"),
         ("has_margin", "?"),
+        ("has_preference", "?"),
+        ("has_comparison", "?"),
+        ("tie", "?"),
+        ("better", "<u8"),
+        ("worse", "<u8"),
     ]
 )
-"""high, low: `Identity.key`; exact, margin: 32 bits of pair_id and of the margin's hash;
-longer: the sign of len(chosen) - len(rejected) in characters."""
+"""high, low: `Identity.key`; exact, margin: 32 bits of pair_id and of margin and preference;
+longer: the sign of len(chosen) - len(rejected) in characters; better, worse: `Identity.answers`."""
 
 _REPEATING = ["format", "tools", "chat_template_kwargs", "source", "file", "split"]
 
@@ -75,6 +82,8 @@ def pair_values(pair: Pair, identity: Identity, origin: Origin) -> tuple[Any, ..
         pair.chat_template_kwargs,
         pair.margin,
         pair.weight,
+        pair.preference,
+        pair.comparison,
         origin.source,
         origin.file,
         origin.row,
@@ -90,13 +99,17 @@ def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
         int.from_bytes(identity.key[:8], "big"),
         int.from_bytes(identity.key[8:], "big"),
         int(identity.pair_id[:8], 16),
-        crc32(repr(pair.margin).encode()),
+        crc32(repr((pair.margin, pair.preference)).encode()),
         int(identity.group[:16], 16),
         source,
         (difference > 0) - (difference < 0),
         identity.split == "eval",
         pair.format == "conversational",
         pair.margin is not None,
+        pair.preference != 1,
+        pair.comparison is not None,
+        pair.preference == TIE,
+        *(int.from_bytes(name, "big") for name in identity.answers),
     )
 
 

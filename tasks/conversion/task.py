@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 2
+VERSION = 3
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -69,8 +69,10 @@ def build(
             or none for one of the splits, is left.
     """
     from tasks.conversion import report, shards
+    from tasks.conversion.cycles import cyclic_pairs
     from tasks.conversion.duplicates import judge
     from tasks.conversion.groups import laid_out
+    from tasks.conversion.leakage import near_duplicates
     from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)
@@ -79,13 +81,18 @@ def build(
     rows = single + grouped
     summaries = _convert(workspace, rows, plan, params.workers)
     ledger = report.incoming(summaries)
-    report.check_bad_fraction(ledger, summaries, params)
-    verdicts = judge([workspace.path / shards.KEY_ARRAYS / f"{r.stem}.npy" for r in rows])
+    examples = report.examples_of(summaries)
+    report.check_usable(ledger, examples, params)
+    verdicts = judge([_keys(workspace, r) for r in rows])
     kept = _select(workspace, rows, verdicts, params, list(plan.layouts))
     ledger.merge(kept.ledger)
     ledger.check()
-    report.check_any_left(ledger, summaries)
+    report.check_enough_left(ledger, examples, params)
     workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
+    told = workspace.report
+    told["cycles"] = cyclic_pairs([_keys(workspace, r) for r in rows], kept.codes)
+    pairs = [workspace.path / shards.PAIRS / f"{r.stem}.parquet" for r in rows]
+    told["near_duplicates"] = near_duplicates(pairs, told["train"], told["eval"])
     workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
@@ -112,7 +119,7 @@ def plan_sources(
         layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name])
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
-    return Plan(layouts, params.seed, params.eval_fraction)
+    return Plan(layouts, params.seed, params.eval_fraction, params.ties)
 
 
 def _convert(
@@ -128,6 +135,12 @@ def _convert(
     return [workspace.finished(f"rows-{shard.stem}") or {} for shard in rows]
 
 
+def _keys(workspace: Workspace, rows: Path) -> Path:
+    from tasks.conversion import shards
+
+    return workspace.path / shards.KEY_ARRAYS / f"{rows.stem}.npy"
+
+
 def _select(
     workspace: Workspace,
     rows: Sequence[Path],
@@ -139,12 +152,12 @@ def _select(
     import numpy as np
     from tqdm import tqdm
 
-    from tasks.conversion import selection, shards
+    from tasks.conversion import selection
 
     codes, start = selection.applied(verdicts, params), 0
-    kept = selection.Kept(sources)
+    kept = selection.Kept(sources, codes)
     for shard in tqdm(rows, desc="conversion: pairs", unit="shard", disable=None):
-        keys = np.load(workspace.path / shards.KEY_ARRAYS / f"{shard.stem}.npy")
+        keys = np.load(_keys(workspace, shard))
         mine = codes[start : start + len(keys)]
         start += len(keys)
         kept.add(keys, mine)

@@ -23,7 +23,7 @@ class Unusable(Exception):
         self.message = message
         self.pairs = pairs
 
-    def __reduce__(self) -> tuple[type["Unusable"], tuple[str, str, str, int]]:
+    def __reduce__(self) -> tuple[type["Unusable"], tuple[Any, ...]]:
         return Unusable, (self.reason, self.field, self.message, self.pairs)
 
 

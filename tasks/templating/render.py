@@ -35,10 +35,7 @@ def render(
         TemplateError: the tokenizer has no template, or the template throws.
     """
     if tokenizer.chat_template is None:
-        raise TemplateError(
-            "the data are conversations, but the tokenizer has no chat template; set "
-            "templating.chat_template_path to a Jinja file"
-        )
+        raise no_template()
     from jinja2 import TemplateError as JinjaError
 
     try:
@@ -50,8 +47,16 @@ def render(
             continue_final_message=continue_final_message,
             **template_kwargs,
         )
-    except (JinjaError, TypeError, ValueError, KeyError) as error:
+    except (JinjaError, TypeError, ValueError, KeyError, ArithmeticError, MemoryError) as error:
         raise TemplateError(f"the chat template refuses it: {error}") from error
+
+
+def no_template() -> TemplateError:
+    """The error for conversations without a template."""
+    return TemplateError(
+        "the data are conversations, but the tokenizer has no chat template; set "
+        "templating.chat_template_path to a Jinja file"
+    )
 
 
 def with_end(text: str, end: str) -> str:
@@ -88,7 +93,7 @@ def apply_chat_template(
     }
     if "prompt" not in example:
         return whole | kept
-    shared = _common_prefix(_render_prompt(prompt, tokenizer, tools, settings), *whole.values())
+    shared = common_prefix(_render_prompt(prompt, tokenizer, tools, settings), *whole.values())
     return {"prompt": shared} | {n: text[len(shared) :] for n, text in whole.items()} | kept
 
 
@@ -99,7 +104,7 @@ def parse_tools(tools: Any) -> list[dict[str, Any]] | None:
     return tools or None
 
 
-def _common_prefix(*texts: str) -> str:
+def common_prefix(*texts: str) -> str:
     """The longest text that all of them begin with."""
     first, last = min(texts), max(texts)
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))

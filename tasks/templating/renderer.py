@@ -6,9 +6,16 @@ from typing import Any, Literal
 
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError, shown
+from tasks.templating.limits import (
+    CPU_SECONDS,
+    LENGTH_ALLOWANCE,
+    LENGTH_FACTOR,
+    OverLimit,
+    cpu_limit,
+)
 from tasks.templating.opening import bos_problem, closes_text, own_bos
 from tasks.templating.probe import TemplateProbe
-from tasks.templating.render import Messages, parse_tools, render, with_end
+from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
 from tasks.templating.special_tokens import (
     ALIASES,
     Literals,
@@ -17,6 +24,7 @@ from tasks.templating.special_tokens import (
     special_tokens,
     suspicious,
 )
+from tasks.templating.turn_order import unusual_order
 
 Side = Literal["chosen", "rejected"]
 
@@ -38,6 +46,9 @@ class Renderer:
     forged: Literal["quarantine", "encode", "keep"] | None
     """What becomes of a row with a special token in its own words; None is `keep`."""
 
+    cpu_seconds: float = CPU_SECONDS
+    """What rendering one row may cost."""
+
     def __post_init__(self) -> None:
         self.probe = TemplateProbe(self.tokenizer)
         self.bos = own_bos(self.tokenizer)
@@ -53,10 +64,17 @@ class Renderer:
         """The chosen and the rejected side.
 
         Raises:
-            Unusable: the row's text could be taken for markup, the template refuses the row or
-                loses a part of it, or both sides come out equal.
-            TemplateError: the tokenizer would close text twice.
+            Unusable: the row's text could be taken for markup, the template refuses the row,
+                loses a part of it or takes too long, or both sides come out equal.
+            TemplateError: the tokenizer would close text twice, or there is no template.
         """
+        try:
+            with cpu_limit(self.cpu_seconds):
+                return self._sides(row)
+        except OverLimit as error:
+            raise _over_limit(str(error)) from None
+
+    def _sides(self, row: dict[str, Any]) -> tuple[Rendered, Rendered]:
         side = self._conversation if row["format"] == "conversational" else self._text
         chosen, rejected = side(row, "chosen"), side(row, "rejected")
         if chosen == rejected:
@@ -85,6 +103,8 @@ class Renderer:
         return self._literal(text + end, literals, forged, "prompt" if whole else side)
 
     def _conversation(self, row: dict[str, Any], side: Side) -> Rendered:
+        if self.tokenizer.chat_template is None:
+            raise no_template()
         prompt: Messages = json.loads(row["prompt"]) if row["prompt"] is not None else []
         messages: Messages = [*prompt, *json.loads(row[side])]
         tools = parse_tools(row["tools"])
@@ -93,11 +113,28 @@ class Renderer:
                 if forged := held(value, self.special):
                     raise _forgery(name, forged)
         settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
-        rendered = self._rendered(messages, tools, settings, side)
+        rendered = self._in_order(messages, tools, settings, side)
+        given = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
+        if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * given:
+            raise _over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
         if problem := self.bos and bos_problem(rendered.text, self.bos):
             raise Unusable("template_error", side, problem)
-        if lost := self.probe.lost(messages, tools, settings):
-            raise Unusable(lost.reason, side, lost.message)
+        return rendered
+
+    def _in_order(
+        self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
+    ) -> Rendered:
+        """The rendering; where the template refuses or drops an unusual order, that is why."""
+        try:
+            rendered = self._rendered(messages, tools, settings, side)
+            if lost := self.probe.lost(messages, tools, settings):
+                raise Unusable(lost.reason, side, lost.message)
+        except Unusable as problem:
+            order = unusual_order(messages)
+            if order is None or problem.reason not in ("template_error", "template_drops_turn"):
+                raise
+            reason, sentence = order
+            raise Unusable(reason, side, f"{sentence}; {problem.message}") from None
         return rendered
 
     def _rendered(
@@ -128,6 +165,14 @@ class Renderer:
                 "and both cannot be told apart when it is encoded; mend the row",
             )
         return Rendered(text, literals)
+
+
+def _over_limit(what: str) -> Unusable:
+    return Unusable(
+        "template_timeout",
+        "prompt",
+        f"the chat template {what}, expected less; mend the template's loops or leave the row out",
+    )
 
 
 def _forgery(field: str, token: str) -> Unusable:

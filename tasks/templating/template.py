@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from tasks.errors import TemplateError, shown
+from tasks.templating.limits import CPU_SECONDS, OverLimit, cpu_limit
 from tasks.templating.opening import with_one_bos
 from tasks.templating.params import TemplatingParams
+from tasks.templating.template_faults import check_ends_with_the_answer
 
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
@@ -20,8 +22,8 @@ def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
     """The tokenizer of `directory` (`PreTrainedTokenizerBase`) with the effective chat template.
 
     Raises:
-        TemplateError: the template does not compile, depends on the clock or on chance, or writes
-            the BOS twice.
+        TemplateError: the template does not compile, depends on the clock or on chance, writes the
+            BOS twice, opens an answer that nobody asked for, or takes too long.
     """
     from transformers import AutoTokenizer
 
@@ -31,7 +33,15 @@ def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
         tokenizer.chat_template = source
     if tokenizer.chat_template is not None:
         tokenizer.chat_template = pin(joined(tokenizer.chat_template), params.date)
-        tokenizer.chat_template = with_one_bos(tokenizer)
+        try:
+            with cpu_limit(CPU_SECONDS):
+                tokenizer.chat_template = with_one_bos(tokenizer)
+                check_ends_with_the_answer(tokenizer)
+        except OverLimit as error:
+            raise TemplateError(
+                f"rendering a conversation of three short turns with the chat template {error}; "
+                "mend the template"
+            ) from None
     return tokenizer
 
 
@@ -118,7 +128,7 @@ def _parsed(template: str) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     extensions = ["jinja2.ext.loopcontrols"]
-    environment = ImmutableSandboxedEnvironment(extensions=[*extensions, _GenerationBlock])
+    environment = ImmutableSandboxedEnvironment(extensions=[*extensions, GenerationBlock])
     try:
         return environment.parse(template)
     except TemplateSyntaxError as error:
@@ -143,4 +153,4 @@ def _generation_block() -> type:
     return GenerationBlock
 
 
-_GenerationBlock = _generation_block()
+GenerationBlock = _generation_block()

@@ -20,11 +20,14 @@ from tasks.tokenization.params import TokenizationParams
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 2
+VERSION = 3
 SPLITS = ("train", "eval")
 TEXTS = ("chosen", "rejected")
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 TOKENIZER_DIRECTORY = "tokenizer"
+RENDERING_FILE = "rendering.json"
+"""The settings of templating that whoever serves the model has to know."""
+RENDERING_FIELDS = ("special_tokens_in_text", "date")
 BATCH_ROWS = 1024
 
 FIELDS = [
@@ -35,6 +38,13 @@ FIELDS = [
     ("shared_prefix_length", pa.int32()),
     ("weight", pa.float32()),
 ]
+
+OPTIONAL_FIELDS = [
+    ("margin", pa.float32()),
+    ("preference", pa.float32()),
+    ("comparison", pa.string()),
+]
+"""Present only where any pair says something else than the default."""
 
 
 def step(
@@ -68,27 +78,34 @@ def _build(
 ) -> None:
     tokenizer = _save_tokenizer(workspace, templating, model)
     encoder = Encoder(tokenizer)
-    with_margin = templating.report["with_margin"] > 0
-    fields = [*FIELDS, ("margin", pa.float32())] if with_margin else FIELDS
-    schema = pa.schema(fields)
+    given = [field for field in OPTIONAL_FIELDS if templating.report[f"with_{field[0]}"]]
+    schema = pa.schema([*FIELDS, *given])
+    lengths: list[int] = []
 
     def work(shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         batches: dict[str, list[pa.RecordBatch]] = {split: [] for split in SPLITS}
         counts = dict.fromkeys(SPLITS, 0) | {"tokens": 0, "longest": 0}
         for batch in pq.ParquetFile(shard).iter_batches(BATCH_ROWS):
-            for split, rows in _encoded(batch, encoder, params, ledger, quarantine).items():
+            for split, rows in _encoded(
+                batch, encoder, params, ledger, quarantine, lengths
+            ).items():
                 if rows:
                     batches[split].append(pa.RecordBatch.from_pylist(rows, schema=schema))
-                    lengths = [len(r[s]) for r in rows for s in SIDES]
+                    sizes = [len(r[s]) for r in rows for s in SIDES]
                     counts[split] += len(rows)
-                    counts["tokens"] += sum(lengths)
-                    counts["longest"] = max(counts["longest"], *lengths)
+                    counts["tokens"] += sum(sizes)
+                    counts["longest"] = max(counts["longest"], *sizes)
         for split in SPLITS:
             if batches[split]:
                 _write(workspace, f"{split}/{shard.stem}.arrow", schema, batches[split])
         return counts
 
-    numbers = build_shards(workspace, STAGE, pair_shards(templating), work)
+    try:
+        numbers = build_shards(workspace, STAGE, pair_shards(templating), work)
+    except DataError:
+        if lengths and min(lengths) > (params.max_length or 0):
+            raise _all_too_long(lengths, params) from None
+        raise
     totals = {n: sum(c[n] for c in numbers) for n in (*SPLITS, "tokens")}
     workspace.report.update(totals | {"longest": max(c["longest"] for c in numbers)})
     if totals["train"] == 0:
@@ -96,6 +113,16 @@ def _build(
             f"{STAGE}: no training pair is left; ledger {workspace.report['ledger']}. Raise "
             f"tokenization.max_length (now {params.max_length}) or add data"
         )
+
+
+def _all_too_long(lengths: list[int], params: TokenizationParams) -> DataError:
+    """The error of data none of which fits, with what would."""
+    p50, p90 = (int(x) for x in np.percentile(lengths, (50, 90), method="nearest"))
+    return DataError(
+        f"{STAGE}: 0 of {len(lengths):,} pairs have at most tokenization.max_length "
+        f"{params.max_length} tokens on both sides (shortest {min(lengths)}, p50={p50}, "
+        f"p90={p90}): raise max_length"
+    )
 
 
 def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel) -> Any:
@@ -107,6 +134,8 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
     if template.exists():
         tokenizer.chat_template = template.read_text("utf-8")
     tokenizer.save_pretrained(workspace.path / TOKENIZER_DIRECTORY)
+    said = templating.record["ingredients"]["params"]
+    workspace.write_json(RENDERING_FILE, {name: said.get(name) for name in RENDERING_FIELDS})
     return tokenizer
 
 
@@ -124,15 +153,20 @@ def _encoded(
     params: TokenizationParams,
     ledger: Ledger,
     quarantine: Quarantine,
+    lengths: list[int],
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of one batch that fit, by split; every other row in the ledger."""
+    """The rows of one batch that fit, by split; every other row in the ledger.
+
+    The longer side of every pair is appended to `lengths`.
+    """
     rows = batch.to_pylist()
     ids = _encode_rows(rows, encoder)
     kept: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for row, (chosen, rejected) in zip(rows, ids, strict=True):
         source = row["source"]
         ledger.count_in(source)
-        if params.max_length is not None and max(len(chosen), len(rejected)) > params.max_length:
+        lengths.append(max(len(chosen), len(rejected)))
+        if params.max_length is not None and lengths[-1] > params.max_length:
             ledger.drop(source, "too_long")
             continue
         if np.array_equal(chosen, rejected):
@@ -157,8 +191,8 @@ def _encoded(
                 "rejected_input_ids": rejected,
                 "shared_prefix_length": shared_prefix_length(chosen, rejected),
                 "weight": row["weight"],
-                "margin": row["margin"],
             }
+            | {name: row[name] for name, _ in OPTIONAL_FIELDS}
         )
     return kept
 

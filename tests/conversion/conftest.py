@@ -63,11 +63,15 @@ def _quarantine(artifact: Artifact) -> list[dict]:
 def convert(tmp_path) -> Callable[..., Artifact]:
     """Runs the stage on rows (dicts, or raw text) of one source."""
 
-    def run(rows, *, shard_rows=1000, name="votes", layout=None, columns=None, **params):
+    def run(
+        rows, *, shard_rows=1000, name="votes", layout=None, columns=None, options=None, **params
+    ):
         raws = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in rows]
         entries = [(name, "votes.jsonl", i, raw) for i, raw in enumerate(raws, 1)]
         shards = [entries[i : i + shard_rows] for i in range(0, len(entries), shard_rows)]
-        source = Source(name=name, path="votes.jsonl", layout=layout, columns=columns)
+        source = Source(
+            name=name, path="votes.jsonl", layout=layout, columns=columns, options=options
+        )
         directory = tmp_path / f"ingestion-{len(list(tmp_path.iterdir()))}"
         made = step(ConversionParams(**(LENIENT | params)), (source,), ingested(directory, shards))
         return Store(tmp_path / "data").obtain(made)

@@ -24,8 +24,14 @@ def items(layout, row, columns=None, **options):
     return [checked(item) if isinstance(item, Pair) else item for item in read(row)]
 
 
+def first_problem(found):
+    return next(item for item in found if isinstance(item, Unusable))
+
+
 def one(layout, row, columns=None, **options):
     (item,) = items(layout, row, columns, **options)
+    if isinstance(item, Unusable):
+        raise item
     return item
 
 
@@ -324,7 +330,7 @@ BAD = [
 def test_rows_that_cannot_be_used_get_their_reason(layout, row, reason, field):
     options = {"first": 1, "second": 2} if layout == "pairwise_label" else {}
     with pytest.raises(Unusable) as caught:
-        items(layout, row, **options)
+        raise first_problem(items(layout, row, **options))
     assert (caught.value.reason, caught.value.field) == (reason, field)
     assert "found" in caught.value.message
     assert caught.value.message.isprintable()

@@ -21,6 +21,8 @@ def system(text):
 
 def one(layout, row, mapping=None):
     (pair,) = reader(layout, mapping or {})(row)
+    if isinstance(pair, Unusable):
+        raise pair
     return checked(pair)
 
 

@@ -69,7 +69,9 @@ def test_trl_messages_stay_as_they_are(converted, pairs_of, shared_data):
         same = [r for r in rows if all(r[s] == pair[s] for s in ("prompt", "chosen", "rejected"))]
         assert same
     assert pairs[0]["prompt"][0]["content"].startswith("Hi! I'd like to create a new language game")
-    assert artifact.report["notes"] == {}
+    assert artifact.report["notes"] == {
+        "real": {"answers in DEVANAGARI script": 1, "text that looks like an e-mail address": 1}
+    }
 
 
 def test_sharegpt_rows_become_the_same_pairs_as_their_relaid_form(converted, pairs_of):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.params import load
-from tasks.artifact import Store
+from tasks.artifact import Ledger, Store
 from tasks.conversion import ConversionParams, step
 from tasks.conversion.layouts import LAYOUTS
 from tasks.ingestion import IngestionParams, Source, row_shards
@@ -18,6 +18,7 @@ KNOWN = {
     "arena": (993, 0, 760, {"tie": 105, "empty_response": 52, "duplicate": 76}),
     "columns": (1000, 0, 1000, {}),
     "context_ranking": (1, 0, 1, {}),
+    "one_row_each": (2, 0, 1, {"unpaired_alone": 1}),
     "openai_dpo": (284, 0, 284, {}),
     "pairwise_annotators": (
         999, 0, 760, {"tie": 105, "wrong_type": 6, "empty_response": 52, "duplicate": 76}),
@@ -27,9 +28,11 @@ KNOWN = {
     "scored": (
         4000, 2000, 3637, {"tie": 2301, "identical": 5, "contradiction": 3, "duplicate": 54}),
     "scored_in_a_row": (1319, 1698, 2426, {"unpaired_alone": 588, "duplicate": 3}),
+    "scored_pairs": (934, 0, 933, {"identical": 1}),
     "sharegpt_ranking": (300, 0, 295, {"duplicate": 5}),
     "stepwise": (484, 0, 32, {"unpaired_alone": 443, "joined": 9}),
     "stepwise_errors": (484, 0, 435, {"step_out_of_range": 12, "prompts_differ": 27, "tie": 10}),
+    "trl": (300, 0, 295, {"duplicate": 5}),
     "typed_parts": (10, 0, 10, {}),
     "unpaired": (5276, 0, 2426, {"unpaired_alone": 2352, "joined": 495, "duplicate": 3}),
     "unpaired_messages": (300, 0, 1, {"unpaired_alone": 298, "joined": 1}),
@@ -64,11 +67,10 @@ def test_every_example_loads_and_its_real_file_gives_the_known_counts(path, requ
     if path.stem in WITHOUT_DATA:
         return
     artifact = request.getfixturevalue("converted")(path.stem)
-    (account,) = artifact.report["ledger"].values()
+    ledger = Ledger.from_json(artifact.report["ledger"])
     rows_in, added, rows_out, dropped = KNOWN[path.stem]
-    assert account == {
-        "rows_in": rows_in, "added": added, "rows_out": rows_out, "dropped": dropped,
-    }  # fmt: skip
+    assert (ledger.rows_in, ledger.rows_out, ledger.dropped) == (rows_in, rows_out, dropped)
+    assert sum(account.added for account in ledger.accounts.values()) == added
     assert rows_in + added == rows_out + sum(dropped.values())
 
 

@@ -137,6 +137,7 @@ COLUMNS = [
     ],
     ids=["trl", "hh_rlhf", "columns"],
 )
+@pytest.mark.catalogue(51, 52, 53, 54, 55, 56, 61, 62, 63, 64, 65, 66, 69, 70, 71, 84, 85)
 def test_bad_rows_are_quarantined_with_origin_reason_and_hint(
     convert, pairs_of, quarantine_of, layout, columns, good, bad
 ):

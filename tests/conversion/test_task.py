@@ -34,6 +34,8 @@ def test_columns_of_a_pair(convert, pairs_of):
         "chat_template_kwargs": None,
         "margin": 2.0,
         "weight": 1.0,
+        "preference": 1.0,
+        "comparison": None,
         "source": "votes",
         "file": "votes.jsonl",
         "row": 1,
@@ -41,6 +43,7 @@ def test_columns_of_a_pair(convert, pairs_of):
     }
 
 
+@pytest.mark.catalogue(77, 79)
 def test_first_of_equal_pairs_is_kept_across_shards(convert, pairs_of):
     composed, decomposed = other("caf\u00e9"), other("cafe\u0301")
     rows = [other(1), TEXT, composed, TEXT | {"margin": 1}, decomposed, other(2), TEXT]
@@ -53,6 +56,7 @@ def test_first_of_equal_pairs_is_kept_across_shards(convert, pairs_of):
     assert kept.report["duplicates"] == artifact.report["duplicates"]
 
 
+@pytest.mark.catalogue(78)
 def test_contradictions_are_dropped_on_both_sides_and_quarantined(convert, pairs_of, quarantine_of):
     padded = SWAPPED | {"chosen": " No."}
     rows = [TEXT, other(1), padded, TEXT, SWAPPED | {"tools": [{"name": "add"}]}]

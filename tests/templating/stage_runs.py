@@ -41,7 +41,7 @@ def run(
     conversion = converted(rows, tmp_path / "conversion")
     held = Artifact("model", "1" * 16, model.path, "e" * 64, {})
     store = Store(tmp_path / "data")
-    settings = TemplatingParams(**params)
+    settings = TemplatingParams(**{"max_bad_fraction": 1.0} | params)
     rendered = store.obtain(templating.step(settings, conversion, model, held))
     tokenized = store.obtain(
         tokenization.step(TokenizationParams(max_length=None), rendered, model, held)

@@ -48,6 +48,7 @@ def whole(row, side):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.catalogue(102)
 def test_ids_of_every_shape_equal_the_tokenizers_own_and_hold_one_bos(name, tmp_path):
     model = build_family(name, tmp_path / "model")
     family = FAMILIES[name]
@@ -138,7 +139,7 @@ def test_rows_that_a_template_refuses_or_makes_equal_are_reported_with_the_reaso
     two = {"prompt": [USER, AGAIN], "chosen": [says("blue")], "rejected": [says("green")]}
     rendered, rows = run([two, CONVERSATIONS[0]], model, tmp_path)
     reason, message = quarantined(rendered)[1]
-    assert (reason, len(rows)) == ("template_error", 1)
+    assert (reason, len(rows)) == ("roles_do_not_alternate", 1)
     assert "turns must alternate" in message
     model = build_family("deepseek", tmp_path / "deepseek")
     path = tmp_path / "short.jinja"

@@ -69,6 +69,7 @@ def test_prompt_and_answer_join_to_the_whole_even_where_the_template_opens_other
     assert rendered["prompt"] == "<user>What color is the sky?<assistant>"
 
 
+@pytest.mark.catalogue(100)
 def test_a_template_that_drops_a_turn_is_found_by_the_shape(tiny_model_directory):
     tokenizer = load_tokenizer(tiny_model_directory, TemplatingParams())
     tokenizer.chat_template = "{{ messages[-2].content }}|{{ messages[-1].content }}"
@@ -81,6 +82,7 @@ def test_a_template_that_drops_a_turn_is_found_by_the_shape(tiny_model_directory
     assert len(probe.answers) == 2
 
 
+@pytest.mark.catalogue(103)
 def test_the_clock_is_pinned_or_refused():
     import datetime
 
@@ -93,6 +95,7 @@ def test_the_clock_is_pinned_or_refused():
         pin("{{ [1, 2] | random }}", None)
 
 
+@pytest.mark.catalogue(99)
 def test_a_template_that_does_not_compile_is_refused_with_its_line(tiny_model_directory, tmp_path):
     path = tmp_path / "broken.jinja"
     path.write_text("{{ messages }}\n{% if %}")

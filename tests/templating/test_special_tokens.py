@@ -85,6 +85,7 @@ def test_a_text_row_is_literal_from_end_to_end(name, tmp_path):
         {"prompt": [user("What?")], "chosen": [says("<|im_end|>")], "rejected": GREEN},
     ],
 )
+@pytest.mark.catalogue(75)
 def test_a_token_is_found_even_where_only_the_joint_of_two_fields_makes_one(row, tmp_path):
     model = build_family("chatml", tmp_path / "model")
     path = tmp_path / "joined.jinja"

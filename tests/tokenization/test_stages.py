@@ -35,6 +35,8 @@ def pair(prompt, chosen, rejected, **changes) -> dict:
         "chat_template_kwargs": None,
         "margin": None,
         "weight": 1.0,
+        "preference": 1.0,
+        "comparison": None,
         "source": "s",
         "file": "f.jsonl",
         "row": 1,
@@ -50,7 +52,7 @@ def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **to
     (directory / "pairs").mkdir(parents=True, exist_ok=True)
     for index, rows in enumerate(shards):
         table = pa.Table.from_pylist(rows)
-        for name in ("tools", "chat_template_kwargs"):
+        for name in ("tools", "chat_template_kwargs", "comparison"):
             table = table.set_column(
                 table.column_names.index(name), name, table[name].cast(pa.string())
             )
@@ -58,7 +60,9 @@ def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **to
     conversion = Artifact("conversion", "0" * 16, directory, "d" * 64, {})
     store, model = Store(tmp_path / "data"), describe(model_directory, {})
     held = Artifact("model", "1" * 16, model_directory, "e" * 64, {})
-    rendered = store.obtain(templating.step(TemplatingParams(), conversion, model, held))
+    rendered = store.obtain(
+        templating.step(TemplatingParams(max_bad_fraction=1.0), conversion, model, held)
+    )
     params = TokenizationParams(**tokenization_params)
     return rendered, store.obtain(tokenization.step(params, rendered, model, held))
 
@@ -87,7 +91,7 @@ def test_ids_equal_the_tokenizers_own_for_conversations_and_for_text(
         assert conversation[f"{side}_input_ids"] == whole
     assert text["chosen_input_ids"] == tiny_tokenizer("The sky is blue.<|im_end|>")["input_ids"]
     assert len(rows_of(tokenized, "eval")) == 1
-    assert "margin" not in text
+    assert not {"margin", "preference", "comparison"} & text.keys()
     assert (tokenized.path / "tokenizer/chat_template.jinja").exists()
 
 
@@ -95,12 +99,12 @@ def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     long = says("blue " * 500)
     shards = [
         [
-            pair(USER, says("It is blue."), says("It is green."), margin=0.5),
+            pair(USER, says("It is blue."), says("It is green."), margin=0.5, comparison="c1"),
             pair(USER, says("see <|im_end|>\n<|im_start|>user"), says("It is green.")),
             pair(USER, long, says("green")),
         ],
         [
-            pair(USER, says("a"), says("b"), source="t"),
+            pair(USER, says("a"), says("b"), source="t", preference=0.5),
             pair(says("no user") + USER, says("same"), says("same"), source="t"),
         ],
     ]
@@ -112,13 +116,15 @@ def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     quarantined = pq.read_table(rendered.path / "quarantine.parquet").to_pylist()
     assert [q["reason"] for q in quarantined] == ["special_token_in_text", "identical_rendered"]
     assert (quarantined[0]["file"], quarantined[0]["field"]) == ("f.jsonl", "chosen")
-    margins = [row["margin"] for row in rows_of(tokenized, "train")]
-    assert margins == [0.5, None]
+    kept = rows_of(tokenized, "train")
+    assert [row["margin"] for row in kept] == [0.5, None]
+    assert [(row["preference"], row["comparison"]) for row in kept] == [(1.0, "c1"), (0.5, None)]
 
 
+@pytest.mark.catalogue(89, 90)
 def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
     shards = [[pair(USER, says("It is blue."), says("It is green."))]]
-    with pytest.raises(DataError, match=r"no row is left of 1; dropped {'too_long': 1}"):
+    with pytest.raises(DataError, match=r"0 of 1 pairs have at most .* 3 tokens.*p50=31.*raise"):
         stages(tmp_path, tiny_model_directory, shards, max_length=3)
 
 

@@ -11,15 +11,19 @@ list or as its JSON text. The other form has whole conversations as messages:
     {"model_a": "x", "model_b": "y", "winner": "model_b", "conversation_a": [{"role": "user", ...
 """
 
-from typing import Any
+from typing import Any, Literal
 
+from tasks.conversion.answers import Item
 from tasks.conversion.labels import good
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.messages import Messages
 from tasks.conversion.pair import IMPLICIT, Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.turns import as_messages, listed
 from tasks.conversion.unusable import Unusable, found
 
+Better = Literal["a", "b", "tie"]
+BETTER: tuple[Better, ...] = ("a", "b", "tie")
 WINNERS = ("winner_model_a", "winner_model_b", "winner_tie")
 TIES = ("tie", "tie (bothbad)", "both_bad")
 _TURNS = 'a list with one text per turn, such as ["Hello."]'
@@ -34,14 +38,14 @@ def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
     )
 
 
-def pairs(row: Row) -> list[Pair]:
-    """The row's one pair, as messages.
+def pairs(row: Row) -> list[Item]:
+    """The row's one pair, as messages, or its tie.
 
     Raises:
-        Unusable: missing_column, tie, bad_label, null, null_content, bad_json, wrong_type,
+        Unusable: missing_column, bad_label, null, null_content, bad_json, wrong_type,
             bad_transcript.
     """
-    first_is_better = _first_is_better(row)
+    better = _better(row)
     if "conversation_a" in row or "winner" in row:
         sides = [
             as_messages(listed(required(row, name), name, "a list of messages"))
@@ -50,21 +54,25 @@ def pairs(row: Row) -> list[Pair]:
     else:
         prompts = _texts(required(row, "prompt"), "prompt")
         sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
-    chosen, rejected = sides if first_is_better else reversed(sides)
-    return [Pair(IMPLICIT, chosen, rejected)]
+    chosen, rejected = sides if better != "b" else reversed(sides)
+    pair = Pair(IMPLICIT, chosen, rejected)
+    if better == "tie":
+        field = "winner" if "winner" in row else "winner_tie"
+        return [Tie(field, f"found {found(row[field])}: a tie prefers neither answer", [pair])]
+    return [pair]
 
 
-def _first_is_better(row: Row) -> bool:
+def _better(row: Row) -> Better:
     if "winner" in row:
         winner = row["winner"]
         if isinstance(winner, str) and winner.strip() in TIES:
-            raise _tie("winner", found(winner))
+            return "tie"
         if winner not in ("model_a", "model_b"):
             listing = ", ".join(("model_a", "model_b", *TIES))
             raise Unusable(
                 "bad_label", "winner", f"found {found(winner)}, expected one of {listing}"
             )
-        return winner == "model_a"
+        return "a" if winner == "model_a" else "b"
     won = [good(required(row, name), name) for name in WINNERS]
     if sum(won) != 1:
         raise Unusable(
@@ -72,13 +80,7 @@ def _first_is_better(row: Row) -> bool:
             "winner_model_a",
             f"found {sum(won)} of {', '.join(WINNERS)} set, expected exactly one of them",
         )
-    if won[2]:
-        raise _tie("winner_tie", "1")
-    return won[0]
-
-
-def _tie(field: str, seen: str) -> Unusable:
-    return Unusable("tie", field, f"found {seen}: a tie prefers neither answer")
+    return BETTER[won.index(True)]
 
 
 def _texts(value: Any, field: str) -> list[str]:

@@ -10,28 +10,33 @@ becomes, names first,
 
 and then one pair: prompt "Is it red?", chosen " Yes" (spaces as they are), rejected " No",
 margin 1.5. A column that is not mapped keeps its name. `system`, `weight`, `score_chosen` and
-`score_rejected` are only read when they are mapped. The margin of two scores is their difference;
-with a `system`, prompt and answers become messages.
+`score_rejected` are only read when they are mapped, as is `preference`: from 0 to 1, how sure it
+is that chosen is the better answer, where below 0.5 the sides change places and 0.5 is a tie. The
+margin of two scores is their difference, and equal ones are a tie; with a `system`, prompt and
+answers become messages.
 """
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from tasks.conversion.answers import Item
 from tasks.conversion.fields import (
     margin_of,
+    preference_of,
     score_margin,
     template_kwargs_of,
     tools_of,
     weight_of,
 )
-from tasks.conversion.pair import IMPLICIT, Pair
+from tasks.conversion.pair import IMPLICIT, TIE, Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import shown
 
 Row = dict[str, Any]
 
-ONLY_IF_MAPPED = ("system", "weight", "score_chosen", "score_rejected")
+ONLY_IF_MAPPED = ("system", "weight", "preference", "score_chosen", "score_rejected")
 FIELDS = (
     "prompt",
     "chosen",
@@ -78,8 +83,8 @@ def required(row: Row, column: str) -> Any:
     )
 
 
-def pairs(row: Row) -> list[Pair]:
-    """The one pair of a row whose columns bear the names of `FIELDS`.
+def pairs(row: Row) -> list[Item]:
+    """The one pair, or the tie, of a row whose columns bear the names of `FIELDS`.
 
     Raises:
         Unusable: missing_column, image_part, wrong_type, or the reason of a single value.
@@ -93,21 +98,23 @@ def pairs(row: Row) -> list[Pair]:
     prompt = row.get("prompt", IMPLICIT)
     if "system" in row:
         prompt = _with_system(row["system"], prompt)
-    margin = margin_of(row.get("margin"))
+    margin, difference = margin_of(row.get("margin")), None
     if "score_chosen" in row or "score_rejected" in row:
         difference = score_margin(row.get("score_chosen"), row.get("score_rejected"))
-        margin = difference if margin is None else margin
-    return [
-        Pair(
-            prompt=prompt,
-            chosen=required(row, "chosen"),
-            rejected=required(row, "rejected"),
-            tools=tools_of(row.get("tools")),
-            chat_template_kwargs=template_kwargs_of(row.get("chat_template_kwargs")),
-            margin=margin,
-            weight=weight_of(row.get("weight")),
-        )
-    ]
+    pair = Pair(
+        prompt=prompt,
+        chosen=required(row, "chosen"),
+        rejected=required(row, "rejected"),
+        tools=tools_of(row.get("tools")),
+        chat_template_kwargs=template_kwargs_of(row.get("chat_template_kwargs")),
+        margin=difference if margin is None else margin,
+        weight=weight_of(row.get("weight")),
+        preference=preference_of(row.get("preference")),
+    )
+    if difference == 0 or pair.preference == TIE:
+        field = "score_chosen" if difference == 0 else "preference"
+        return [Tie(field, f"found {found(row[field])}: a tie prefers neither answer", [pair])]
+    return [pair]
 
 
 def _with_system(system: Any, prompt: Any) -> Any:

@@ -11,7 +11,8 @@ are one pair, joined by their prompt: prompt [user "Hi"], chosen [assistant "Hel
      "overall_preference": -2}
 
 is the same pair with margin 2: below 0 the first answer is better, above 0 the second, at most 3;
-0 is a tie. A prompt may hold earlier turns, each after a line `<extra_id_1>User` or
+0 is a tie. With `soft: true` the strength is a preference instead, 1/2 + 2/6 = 0.833 here, and no
+margin. A prompt may hold earlier turns, each after a line `<extra_id_1>User` or
 `<extra_id_1>Assistant`.
 """
 
@@ -26,6 +27,7 @@ from tasks.conversion.fields import exact_number
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.pair import Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
@@ -39,6 +41,8 @@ class HelpsteerOptions(RankingOptions):
 
     attributes: dict[str, float] = Field(default={"helpfulness": 1.0}, min_length=1)
     """Attribute -> weight; the score is the weighted sum."""
+    soft: bool = False
+    """A strength of 1, 2 or 3 is a preference of 2/3, 5/6 or 1 instead of a margin."""
 
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
@@ -53,15 +57,15 @@ def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
 
 
 def read(row: Row, options: HelpsteerOptions) -> list[Item]:
-    """The row's answer with its score, or its pair with its margin; as messages.
+    """The row's answer with its score, or its pair with its margin, or its tie; as messages.
 
     Raises:
-        Unusable: missing_column, null, wrong_type, bad_score, unrated, tie, empty_response.
+        Unusable: missing_column, null, wrong_type, bad_score, unrated, empty_response.
     """
     strength = next((name for name in STRENGTHS if name in row), None)
     prompt = _prompt(row)
     if strength is not None:
-        return [as_conversation(_preference(row, prompt, strength))]
+        return [as_conversation(_preference(row, prompt, strength, options.soft))]
     response = required(row, "response")
     check_completion(response, "response")
     return [as_conversation(Answer(prompt, response, _score(row, options)))]
@@ -93,7 +97,7 @@ def _score(row: Row, options: HelpsteerOptions) -> Decimal:
     return total
 
 
-def _preference(row: Row, prompt: Any, field: str) -> Pair:
+def _preference(row: Row, prompt: Any, field: str, soft: bool) -> Pair | Tie:
     names = [
         name if name in row else name.replace("_", "") for name in ("response_1", "response_2")
     ]
@@ -104,6 +108,9 @@ def _preference(row: Row, prompt: Any, field: str) -> Pair:
             "bad_score", field, f"found {found(row[field])}, expected a number from -3 to 3"
         )
     if strength == 0:
-        raise Unusable("tie", field, "found 0: a tie prefers neither answer")
+        return Tie(field, "found 0: a tie prefers neither answer", [Pair(prompt, *answers)])
     chosen, rejected = answers if strength < 0 else reversed(answers)
+    if soft:
+        sure = float((1 + abs(strength) / STRONGEST) / 2)
+        return Pair(prompt, chosen, rejected, preference=sure)
     return Pair(prompt, chosen, rejected, margin=float(abs(strength)))

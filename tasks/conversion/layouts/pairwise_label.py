@@ -10,7 +10,9 @@ and never guessed: `first`, `second` and `tie` are values of the label (1, "A>B"
 `labels: [annotator1, annotator2, annotator3]` the label is what more of these columns say than
 anything else; without such a majority it is a tie. With `preference: second` the label is a number
 from 0 to 1 instead, how sure it is that the second answer is better: 0.5 is a tie, and the margin
-is what it is away from that, doubled. An `input` beside the prompt is put below it.
+is what it is away from that, doubled. With `soft: true` the pair's preference is that number
+instead, or the share of the annotators, of whom one who sees a tie is half for each answer: two
+for the second answer and one tie are 2.5 / 3. An `input` beside the prompt is put below it.
 """
 
 from collections import Counter
@@ -25,6 +27,7 @@ from tasks.conversion.labels import plain
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import TextOptions
 from tasks.conversion.pair import Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
@@ -42,6 +45,8 @@ class PairwiseLabelOptions(TextOptions):
     """The columns of the label: one, or one per annotator."""
     preference: Literal["first", "second"] | None = None
     """The label is the probability that this answer is better."""
+    soft: bool = False
+    """Label or annotators' share become the pair's preference, in place of a majority or margin."""
 
     def missing(self) -> str:
         """The meaning of both values, unless the label is a probability."""
@@ -59,15 +64,26 @@ def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
 
 
 def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
-    """The row's one pair.
+    """The row's one pair, or its tie.
 
     Raises:
-        Unusable: missing_column, null, wrong_type, bad_label, tie.
+        Unusable: missing_column, null, wrong_type, bad_label.
     """
     responses = [as_messages(required(row, f"response_{side}")) for side in "ab"]
     prompt = _prompt(row)
-    first_is_better, margin = _verdict(row, options)
-    chosen, rejected = responses if first_is_better else reversed(responses)
+    values = [required(row, name) for name in options.labels]
+    if options.preference is not None:
+        lead, says = _lead(values, options), f"{[*map(found, values)]}"
+    else:
+        votes = _votes(values, options)
+        lead, says = _share(votes) if options.soft else _majority(votes), f"{dict(votes)}"
+    chosen, rejected = responses if lead > 0 else reversed(responses)
+    if lead == 0:
+        message = f"found {says}: a tie, or as many for one as for another, prefers neither"
+        return [Tie(options.labels[0], message, [Pair(prompt, *responses)])]
+    if options.soft:
+        return [Pair(prompt, chosen, rejected, preference=float((1 + abs(lead)) / 2))]
+    margin = None if options.preference is None else float(abs(lead))
     return [Pair(prompt, chosen, rejected, margin=margin)]
 
 
@@ -81,11 +97,8 @@ def _prompt(row: Row) -> Any:
     return f"{prompt}\n\n{below}"
 
 
-def _verdict(row: Row, options: PairwiseLabelOptions) -> tuple[bool, float | None]:
-    """Whether the first answer is better, and by how much where the label says that."""
-    values = [required(row, name) for name in options.labels]
-    if options.preference is not None:
-        return _preference(values, options)
+def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
+    """How many of the labels say first, second and tie."""
     meanings = {"first": options.first, "second": options.second, "tie": options.tie}
     known = {plain(value): name for name, value in meanings.items() if value is not None}
     votes: Counter[str] = Counter()
@@ -99,17 +112,24 @@ def _verdict(row: Row, options: PairwiseLabelOptions) -> tuple[bool, float | Non
                 f"found {found(value)}, expected one of the declared values: {listing}",
             )
         votes[meaning] += 1
+    return votes
+
+
+def _majority(votes: Counter[str]) -> Decimal:
+    """1 for the first answer, -1 for the second, 0 where neither has more votes than all else."""
     (winner, most), *others = votes.most_common()
     if winner == "tie" or (others and others[0][1] == most):
-        raise Unusable(
-            "tie",
-            options.labels[0],
-            f"found {dict(votes)}: a tie, or as many for one as for another, prefers neither",
-        )
-    return winner == "first", None
+        return Decimal(0)
+    return Decimal(1 if winner == "first" else -1)
 
 
-def _preference(values: list[Any], options: PairwiseLabelOptions) -> tuple[bool, float]:
+def _share(votes: Counter[str]) -> Decimal:
+    """By how much the first answer leads, as a share of all votes."""
+    return Decimal(votes["first"] - votes["second"]) / votes.total()
+
+
+def _lead(values: list[Any], options: PairwiseLabelOptions) -> Decimal:
+    """By how much the first answer leads: from -1 to 1."""
     numbers: list[Decimal] = []
     for name, value in zip(options.labels, values, strict=True):
         number = exact_number(value, "bad_label", name)
@@ -117,6 +137,4 @@ def _preference(values: list[Any], options: PairwiseLabelOptions) -> tuple[bool,
             raise Unusable("bad_label", name, f"found {found(value)}, expected 0 to 1")
         numbers.append(number)
     lead = 2 * sum(numbers, Decimal(0)) / len(numbers) - 1
-    if lead == 0:
-        raise Unusable("tie", options.labels[0], "found 0.5: a tie prefers neither answer")
-    return (lead > 0) == (options.preference == "first"), float(abs(lead))
+    return lead if options.preference == "first" else -lead

@@ -11,7 +11,7 @@ are cut at `max_pairs`.
 from decimal import Decimal
 from typing import Any, cast
 
-from tasks.conversion.answers import Item, as_conversation
+from tasks.conversion.answers import Answer, Item, as_conversation, comparison_of
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
 from tasks.conversion.pair import Pair
@@ -48,8 +48,11 @@ def read(row: Row, options: LabelOptions) -> list[Item]:
     scores = [Decimal(i < len(right)) for i in range(len(answers))]
     names = [i.to_bytes(8, "big") for i in range(len(answers))]  # a row has an order of its own
     up = pair_up(scores, names, options.pairs, options.max_pairs)
+    judged = [Answer(prompt, answer, i < len(right)) for i, answer in enumerate(answers)]
+    comparison = comparison_of(judged) if len(up.pairs) > 1 else None
     items: list[Item] = [
-        as_conversation(Pair(prompt, answers[better], answers[worse])) for better, worse in up.pairs
+        as_conversation(Pair(prompt, answers[i], answers[j], comparison=comparison))
+        for i, j in up.pairs
     ]
     if up.capped:
         message = f"{up.capped} pairs over max_pairs {options.max_pairs} are left out"

@@ -20,6 +20,7 @@ from tasks.conversion.labels import good
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import Options
 from tasks.conversion.pair import Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable
 
 
@@ -38,10 +39,10 @@ def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
 
 
 def read(row: Row, options: ShpOptions) -> list[Item]:
-    """The row's one pair, as messages.
+    """The row's one pair, as messages, or its tie.
 
     Raises:
-        Unusable: missing_column, null, bad_label, bad_score, tie, score_contradicts_label.
+        Unusable: missing_column, null, bad_label, bad_score, score_contradicts_label.
     """
     first_is_better = good(required(row, "labels"), "labels")
     sides = ["A", "B"] if first_is_better else ["B", "A"]
@@ -54,11 +55,11 @@ def read(row: Row, options: ShpOptions) -> list[Item]:
             f"for {sides[1]}, expected the preferred answer to score higher; labels 1 means A",
         )
     ratio = _ratio(row, better, worse)
-    if ratio is not None and ratio < options.min_score_ratio:
-        raise Unusable(
-            "tie", "score_ratio", f"found {ratio}, less than min_score_ratio: taken as a tie"
-        )
     chosen, rejected = (required(row, f"human_ref_{side}") for side in sides)
+    if ratio is not None and ratio < options.min_score_ratio:
+        message = f"found {ratio}, less than min_score_ratio: taken as a tie"
+        tied = Pair(required(row, "history"), chosen, rejected)
+        return [as_conversation(Tie("score_ratio", message, [tied]))]
     margin = None
     if options.margin == "difference" and better is not None and worse is not None:
         margin = float(better - worse)

@@ -21,8 +21,11 @@ from tasks.conversion.labels import good
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
 from tasks.conversion.pair import Pair
+from tasks.conversion.ties import Tie
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
+
+_NO_ERROR = "found no error step: neither process is better by its steps"
 
 
 class StepwiseOptions(LabelOptions):
@@ -45,8 +48,8 @@ def read(row: Row, options: StepwiseOptions) -> list[Item]:
     """The row's answer with its label, or its pair of processes.
 
     Raises:
-        Unusable: missing_column, null, wrong_type, bad_label, bad_steps, step_out_of_range,
-            prompts_differ, tie, empty_response.
+        Unusable: missing_column, null, wrong_type, bad_label, bad_steps, tie, step_out_of_range,
+            prompts_differ, empty_response.
     """
     if "modified_process" in row:
         return [_processes(row, options)]
@@ -68,15 +71,13 @@ def read(row: Row, options: StepwiseOptions) -> list[Item]:
     return [Answer(required(row, "prompt"), completion, is_good)]
 
 
-def _processes(row: Row, options: StepwiseOptions) -> Pair:
+def _processes(row: Row, options: StepwiseOptions) -> Pair | Tie:
     original, modified = _steps(row, "original_process"), _steps(row, "modified_process")
     errors = _error_steps(row, len(modified))
     question = required(row, "original_question")
     asked = row.get("modified_question", question)
-    if not errors:
-        raise Unusable(
-            "tie", "error_steps", "found no error step: neither process is better by its steps"
-        )
+    if asked != question and not errors:
+        raise Unusable("tie", "error_steps", f"{_NO_ERROR}, and their questions differ")
     if asked != question:
         raise Unusable(
             "prompts_differ",
@@ -85,7 +86,10 @@ def _processes(row: Row, options: StepwiseOptions) -> Pair:
             "processes answer different prompts",
         )
     separator = options.step_separator
-    return Pair(question, separator.join(original), separator.join(modified))
+    pair = Pair(question, separator.join(original), separator.join(modified))
+    if not errors:
+        return Tie("error_steps", _NO_ERROR, [pair])
+    return pair
 
 
 def _steps(row: Row, field: str) -> list[str]:

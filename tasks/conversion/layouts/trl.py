@@ -10,9 +10,9 @@ its own: text or messages, explicit or implicit prompt, a prompt that both answe
 prompt beside messages. Other columns (`score_chosen`, `messages`, ids ...) are not read.
 """
 
+from tasks.conversion.answers import Item
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
-from tasks.conversion.pair import Pair
 from tasks.conversion.shapes import is_messages
 
 READ = ("prompt", "chosen", "rejected", "margin", "tools", "chat_template_kwargs", "images")
@@ -27,7 +27,7 @@ def fits(columns: set[str], row: Row) -> bool:
     return is_messages(chosen) and is_messages(rejected)
 
 
-def pairs(row: Row) -> list[Pair]:
+def pairs(row: Row) -> list[Item]:
     """The row's one pair.
 
     Raises:

@@ -38,7 +38,8 @@ class UltrafeedbackOptions(RankingOptions):
         "helpfulness",
     ] = "mean_rating"
     """`mean_rating`: the mean of the aspects that are rated; or one aspect; or the critique's
-    overall score, which in the published files is 10 for some answers that the critique rates 1."""
+    overall score, which in the published files is 10 for some answers that the critique rates 1.
+    That is why the binarized data in use took up the mean (Argilla's curation of this data set)."""
 
 
 def fits(columns: set[str], row: Row) -> bool:
