@@ -120,6 +120,63 @@ def verify(
         raise typer.Exit(EXIT_FAILED)
 
 
+@app.command("verify-model")
+def verify_model(
+    directory: Annotated[Path, typer.Argument(help="A reward model with its contract.")],
+    device: Annotated[str, typer.Option(help="Where it is loaded: cpu, cuda.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
+    from flows.contract_table import print_verdicts
+    from tasks.training.contract import replay
+
+    with _told_in_one_sentence():
+        verdicts = replay(directory, device)
+    if as_json:
+        print(json.dumps({verdict.probe: verdict.difference for verdict in verdicts}))
+    else:
+        print_verdicts(directory, verdicts)
+    if any(verdict.difference for verdict in verdicts):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def serve(
+    source: Annotated[str, typer.Argument(help="models:/name@alias, or a directory.")],
+    host: Annotated[str, typer.Option(help="Beyond this machine only with a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: a free one.")] = 8000,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda.")] = None,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="Name it is asked by.")] = None,
+    query_form: Annotated[str, typer.Option(help="Bare strings: auto, rendered, text.")] = "auto",
+    too_long: Annotated[str, typer.Option(help="error, cut_start.")] = "error",
+    max_tokens: Annotated[int | None, typer.Option(help="Of one sequence.")] = None,
+    max_sequences: Annotated[int, typer.Option(help="Of one request.")] = 1024,
+    window_ms: Annotated[float, typer.Option(help="Wait for others to batch with.")] = 2.0,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens scored together.")] = 16_384,
+    grace_seconds: Annotated[int, typer.Option(help="For requests in flight at the end.")] = 30,
+    tracking_uri: Annotated[str | None, typer.Option(help="Another MLflow than mlruns/.")] = None,
+    root: Root = Path(),
+) -> None:
+    """Serve a reward model over HTTP; token: REWARD_PIPELINE_SERVE_TOKEN. SIGTERM ends it."""
+    from tasks.registration.serving.server import serve as serve_model
+    from tasks.registration.serving.settings import settings_from
+
+    with _told_in_one_sentence():
+        settings = settings_from(
+            host=host,
+            port=port,
+            allowed_hosts=tuple(allowed_host or ()),
+            query_form=query_form,
+            too_long=too_long,
+            max_tokens=max_tokens,
+            max_sequences=max_sequences,
+            window_ms=window_ms,
+            batch_tokens=batch_tokens,
+            grace_seconds=grace_seconds,
+        )
+        serve_model(source, settings, root=root, tracking_uri=tracking_uri, device=device)
+
+
 @app.command()
 def gc(
     root: Root = Path(),

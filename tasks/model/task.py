@@ -9,6 +9,7 @@ from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace
 from tasks.artifact.durable import read_json
+from tasks.ingestion import row_shards
 from tasks.model.directory import BaseModel, describe
 from tasks.model.hub import download, resolve_commit
 from tasks.model.params import ModelParams, ScratchParams
@@ -55,8 +56,7 @@ def _scratch_step(params: ScratchParams, ingestion: Artifact) -> Step:
     def build(workspace: Workspace) -> None:
         from tasks.model.scratch import build_scratch, texts
 
-        shards = sorted((ingestion.path / "rows").glob("*.parquet"))
-        build_scratch(params, texts(shards), workspace.path)
+        build_scratch(params, texts(row_shards(ingestion)), workspace.path)
         workspace.report["scratch"] = params.model_dump()
 
     libraries = ("torch", "transformers", "tokenizers")

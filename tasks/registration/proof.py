@@ -12,6 +12,7 @@ from tasks.artifact import Artifact, file_digest
 from tasks.errors import RegistrationError
 from tasks.evaluation.score import RewardScorer, score_pairs, split_files
 from tasks.registration.package import carried_files
+from tasks.training.contract import CONTRACT, replay
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -45,6 +46,7 @@ def prove(
     """
     model = training.path / "model"
     _compare_files(downloaded, model)
+    _replay_contract(downloaded)
     how = evaluation.report["scoring"]
     files = split_files(tokenization.path)
 
@@ -64,6 +66,18 @@ def prove(
             f"other threads or on another device and differs by {gap:.1e}"
         )
     raise RegistrationError(_complaint(expected, found))
+
+
+def _replay_contract(downloaded: Path) -> None:
+    """Holds the version against the contract that it carries; `_compare_files` saw to its bytes."""
+    if not (downloaded / CONTRACT).is_file():
+        return
+    broken = [f"{v.probe}: {v.difference}" for v in replay(downloaded) if v.difference]
+    if broken:
+        raise RegistrationError(
+            f"the downloaded version breaks its score contract in {len(broken)} probes, first in "
+            f"{broken[0]}; it gets no alias. Run reward-pipeline verify-model on it to see all"
+        )
 
 
 def _compare_files(downloaded: Path, model: Path) -> None:

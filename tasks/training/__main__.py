@@ -62,6 +62,7 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from tasks.training.adapter import lora_config
     from tasks.training.callbacks import StopCallback
     from tasks.training.config import RewardConfig
+    from tasks.training.contract import rendering_policy, write_contract
     from tasks.training.export import export
     from tasks.training.pairs import open_pairs
     from tasks.training.preparation import load_tokenizer
@@ -103,8 +104,11 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
         )
     trainer.train(str(found.path) if found else None)
     request.saves = False
+    tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
     if trainer.is_world_process_zero():
-        export(trainer, Path(job.output))
+        export(trainer, Path(job.output), tokens)
+        held_out: Any = open_pairs(Path(job.pairs) / "eval") or ()
+        write_contract(Path(job.output) / "model", held_out, **rendering_policy(Path(job.pairs)))
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 

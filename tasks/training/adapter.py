@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
+from tasks.training.model import load_reward_model
 from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, is_decoder, read_by_length
 
@@ -64,6 +66,32 @@ def check_head_is_trained(model: PeftModel) -> None:
             f"the adapter does not train the head {HEAD!r}: a reload would score with another "
             f"head; make it with modules_to_save=[{HEAD!r}] and load it with is_trainable=True"
         )
+
+
+def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftModel:
+    """The adapter of a directory on the base model that it names, to be trained further.
+
+    Raises:
+        ModelError: the adapter does not say where its base model is, or that cannot be loaded.
+    """
+    base = PeftConfig.from_pretrained(str(directory)).base_model_name_or_path
+    if not base:
+        raise ModelError(
+            f"the adapter {directory} does not say what its base model is; write its place into "
+            "base_model_name_or_path of adapter_config.json, or load it with peft and pass the "
+            "PeftModel"
+        )
+    body = load_reward_model(base, seed=seed, **options).model
+    return PeftModel.from_pretrained(body, str(directory), is_trainable=True)
+
+
+def merged_anew(directory: Path, base: str) -> PreTrainedModel:
+    """The adapter of a directory added into the float32 weights of `base`.
+
+    For adapters that were trained on a quantized body: the product is made of the weights that the
+    quantization came from.
+    """
+    return merged(PeftModel.from_pretrained(load_reward_model(base).model, str(directory)))
 
 
 def base_of(model: PeftModel | PreTrainedModel) -> PreTrainedModel:

@@ -1,64 +1,125 @@
 """Tokenized pairs -> one padded batch: the chosen sequences first, then the rejected ones.
 
-Legend: B pairs, T tokens of the longest sequence (rounded up to `pad_to_multiple_of`).
+Legend: B pairs, T tokens of the longest sequence (rounded up to `pad_to_multiple_of`), C
+comparisons, K answers of the largest, S distinct sequences.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
 from tasks.errors import DataError, ParamsError
+from tasks.training.comparisons import SIDES, answers, ranking, sequence_key
+from tasks.training.loss_params import NEED_MARGIN, REFUSE_SOFT, LossParams
+
+Example = Mapping[str, Any]
+NEUTRAL = {"margin": 0.0, "weight": 1.0, "preference": 1.0}
+"""Numbers of a pair, and what an absent one counts as."""
 
 
 @dataclass
 class DataCollatorForPreference:
     """Pads pairs on the right, to the longest sequence of the batch.
 
-    An example holds `chosen_input_ids` and `rejected_input_ids`, and may hold `margin`, `weight`
-    and `pair_id`. The batch holds
+    An example holds `chosen_input_ids` and `rejected_input_ids`, and may hold `margin`, `weight`,
+    `preference` and `pair_id`. The batch holds
 
     - `input_ids`: int64 `[2B, T]`, first half chosen, second half rejected, in the same order;
     - `attention_mask`: int64 `[2B, T]`, 1 on tokens, 0 on padding;
-    - `margin`, `weight`: float32 `[B]`, each only if the examples have it;
+    - `margin`, `weight`, `preference`: float32 `[B]`, each only if the examples have it;
     - `pair_id`: a list of B strings for error messages, only if the examples have it.
 
         >>> DataCollatorForPreference(pad_token_id=0)(
         ...     [{"chosen_input_ids": [5, 6, 7], "rejected_input_ids": [8]}]
         ... )
         {'input_ids': tensor([[5, 6, 7], [8, 0, 0]]), 'attention_mask': ...}
+
+    Where an example is a list of the pairs of one comparison, each distinct answer stands once:
+    `input_ids` is `[S, T]`, `chosen_row` and `rejected_row` int64 `[B]` say where a pair's sides
+    stand, `weight` is divided by the number of pairs of the comparison, and for Plackett-Luce there
+    are `ranking` int64 `[C, K]` (best first, -1 behind the last) and `ranking_weight` `[C]`.
     """
 
     pad_token_id: int
     pad_to_multiple_of: int | None = None
     return_tensors: str = "pt"
+    loss: LossParams = field(default_factory=LossParams)
 
     def __post_init__(self) -> None:
         if self.return_tensors != "pt":
             raise ParamsError(f"return_tensors is {self.return_tensors!r}; only 'pt' is supported")
 
-    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def __call__(self, examples: Sequence[Example] | Sequence[list[Example]]) -> dict[str, Any]:
         """The batch of these examples.
 
         Raises:
-            DataError: a sequence is empty or missing.
+            DataError: a sequence is empty or missing, or a pair has not what the loss reads.
         """
-        input_ids, attention_mask = self._padded(
-            [_ids(example, "chosen_input_ids") for example in examples]
-            + [_ids(example, "rejected_input_ids") for example in examples]
-        )
-        batch: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
-        for name, absent in (("margin", 0.0), ("weight", 1.0)):
-            if name in examples[0]:
-                values = [absent if e[name] is None else e[name] for e in examples]
-                batch[name] = torch.tensor(values, dtype=torch.float32)  # (B,)
-        if "pair_id" in examples[0]:
-            batch["pair_id"] = [str(example["pair_id"]) for example in examples]
+        if isinstance(examples[0], list):
+            return self._of_comparisons(examples)  # pyright: ignore[reportArgumentType]
+        pairs: Any = examples
+        sequences = [_ids(pair, side) for side in SIDES for pair in pairs]
+        return self._padded(sequences) | self._terms(pairs)
+
+    def _of_comparisons(self, comparisons: Sequence[list[Example]]) -> dict[str, Any]:
+        pairs = [pair for comparison in comparisons for pair in comparison]
+        sequences: list[np.ndarray] = []
+        rows: list[list[int]] = [[], []]
+        weight: list[float] = []
+        rankings: list[list[int]] = []
+        for comparison in comparisons:
+            places = answers(comparison)
+            row_of = {key: len(sequences) + n for n, key in enumerate(places)}
+            sequences += [_ids(comparison[n], SIDES[side]) for n, side in places.values()]
+            for pair in comparison:
+                for side, name in enumerate(SIDES):
+                    rows[side].append(row_of[sequence_key(pair[name])])
+                weight.append(_number(pair, "weight") / len(comparison))
+            if self.loss.type == "plackett_luce":
+                order = ranking(comparison)
+                rankings.append([row_of[sequence_key(comparison[n][SIDES[s]])] for n, s in order])
+        batch = self._padded(sequences) | self._terms(pairs)
+        batch |= {"chosen_row": torch.tensor(rows[0]), "rejected_row": torch.tensor(rows[1])}
+        batch["weight"] = torch.tensor(weight, dtype=torch.float32)  # (B,)
+        batch["comparison"] = [pair.get("comparison") for pair in pairs]
+        if rankings:
+            longest = max(map(len, rankings))
+            filled = [order + [-1] * (longest - len(order)) for order in rankings]
+            batch["ranking"] = torch.tensor(filled)  # (C, K)
+            sizes = [len(comparison) for comparison in comparisons]
+            batch["ranking_weight"] = torch.stack(
+                [part.sum() for part in batch["weight"].split(sizes)]
+            )
         return batch
 
-    def _padded(self, sequences: list[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _terms(self, pairs: Sequence[Example]) -> dict[str, Any]:
+        """What a loss reads of the pairs beside their sequences."""
+        self._check(pairs)
+        terms: dict[str, Any] = {
+            name: torch.tensor([_number(pair, name) for pair in pairs], dtype=torch.float32)
+            for name in NEUTRAL
+            if name in pairs[0]
+        }  # (B,) each
+        if "pair_id" in pairs[0]:
+            terms["pair_id"] = [str(pair["pair_id"]) for pair in pairs]
+        return terms
+
+    def _check(self, pairs: Sequence[Example]) -> None:
+        kind = self.loss.type
+        for pair in pairs if kind in NEED_MARGIN else ():
+            if pair.get("margin") is None:
+                raise DataError(f"{_named(pair)}: no margin, but the loss {kind} is made of them")
+        for pair in pairs if kind in REFUSE_SOFT else ():
+            if _number(pair, "preference") < 1:
+                raise DataError(
+                    f"{_named(pair)}: preference {pair['preference']}, but the loss {kind} has no "
+                    "sense for ties and soft labels; use bradley_terry or davidson"
+                )
+
+    def _padded(self, sequences: list[np.ndarray]) -> dict[str, Any]:
         longest = max(len(ids) for ids in sequences)
         multiple = self.pad_to_multiple_of or 1
         length = -(-longest // multiple) * multiple
@@ -67,14 +128,23 @@ class DataCollatorForPreference:
         for row, ids in enumerate(sequences):
             input_ids[row, : len(ids)] = ids
             attention_mask[row, : len(ids)] = 1
-        return torch.from_numpy(input_ids), torch.from_numpy(attention_mask)  # (2B, T) each
+        arrays = {"input_ids": input_ids, "attention_mask": attention_mask}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def _ids(example: Mapping[str, Any], name: str) -> np.ndarray:
+def _ids(example: Example, name: str) -> np.ndarray:
     ids = np.asarray(example.get(name, ()), dtype=np.int64)
     if ids.size == 0:
         raise DataError(
-            f"pair {example.get('pair_id', '(without id)')}: {name} is empty or missing; a reward "
-            "needs at least one token"
+            f"{_named(example)}: {name} is empty or missing; a reward needs at least one token"
         )
     return ids
+
+
+def _number(pair: Example, name: str) -> float:
+    value = pair.get(name)
+    return NEUTRAL[name] if value is None else float(value)
+
+
+def _named(example: Example) -> str:
+    return f"pair {example.get('pair_id', '(without id)')}"

@@ -4,12 +4,15 @@ The names and defaults are those that TRL documents, so that a script switches b
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from importlib.util import find_spec
+from typing import Any, ClassVar, get_args
 
 import torch
 from transformers import TrainingArguments
 
 from tasks.errors import ParamsError
+from tasks.training.loss_params import loss_params
+from tasks.training.reading import Policy
 
 
 @dataclass
@@ -19,6 +22,7 @@ class RewardConfig(TrainingArguments):
     _VALID_DICT_FIELDS: ClassVar[list[str]] = [
         *TrainingArguments._VALID_DICT_FIELDS,
         "model_init_kwargs",
+        "loss",
     ]
 
     learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
@@ -42,6 +46,13 @@ class RewardConfig(TrainingArguments):
     chat_template_path: str | None = field(
         default=None, metadata={"help": "A Jinja file, or a tokenizer whose template is taken."}
     )
+    special_tokens_in_text: Policy = field(
+        default="quarantine",
+        metadata={
+            "help": "What becomes of a raw row whose words hold a special token: quarantine leaves "
+            "it out, encode reads the token as ordinary text, keep as markup."
+        },
+    )
     disable_dropout: bool = field(default=True, metadata={"help": "Set all dropout to 0."})
     dataset_num_proc: int | None = field(
         default=None, metadata={"help": "Processes that prepare the rows."}
@@ -58,11 +69,20 @@ class RewardConfig(TrainingArguments):
     pad_to_multiple_of: int | None = field(
         default=None, metadata={"help": "Pad the batch to a multiple of this."}
     )
+    loss: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Name of a loss, or a mapping like LossParams; None: Bradley-Terry."},
+    )
     center_rewards_coefficient: float | None = field(
         default=None, metadata={"help": "Weight of mean (chosen + rejected)^2 in the loss."}
     )
     activation_offloading: bool = field(
         default=False, metadata={"help": "Keep activations in host memory."}
+    )
+
+    preflight: bool = field(
+        default=True,
+        metadata={"help": "Rehearse the longest batch and the saving of the model first."},
     )
 
     def __post_init__(self) -> None:
@@ -88,8 +108,32 @@ class RewardConfig(TrainingArguments):
                 "logging_nan_inf_filter=True would log a NaN loss as 0; leave it out: a loss that "
                 "is not finite ends the run and names its pairs"
             )
+        _need("liger_kernel", "liger-kernel", "use_liger_kernel", self.use_liger_kernel)
+        _need("deepspeed", "deepspeed", "deepspeed", self.deepspeed)
+        self._check_dtype()
         self._say_activation_checkpointing()
         super().__post_init__()
+        if self.special_tokens_in_text not in get_args(Policy):
+            raise ParamsError(
+                f"special_tokens_in_text is {self.special_tokens_in_text!r}; expected one of "
+                f"{', '.join(get_args(Policy))}"
+            )
+        loss_params(self.loss)  # refused here, not in the first step
+
+    def _check_dtype(self) -> None:
+        """Refuses a number format that the device only imitates, or cannot train in."""
+        asked = self.model_init_kwargs if isinstance(self.model_init_kwargs, dict) else {}
+        dtype = str(asked.get("dtype", "")).removeprefix("torch.")
+        on_gpu = torch.cuda.is_available() and not self.use_cpu
+        if not on_gpu and (self.fp16 or dtype == "float16"):
+            raise ParamsError(
+                "fp16 needs a GPU, and training runs on a CPU; leave fp16 out, or use bf16"
+            )
+        if on_gpu and (self.bf16 or dtype == "bfloat16") and not _gpu_has_bf16():
+            raise ParamsError(
+                f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; "
+                "use fp16, or leave bf16 out for float32"
+            )
 
     def _say_activation_checkpointing(self) -> None:
         """Hands gradient checkpointing on under the name that newer transformers gave it."""
@@ -101,5 +145,14 @@ class RewardConfig(TrainingArguments):
                 setattr(self, new, getattr(self, old))
 
 
+def _need(module: str, package: str, setting: str, wanted: Any) -> None:
+    """Refuses a setting whose package is absent, before anything is loaded."""
+    if wanted and find_spec(module) is None:
+        raise ParamsError(
+            f"{setting} needs the package {package}, which is not installed; install it "
+            f"(pip install {package}) or leave {setting} out"
+        )
+
+
 def _gpu_has_bf16() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -2,35 +2,44 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasks.artifact.durable import write_json, writing
-from tasks.training.adapter import base_of, merged
+from tasks.training.adapter import base_of, merged, merged_anew
+from tasks.training.card import model_card
 from tasks.training.model import head_digest
 from tasks.training.progress import is_timing
-from tasks.training.trainer import RewardTrainer
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
 
 PROGRESS_SUMMARY = "train_runtime"
 
 
-def export(trainer: RewardTrainer, output: Path) -> None:
-    """Writes model/, adapter/ (LoRA), metrics.jsonl and, last, training.json below `output`."""
+def export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
+    """Writes model/, adapter/ (LoRA), metrics.jsonl and, last, training.json below `output`.
+
+    `tokens`: those of all processes.
+    """
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     tokenizer: Any = trainer.processing_class
     history = exact_history(trainer.state.log_history)
+    card = model_card(trainer, history, "model")
     if isinstance(model, PeftModel):
         for config in model.peft_config.values():
             config.base_model_name_or_path = None  # a path of this machine is no part of the result
+        base, quantized = str(base_of(model).name_or_path), getattr(model, "is_quantized", False)
         model.save_pretrained(str(output / "adapter"), safe_serialization=True)
         (output / "adapter" / "README.md").unlink(missing_ok=True)
-        model = merged(model)
+        model = merged_anew(output / "adapter", base) if quantized else merged(model)
     save_model(model, tokenizer, output / "model")
+    (output / "model" / "README.md").write_text(card, "utf-8")
     with writing(output / "metrics.jsonl") as path:
         path.write_text("".join(json.dumps(record) + "\n" for record in history), "utf-8")
-    write_json(output / "training.json", summary(trainer, model, history))
+    write_json(output / "training.json", summary(trainer, model, history, tokens))
 
 
 def save_model(model: PreTrainedModel, tokenizer: Any, directory: Path) -> None:
@@ -54,7 +63,7 @@ def exact_history(log_history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(
-    trainer: RewardTrainer, model: PreTrainedModel, history: list[dict[str, Any]]
+    trainer: "RewardTrainer", model: PreTrainedModel, history: list[dict[str, Any]], tokens: int
 ) -> dict[str, Any]:
     """The numbers of a finished run; equal for an undisturbed and a resumed one."""
     trained = [record for record in history if "loss" in record]
@@ -65,10 +74,11 @@ def summary(
         "global_step": trainer.state.global_step,
         "epoch": trainer.state.epoch,
         "train_pairs": pairs,
-        "num_tokens": trained[-1]["num_tokens"] if trained else 0,
+        "num_tokens": tokens,
         "first": trained[0] if trained else None,
         "last": trained[-1] if trained else None,
         "last_evaluation": evaluated[-1] if evaluated else None,
+        "batch_adapted": trainer.batch_adapted(),
         "parameters": base_of(model).num_parameters(),
         "head": {
             "origin": trainer.head.origin,

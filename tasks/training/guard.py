@@ -40,6 +40,10 @@ class FiniteGuard:
         self._pairs += pairs
         self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()
 
+    def forget_batches(self) -> None:
+        """Takes the micro-batches of the open step back: they are computed again."""
+        self._pairs, self._loss = [], None
+
     def finish_step(self, number: int, norm: torch.Tensor | float) -> None:
         """Closes a step once its gradient norm is known.
 

@@ -14,8 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tasks.artifact import Workspace
 from tasks.artifact.durable import read_json
@@ -76,12 +79,11 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
     """The command that starts the training processes, with every flag given.
 
     Raises:
-        ParamsError: the accelerate config does not exist.
+        ParamsError: the accelerate config cannot be used here.
     """
     several = params.num_processes > 1
     config = accelerate_config(params)
-    if not config.is_file():
-        raise ParamsError(f"training.accelerate_config {config} does not exist")
+    check_accelerate_config(config, cpu=on_cpu(params))
     flags = {
         "--config_file": str(config),
         "--num_processes": str(params.num_processes),
@@ -105,7 +107,36 @@ def accelerate_config(params: TrainingParams) -> Path:
     """The accelerate config that the launch reads; never the one in the user's home."""
     if params.accelerate_config is not None:
         return Path(params.accelerate_config).resolve()
-    return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "default.yaml")
+    return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
+
+
+def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
+    """Refuses a config that this machine, or this stage, cannot run.
+
+    Raises:
+        ParamsError: it does not exist, is no mapping, asks for several machines, for DeepSpeed
+            where that is not installed, or for FSDP on a CPU.
+    """
+    if not config.is_file():
+        raise ParamsError(f"training.accelerate_config {config} does not exist")
+    found: Any = yaml.safe_load(config.read_text("utf-8"))
+    if not isinstance(found, dict):
+        raise ParamsError(f"{config} is no accelerate config: expected a mapping of its fields")
+    if found.get("num_machines", 1) != 1:
+        raise ParamsError(
+            f"{config} asks for {found['num_machines']} machines, but the training stage runs on "
+            "one; start a script with RewardTrainer on each machine with accelerate launch"
+        )
+    if found.get("distributed_type") == "FSDP" and cpu:
+        raise ParamsError(
+            f"{config} asks for FSDP, which accelerate leaves out on a CPU: every process would "
+            "hold the whole model; take params/accelerate/ddp.yaml, or a GPU"
+        )
+    if found.get("distributed_type") == "DEEPSPEED" and find_spec("deepspeed") is None:
+        raise ParamsError(
+            f"{config} asks for DeepSpeed, but the package deepspeed is not installed; install it "
+            "(pip install deepspeed), or take params/accelerate/fsdp2.yaml"
+        )
 
 
 def environment(params: TrainingParams) -> dict[str, str]:

@@ -1,49 +1,134 @@
-"""The loss of pairs: Bradley-Terry, with margin, weights and a pull of the rewards towards zero.
+"""Losses of pairs and of ranked answers: one small pure function each, with its source.
 
-Legend: B pairs. Everything is float32 (or wider), whatever the model computes in.
+Legend: B pairs, C comparisons, K answers of the longest comparison, S sequences. Everything is
+float32 (float64 where it comes so), whatever the model computes in. `preference` is the probability
+that `chosen` is the better answer: 1 a hard label, 0.5 a tie; None: all are 1.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
 
+Values = torch.Tensor
+
 
 def bradley_terry(
-    chosen: torch.Tensor, rejected: torch.Tensor, margin: torch.Tensor | None = None
-) -> torch.Tensor:
-    """-log sigmoid(chosen - rejected - margin), one value per pair, `[B]`.
+    chosen: Values,
+    rejected: Values,
+    margin: Values | None = None,
+    preference: Values | None = None,
+    label_smoothing: float = 0.0,
+) -> Values:
+    """-q log sigmoid(x) - (1 - q) log sigmoid(-x) with x = chosen - rejected - margin, `[B]`.
 
-    The negative log-likelihood of the preferences under Bradley & Terry (1952), where the
-    probability that one answer is preferred is the sigmoid of the difference of rewards; the margin
-    is that of Llama 2 (Touvron et al. 2023, arXiv 2307.09288, equation 2).
+    The cross-entropy of the probability of Bradley & Terry (1952), sigmoid of the difference of
+    rewards, against the target q. With q = 1 it is their negative log-likelihood, and the margin is
+    that of Llama 2 (Touvron et al. 2023, arXiv 2307.09288, equation 2). A tie has q = 0.5. Label
+    smoothing e turns p into q = p (1 - e) + (1 - p) e: the conservative loss of Mitchell (2023, "A
+    note on DPO with noisy preferences", equation 3). The best difference is margin + logit(q).
     """
-    difference = chosen.float() - rejected.float()
-    if margin is not None:
-        difference = difference - margin.float()
-    return -F.logsigmoid(difference)
+    difference = _difference(chosen, rejected, margin)
+    if preference is None and not label_smoothing:
+        return -F.logsigmoid(difference)
+    target = torch.ones_like(difference) if preference is None else preference.to(difference)
+    target = target * (1 - 2 * label_smoothing) + label_smoothing
+    return -target * F.logsigmoid(difference) - (1 - target) * F.logsigmoid(-difference)
 
 
-def centering(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
+def scaled_bradley_terry(
+    chosen: Values,
+    rejected: Values,
+    margin: Values,
+    preference: Values | None = None,
+    label_smoothing: float = 0.0,
+) -> Values:
+    """margin times the loss of Bradley and Terry, `[B]`: a pair of margin 3 pulls three times.
+
+    Scaled BT of HelpSteer2-Preference (Wang et al. 2024, arXiv 2410.01257, section 3.2), which is
+    `scaled_bt` in NeMo-Aligner. The mean is over pairs: it is not divided by the margins.
+    """
+    plain = bradley_terry(chosen, rejected, None, preference, label_smoothing)
+    return margin.to(plain) * plain
+
+
+def davidson(
+    chosen: Values, rejected: Values, preference: Values | None = None, nu: float = 1.0
+) -> Values:
+    """-log of the probability of a win, or of a tie where `preference` is 0.5, `[B]`.
+
+    Davidson (1970, "On extending the Bradley-Terry model to accommodate ties", equation 2.5), with
+    strengths exp(reward): win and tie stand to each other as exp(d / 2) and nu, with d the
+    difference of rewards. A preference p between is the mixture with its expected score: wins of
+    weight 2p - 1 and ties of weight 2 - 2p.
+    """
+    half = _difference(chosen, rejected, None) / 2
+    log_nu = torch.log(torch.full_like(half, nu))
+    log_all = torch.logsumexp(torch.stack([half, -half, log_nu]), 0)  # (B,)
+    win = log_all - half
+    if preference is None:
+        return win
+    ties = 2 - 2 * preference.to(half)
+    return (1 - ties) * win + ties * (log_all - log_nu)
+
+
+def focal(
+    chosen: Values, rejected: Values, margin: Values | None = None, gamma: float = 2.0
+) -> Values:
+    """-(1 - 2 max(0, P - 1/2))^gamma log P with P = sigmoid(chosen - rejected - margin), `[B]`.
+
+    The focal ranking loss of InternLM2 (Cai et al. 2024, arXiv 2403.17297, section 4.2.1): a pair
+    that the model has wrong counts in full, one that it has right ever less.
+    """
+    difference = _difference(chosen, rejected, margin)
+    # the bracket is min(1, 2 sigmoid(-x)); its logarithm stays finite where P rounds to 1
+    log_wrong = (F.logsigmoid(-difference) + math.log(2)).clamp(max=0)
+    return -torch.exp(gamma * log_wrong) * F.logsigmoid(difference)
+
+
+def regression(chosen: Values, rejected: Values, margin: Values) -> Values:
+    """(chosen - rejected - margin)^2, `[B]`: the difference of rewards is the margin itself.
+
+    Margin-MSE (Hofstaetter et al. 2020, arXiv 2010.02666, equation 2). A pair carries the
+    difference of two scores as its margin and not the scores, so that difference is regressed on;
+    centering fixes the constant that is left open.
+    """
+    return _difference(chosen, rejected, margin).square()
+
+
+def plackett_luce(rewards: Values, ranking: Values) -> Values:
+    """-log of the probability of the ranking, `[C]`: the best is drawn first, then the next, ...
+
+    `rewards` `[S]`; `ranking` int64 `[C, K]`: places in `rewards`, best first, -1 behind the last.
+    Plackett (1975) and Luce (1959), as a loss in ListMLE (Xia et al. 2008, equation 11): the sum
+    over k of logsumexp(r_k, ..., r_K) - r_k. With two answers it is the loss of Bradley and Terry.
+    """
+    rewards = _wide(rewards)
+    absent = ranking < 0
+    nothing = torch.finfo(rewards.dtype).min / 4  # finite: an infinity has no gradient
+    ordered = rewards[ranking.clamp(min=0)].masked_fill(absent, nothing)  # (C, K)
+    left = torch.logcumsumexp(ordered.flip(-1), -1).flip(-1)  # (C, K): of k and all behind it
+    return (left - ordered).masked_fill(absent, 0.0).sum(-1)
+
+
+def centering(chosen: Values, rejected: Values) -> Values:
     """(chosen + rejected)^2, one value per pair, `[B]` (arXiv 2312.09244, equation 2)."""
-    return (chosen.float() + rejected.float()).square()
+    return (_wide(chosen) + _wide(rejected)).square()
 
 
-def pair_losses(
-    chosen: torch.Tensor,
-    rejected: torch.Tensor,
-    margin: torch.Tensor | None = None,
-    center_rewards_coefficient: float | None = None,
-) -> torch.Tensor:
-    """What every pair adds to the loss before weighting, `[B]`."""
-    losses = bradley_terry(chosen, rejected, margin)
-    if center_rewards_coefficient:
-        losses = losses + center_rewards_coefficient * centering(chosen, rejected)
-    return losses
-
-
-def weighted_sum(losses: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+def weighted_sum(losses: Values, weight: Values | None) -> Values:
     """The sum of weight x loss, a scalar; a pair of weight 2 counts as if it stood there twice.
 
     Divided once by the weight of the whole global batch, it gives the same mean however the pairs
     are spread over micro-batches and processes.
     """
-    return losses.sum() if weight is None else (losses * weight.float()).sum()
+    return losses.sum() if weight is None else (losses * weight.to(losses)).sum()
+
+
+def _difference(chosen: Values, rejected: Values, margin: Values | None) -> Values:
+    difference = _wide(chosen) - _wide(rejected)
+    return difference if margin is None else difference - margin.to(difference)
+
+
+def _wide(values: Values) -> Values:
+    return values if values.dtype == torch.float64 else values.float()

@@ -4,13 +4,19 @@ While training, the sums stay on the device and are read once per logged record;
 metrics come from the table of every pair's two rewards.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
-_SUMS = ("pairs", "weight", "loss", "correct", "reward", "margin", "tokens")
+Floats = npt.NDArray[Any]
+
+TIE = 0.5
+"""The preference of a pair without a right answer: counted apart, neither right nor wrong."""
+_SUMS = ("pairs", "weight", "loss", "decided", "correct", "reward", "margin", "tokens")
 
 
 class IntervalSums:
@@ -26,27 +32,33 @@ class IntervalSums:
 
     def add(
         self,
-        rewards: torch.Tensor,
+        sides: tuple[torch.Tensor, torch.Tensor],
         loss_sum: torch.Tensor,
-        weight: torch.Tensor | None,
-        attention_mask: torch.Tensor,
+        batch: Mapping[str, Any],
     ) -> None:
-        """Adds one micro-batch: rewards `[2B]`, chosen first; nothing is read back to the host."""
-        chosen, rejected = rewards.detach().chunk(2)
+        """Adds one micro-batch: rewards of its pairs, `[B]` each; nothing is read back to the host.
+
+        Of a batch: `attention_mask`, and `weight` and `preference` `[B]` where there are any.
+        """
+        chosen, rejected = (side.detach() for side in sides)
+        weight, preference = batch.get("weight"), batch.get("preference")
         pairs = torch.full((), len(chosen), dtype=self.dtype, device=self.device)
+        decided = torch.ones_like(chosen) if preference is None else preference != TIE
         self._sums += torch.stack(
             [
                 pairs,
                 pairs if weight is None else weight.sum(dtype=self.dtype),
                 loss_sum.detach().to(self.dtype),
-                (chosen > rejected).sum(dtype=self.dtype),
-                rewards.detach().sum(dtype=self.dtype),
-                (chosen - rejected).sum(dtype=self.dtype),
-                attention_mask.sum(dtype=self.dtype),
+                decided.sum(dtype=self.dtype),
+                ((chosen > rejected) * decided).sum(dtype=self.dtype),
+                torch.cat([chosen, rejected]).sum(dtype=self.dtype),
+                ((chosen - rejected) * decided).sum(dtype=self.dtype),
+                batch["attention_mask"].sum(dtype=self.dtype),
             ]
         )
-        self._lowest = torch.minimum(self._lowest, rewards.detach().min().to(self.dtype))
-        self._highest = torch.maximum(self._highest, rewards.detach().max().to(self.dtype))
+        lowest, highest = torch.minimum(chosen, rejected).min(), torch.maximum(chosen, rejected)
+        self._lowest = torch.minimum(self._lowest, lowest.to(self.dtype))
+        self._highest = torch.maximum(self._highest, highest.max().to(self.dtype))
 
     def flush(self) -> dict[str, float | int]:
         """The metrics of the interval over all processes; the next interval starts empty."""
@@ -60,15 +72,14 @@ class IntervalSums:
         self._clear()
         self.tokens_before += int(total["tokens"])
         self.pairs_before += int(total["pairs"])
-        pairs = total["pairs"]
+        pairs, decided = total["pairs"], total["decided"]
         return {
             "num_tokens": self.tokens_before,
             "loss": total["loss"] / total["weight"],
-            "accuracy": total["correct"] / pairs,
+            **_of_decided(total["correct"], total["margin"], int(decided), int(pairs)),
             "min_reward": lowest,
             "mean_reward": total["reward"] / (2 * pairs),
             "max_reward": highest,
-            "margin": total["margin"] / pairs,
         }
 
     def tokens(self) -> int:
@@ -105,23 +116,21 @@ class IntervalSums:
         return torch.tensor(values, dtype=self.dtype, device=self.device)
 
 
-def table_metrics(
-    rewards: np.ndarray,
-    margin: np.ndarray,
-    weight: np.ndarray,
-    center_rewards_coefficient: float | None,
-) -> dict[str, float]:
-    """The metrics of a table of rewards `[N, 2]` (chosen, rejected), in float64."""
+def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
+    """The metrics but the loss of a table of rewards `[N, 2]` (chosen, rejected), in float64."""
     chosen, rejected = rewards.astype(np.float64).T
-    difference = chosen - rejected
-    losses = np.logaddexp(0.0, -(difference - margin))  # -log sigmoid(x) = log(1 + e^-x)
-    if center_rewards_coefficient:
-        losses = losses + center_rewards_coefficient * (chosen + rejected) ** 2
+    decided = preference != TIE
+    right = int(((chosen > rejected) & decided).sum())
+    difference = float((chosen - rejected)[decided].sum())
     return {
-        "loss": float((weight * losses).sum() / weight.sum()),
-        "accuracy": float((chosen > rejected).mean()),
+        **_of_decided(right, difference, int(decided.sum()), len(chosen)),
         "min_reward": float(min(chosen.min(), rejected.min())),
         "mean_reward": float((chosen.sum() + rejected.sum()) / (2 * len(chosen))),
         "max_reward": float(max(chosen.max(), rejected.max())),
-        "margin": float(difference.mean()),
     }
+
+
+def _of_decided(correct: float, margin: float, decided: int, pairs: int) -> dict[str, float]:
+    """Accuracy and margin over the pairs that have a right answer; the others are counted."""
+    found = {"accuracy": correct / decided, "margin": margin / decided} if decided else {}
+    return found | ({"tied_pairs": pairs - decided} if decided < pairs else {})

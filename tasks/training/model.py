@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+from safetensors import safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -23,13 +24,19 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from tasks.errors import ModelError, shown
-from tasks.training.scoring import HEAD, is_decoder, read_by_length
+from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
 
 OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|vocab_pad|>")
 """Tokens that a vocabulary may keep for padding; the first is added where there is none."""
 
-LANGUAGE_HEADS = ("lm_head.", "cls.", "predictions.", "generator_lm_head.", "embed_out.")
+LANGUAGE_HEADS = (
+    *("lm_head.", "cls.", "predictions.", "generator_lm_head.", "embed_out."),
+    "pooler.",  # RoBERTa's body may bring one that its classifier does not read
+)
 """Weights of a language model that a reward model leaves behind."""
+
+MASKED_HEADS = ("decoder.", "lm_predictions.", "mask_predictions.", "generator_predictions.")
+"""The same of encoders, at the top level alone: a body may have a `decoder` inside."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,9 @@ def load_reward_model(
     Raises:
         ModelError: the directory cannot serve as a reward model; says why and what to do.
     """
-    _check_directory(Path(path))
-    _check_labels(path)
+    trusted = bool(options.get("trust_remote_code"))
+    _check_directory(Path(path), trusted)
+    _check_labels(path, trusted)
     with torch.random.fork_rng(), _quiet_loading():
         torch.manual_seed(seed)
         model, loading = _from_pretrained(str(path), dtype, options)
@@ -77,22 +85,21 @@ def load_reward_model(
             f"{path} has no score head ({missing[0]} is missing); it was never trained"
         )
     _realign(model)
-    if is_decoder(model):
-        getattr(model, HEAD).float()
-        if missing:
-            _draw_head(getattr(model, HEAD), model.config, seed)
+    read_by_length(model)
+    _read_head(Path(path), model)
+    if missing and is_decoder(model):
+        _draw_head(getattr(model, HEAD), model.config, seed)
     model.config.problem_type = "regression"
     model.config.id2label, model.config.label2id = {0: "reward"}, {"reward": 0}
-    read_by_length(model)
     return RewardModel(model, Head("new" if missing else "loaded", head_digest(model)))
 
 
 def head_digest(model: PreTrainedModel) -> str:
-    """SHA-256 of the float32 values of everything that stands outside the body."""
-    inside = f"{model.base_model_prefix}."
+    """SHA-256 of the float32 values of `head_modules`."""
+    heads = tuple(f"{name}." for name in head_modules(model))
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        if not name.startswith(inside):
+        if name.startswith(heads):
             digest.update(name.encode())
             digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
@@ -148,8 +155,11 @@ def disable_dropout(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def _check_directory(path: Path) -> None:
-    """Refuses what would run code or pickles; a hub id is left to `from_pretrained`."""
+def _check_directory(path: Path, trusted: bool) -> None:
+    """Refuses what would run pickles, and code unless it is `trusted`.
+
+    A hub id is left to `from_pretrained`.
+    """
     if not path.is_dir():
         return
     if (path / "adapter_config.json").is_file():
@@ -160,8 +170,11 @@ def _check_directory(path: Path) -> None:
     config = path / "config.json"
     if not config.is_file():
         raise ModelError(f"{path} holds no config.json; it is no model directory")
-    if "auto_map" in json.loads(config.read_text("utf-8")):
-        raise ModelError(f"{config} asks to run code of its own (auto_map); that is refused")
+    if not trusted and "auto_map" in json.loads(config.read_text("utf-8")):
+        raise ModelError(
+            f"{config} asks to run code of its own (auto_map); that is refused unless "
+            "model_init_kwargs has trust_remote_code: true"
+        )
     if not any(path.glob("*.safetensors")):
         raise ModelError(
             f"{path} holds no safetensors weights; pickled weights can run code and are refused: "
@@ -169,8 +182,8 @@ def _check_directory(path: Path) -> None:
         )
 
 
-def _check_labels(path: str | Path) -> None:
-    config = AutoConfig.from_pretrained(str(path))
+def _check_labels(path: str | Path, trusted: bool) -> None:
+    config = AutoConfig.from_pretrained(str(path), trust_remote_code=trusted)
     trained = any(str(a).endswith("SequenceClassification") for a in config.architectures or [])
     if trained and config.num_labels != 1:
         raise ModelError(
@@ -183,7 +196,7 @@ def _from_pretrained(
     path: str, dtype: str | torch.dtype, options: dict[str, Any]
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     fixed = {"num_labels": 1, "use_safetensors": True, "output_loading_info": True}
-    given = {"dtype": dtype, **options, **fixed, "trust_remote_code": False}
+    given = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
     try:
         return AutoModelForSequenceClassification.from_pretrained(path, **given)
     except (ValueError, OSError, RuntimeError) as error:
@@ -197,7 +210,12 @@ def _check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any
         ModelError: it lacks weights of the body, or has some that the model does not know.
     """
     missing = sorted(loading["missing_keys"])
-    body = [name for name in missing if name.startswith(f"{model.base_model_prefix}.")]
+    heads = tuple(f"{name}." for name in head_modules(model))
+    body = [
+        name
+        for name in missing
+        if name.startswith(f"{model.base_model_prefix}.") and not name.startswith(heads)
+    ]
     if body:
         raise ModelError(f"{path} lacks {_listed(body)}; the checkpoint is incomplete")
     strange = [k for k in sorted(loading["unexpected_keys"]) if not _belongs_to_language_head(k)]
@@ -210,7 +228,8 @@ def _check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any
 
 
 def _belongs_to_language_head(name: str) -> bool:
-    return any(name.startswith(head) or f".{head}" in name for head in LANGUAGE_HEADS)
+    anywhere = any(name.startswith(head) or f".{head}" in name for head in LANGUAGE_HEADS)
+    return anywhere or name.startswith(MASKED_HEADS)
 
 
 def _check_finite(path: str | Path, model: PreTrainedModel, known: Iterable[str]) -> None:
@@ -235,6 +254,20 @@ def _realign(model: PreTrainedModel) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
+
+
+def _read_head(path: Path, model: PreTrainedModel) -> None:
+    """The head as it stands in the files: loading in bfloat16 has rounded it on its way."""
+    head = {
+        f"{name}.{inner}": parameter
+        for name, module in head_modules(model).items()
+        for inner, parameter in module.named_parameters()
+        if parameter.is_floating_point()
+    }
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors, torch.no_grad():
+            for name in set(tensors.keys()) & set(head):
+                head[name].copy_(tensors.get_tensor(name))
 
 
 def _draw_head(head: nn.Module, config: Any, seed: int) -> None:

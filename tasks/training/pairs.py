@@ -1,7 +1,7 @@
 """The pairs that are trained on: as the tokenization stage left them, or as a script brings them.
 
 Canonical columns: `chosen_input_ids`, `rejected_input_ids`, and where there are any `margin`,
-`weight` and `pair_id`.
+`weight`, `preference`, `comparison`, `source` and `pair_id`.
 """
 
 import logging
@@ -16,7 +16,9 @@ from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
 from tasks.training.config import RewardConfig
-from tasks.training.raw_pairs import tokenize_rows
+from tasks.training.loss_params import loss_params
+from tasks.training.loss_rows import check_rows
+from tasks.training.raw_pairs import TERMS, tokenize_rows
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ Rows = TypeVar("Rows", Dataset, IterableDataset)
 
 ANSWERS = ("chosen", "rejected")
 IDS = ("chosen_input_ids", "rejected_input_ids")
-COLUMNS = (*IDS, "margin", "weight", "pair_id")
+COLUMNS = (*IDS, *TERMS, "pair_id")
 
 OTHER_NAMES: tuple[Mapping[str, str], ...] = (
     {"chosen_ids": "chosen_input_ids", "rejected_ids": "rejected_input_ids"},
@@ -61,7 +63,8 @@ def prepare_dataset(
     A row with a side longer than `max_length` is left out, and the count is logged.
 
     Raises:
-        DataError: the rows are no preference pairs, or none is left.
+        DataError: the rows are no preference pairs, none is left, or they do not suit the loss.
+        ParamsError: the loss does not suit the rows.
         TemplateError: the rows are conversations, and the tokenizer has no chat template.
     """
     columns = list(dataset.column_names or next(iter(dataset)).keys())
@@ -71,15 +74,25 @@ def prepare_dataset(
     if set(IDS) <= set(columns):
         if "pair_id" not in columns:
             dataset = _with_row_numbers(dataset)
-        return _short_enough(dataset, args.max_length, name)
+        dataset = _short_enough(dataset, args.max_length, name)
+        check_rows(dataset, loss_params(args.loss), name)
+        return dataset
     if not set(ANSWERS) <= set(columns):
         raise DataError(
             f"the {name} dataset has the columns {columns}; expected raw pairs with "
             f"{' and '.join(ANSWERS)}, or tokenized ones with {' and '.join(IDS)}"
         )
-    return tokenize_rows(
-        dataset, columns, processing_class, name, args.max_length, args.dataset_num_proc
+    dataset = tokenize_rows(
+        dataset,
+        columns,
+        processing_class,
+        name,
+        args.max_length,
+        args.dataset_num_proc,
+        args.special_tokens_in_text,
     )
+    check_rows(dataset, loss_params(args.loss), name)
+    return dataset
 
 
 def _under_canonical_names(dataset: Rows, columns: list[str]) -> tuple[Rows, list[str]]:
@@ -110,7 +123,7 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
             return max(len(chosen), len(rejected)) <= max_length
 
         return dataset.filter(fits, input_columns=list(IDS))
-    longest = _longest_sides(dataset)
+    longest = longest_sides(dataset)
     if len(longest) == 0 or longest.max() <= max_length:
         return dataset
     kept = np.flatnonzero(longest <= max_length)
@@ -121,7 +134,7 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
     return dataset.select(kept)  # not `filter`: it would write a cache beside the rows' own files
 
 
-def _longest_sides(dataset: Dataset) -> npt.NDArray[np.int64]:
+def longest_sides(dataset: Dataset) -> npt.NDArray[np.int64]:
     """Tokens of the longer side of every row, int64 `[N]`."""
     found: list[npt.NDArray[np.int64]] = []
     for batch in dataset.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from tasks.artifact import Inert, Params
+from tasks.training.loss_params import LossParams
 
 Strategy = Literal["no", "steps", "epoch"]
 
@@ -64,6 +65,8 @@ class TrainingParams(Params):
     """The gradient is scaled down to this L2 norm; 0 never scales."""
 
     # loss and model
+    loss: LossParams | None = None
+    """Which loss, and what of a pair it reads; None: Bradley-Terry."""
     center_rewards_coefficient: float | None = Field(default=None, ge=0)
     """Weight of the mean of (chosen + rejected)^2; 0.01 is usual."""
     disable_dropout: bool = True
@@ -117,6 +120,9 @@ class TrainingParams(Params):
     save_steps: Annotated[PositiveFloat, Inert] = 500
     save_total_limit: Annotated[int, Field(ge=2), Inert] = 2
     """Checkpoints that are kept, the newest by step."""
+
+    preflight: Annotated[bool, Inert] = True
+    """Rehearses the longest batch and the saving of the model before the run; a minute at most."""
 
     # feeding the device
     dataloader_num_workers: Annotated[int, Field(ge=0), Inert] = 0

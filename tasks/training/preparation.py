@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import torch
 from peft import PeftConfig, PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from tasks.errors import ParamsError
-from tasks.templating.template import pin
-from tasks.training.adapter import base_of, check_head_is_trained, with_adapter
+from tasks.errors import ParamsError, shown
+from tasks.templating.opening import with_one_bos
+from tasks.templating.template import joined, pin
+from tasks.training.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
 from tasks.training.config import RewardConfig
+from tasks.training.families import check_padding_unseen
 from tasks.training.model import (
     Head,
     disable_dropout,
@@ -20,6 +23,7 @@ from tasks.training.model import (
     fit_tokenizer,
     head_digest,
     load_reward_model,
+    pad_id,
 )
 from tasks.training.scoring import read_by_length
 
@@ -46,25 +50,48 @@ def prepare_tokenizer(
     """The tokenizer, given or the model's, with the special tokens and the template of `args`.
 
     A template that asks for today's date gets the date of this day written into it, so that the
-    model leaves with the template that its rows were rendered by.
+    model leaves with the template that its rows were rendered by. Where the tokenizer puts a BOS
+    before every text, the template is completed to write it once, as in the templating stage.
 
     Raises:
         ParamsError: there is no tokenizer, or none at `chat_template_path`.
-        TemplateError: the template depends on chance.
+        TemplateError: the template depends on chance, or writes the BOS twice.
     """
+    if tokenizer is not None:
+        _warn_of_another(tokenizer, model_name)
     tokenizer = tokenizer or load_tokenizer(model_name)
     for token in ("eos_token", "pad_token"):
         if getattr(args, token) is not None:
             tokenizer.add_special_tokens({token: getattr(args, token)})
     if args.chat_template_path is not None:
         _take_template(tokenizer, args.chat_template_path)
-    template = tokenizer.chat_template
-    if isinstance(template, str):
+    if tokenizer.chat_template is not None:
+        template = joined(tokenizer.chat_template)
         today = datetime.datetime.now(datetime.UTC).date()
         tokenizer.chat_template = pin(template, today)
         if tokenizer.chat_template != template:
             logger.warning("the chat template asks for today's date; it is fixed to %s", today)
+        tokenizer.chat_template = with_one_bos(tokenizer)
     return tokenizer
+
+
+def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> None:
+    """Says so where ids mean other tokens than in the tokenizer beside the model."""
+    if not any((Path(model_name) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        return
+    own = load_tokenizer(model_name).get_vocab()
+    given = tokenizer.get_vocab()
+    moved = [token for token, number in own.items() if given.get(token, number) != number]
+    absent = [token for token in own if token not in given]
+    if moved or absent:
+        logger.warning(
+            "the tokenizer is not the one beside %s: %d of its tokens have other ids and %d are "
+            "absent (%s); the model would read other words than were written",
+            model_name,
+            len(moved),
+            len(absent),
+            ", ".join(map(shown, [*moved, *absent][:3])),
+        )
 
 
 def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> None:
@@ -102,13 +129,21 @@ def prepare_model(
     args: RewardConfig,
     tokenizer: PreTrainedTokenizerBase,
     peft_config: PeftConfig | None,
+    quantization: Any = None,
 ) -> tuple[PreTrainedModel | PeftModel, Head]:
     """The model that is trained, ready to be scored, and where its head comes from."""
     if isinstance(model, str):
-        options: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-        loaded = load_reward_model(model, seed=args.seed, **options)
-        model, head = loaded.model, loaded.head
+        given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
+        options = _with_quantization(given, quantization)
+        if (Path(model) / "adapter_config.json").is_file():
+            model = load_adapter(Path(model), args.seed, options)
+            head = Head("loaded", head_digest(base_of(model)))
+        else:
+            loaded = load_reward_model(model, seed=args.seed, **options)
+            model, head = loaded.model, loaded.head
     else:
+        if quantization is not None:
+            raise ParamsError("quantization_config is only used when the model is given as a path")
         if args.model_init_kwargs:
             raise ParamsError("model_init_kwargs are only used when the model is given as a path")
         read_by_length(base_of(model))
@@ -120,6 +155,8 @@ def prepare_model(
         if isinstance(model, PeftModel):
             raise ParamsError("the model is a PeftModel already; leave peft_config out")
         model = with_adapter(model, peft_config, args.seed)
+    check_padding_unseen(base_of(model), pad_id(tokenizer))
+    logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
     if isinstance(model, PeftModel):
         check_head_is_trained(model)
         if args.gradient_checkpointing:
@@ -127,3 +164,29 @@ def prepare_model(
     if args.disable_dropout:
         disable_dropout(base_of(model))
     return model, head
+
+
+def _with_quantization(options: dict[str, Any], quantization: Any) -> dict[str, Any]:
+    """Arguments of from_pretrained, with the quantization that is asked for either way.
+
+    Raises:
+        ParamsError: it is asked for twice, or the package that does it is absent.
+    """
+    if quantization is not None and "quantization_config" in options:
+        raise ParamsError(
+            "quantization_config is given twice, as an argument and in model_init_kwargs; leave "
+            "one of them out"
+        )
+    wanted = options.get("quantization_config") if quantization is None else quantization
+    if wanted is None:
+        return options
+    fields: dict[str, Any] = wanted if isinstance(wanted, dict) else vars(wanted)
+    method = str(getattr(fields.get("quant_method"), "value", fields.get("quant_method")))
+    if method in ("bitsandbytes", "None") and find_spec("bitsandbytes") is None:
+        raise ParamsError(
+            "quantization_config needs the package bitsandbytes, which is not installed; install "
+            "it (pip install bitsandbytes) on a machine with a GPU, or train plain LoRA adapters"
+        )
+    if isinstance(wanted, dict) and "quant_method" not in wanted:
+        wanted = {"quant_method": "bitsandbytes", **wanted}
+    return {**options, "quantization_config": wanted}

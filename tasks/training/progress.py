@@ -7,11 +7,13 @@ import json
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from tasks.training.forecast import peak_memory
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -36,11 +38,15 @@ class ProgressCallback(TrainerCallback):
     def on_train_begin(
         self,
         args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
+        state: TrainerState,
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Starts the clock of the first record."""
+        """Starts the clock of the first record, and tells what the preflight found."""
+        forecast = self.trainer.forecast
+        if state.is_world_process_zero and forecast is not None:
+            say(forecast.line())
+            (self.records.parent / "preflight.json").write_text(json.dumps(asdict(forecast)))
         self._mark()
 
     def on_log(
@@ -70,8 +76,8 @@ class ProgressCallback(TrainerCallback):
             "pairs_per_second": round((pairs - self._pairs) / seconds, 2),
             "tokens_per_second": round((tokens - self._tokens) / seconds, 1),
         }
-        if torch.cuda.is_available():
-            speeds["gpu_gigabytes"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+        peak, _ = peak_memory(self.trainer.args.device)
+        speeds["memory_gigabytes"] = round(peak / 1e9, 2)
         self._mark()
         return speeds
 
@@ -95,8 +101,8 @@ def line(record: dict[str, Any]) -> str:
             parts.append(f"{label} {value:.2e}")
         elif base in ("pairs_per_second", "tokens_per_second"):
             parts.append(f"{value:,.0f} {base.removesuffix('_per_second')}/s")
-        elif base == "gpu_gigabytes":
-            parts.append(f"{value:.1f} GB")
+        elif base == "memory_gigabytes":
+            parts.append(f"{value:.2g} GB")
     return "  ".join(parts)
 
 

@@ -5,11 +5,11 @@
 
 Each row is checked as conversion checks it, rendered as templating renders it and encoded as
 tokenization encodes it: a row ends in the same ids here and in the pipeline. Text or messages,
-prompt explicit or implicit, `tools`, `chat_template_kwargs`, `margin` and `weight` are understood.
+prompt explicit or implicit, `tools`, `chat_template_kwargs`, `margin`, `weight`, `preference` and
+`comparison` are understood; ties are kept, as the script that brings them wants.
 A row that cannot be used is left out, counted by its reason, and the count is logged.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,20 +21,25 @@ from datasets import Sequence as ListOf
 
 from tasks.conversion.layouts import columns as flat
 from tasks.conversion.pair import Pair, checked
+from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, TemplateError
-from tasks.templating.render import Messages, parse_tools, render, with_end
-from tasks.tokenization.encode import Encoder, Ids
+from tasks.templating.renderer import Rendered
+from tasks.tokenization.encode import Ids
+from tasks.training.reading import Policy, RowReader, canonical_row
 
 logger = logging.getLogger(__name__)
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
-Texts = tuple[str, str]
+Sides = tuple[Rendered, Rendered]
+Found = tuple[Sides, Pair] | Unusable
 
 READ = (
-    *("prompt", "chosen", "rejected", "margin", "weight"),
+    *("prompt", "chosen", "rejected", "margin", "weight", "preference"),
     *("tools", "chat_template_kwargs", "images"),
 )
+TERMS = ("margin", "weight", "preference", "comparison", "source")
+"""What of a row travels beside its ids."""
 IDS = ("chosen_input_ids", "rejected_input_ids")
 NOTHING = (np.empty(0, np.int32),) * 2
 REASON, MESSAGE = "unused_reason", "unused_message"
@@ -47,18 +52,21 @@ class RawPairs:
     tokenizer: Any
     max_length: int | None
     kept: Sequence[str]
-    """Which of `margin`, `weight` and `pair_id` the rows have."""
+    """Which of `TERMS` and `pair_id` the rows have."""
+    policy: Policy = "quarantine"
+    """What becomes of a row with a special token in its own words, as in templating."""
     as_it_comes: bool = False
     """Whether the first row of each reason is logged at once: a stream is never counted whole."""
     _seen: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        self.encoder = Encoder(self.tokenizer)
+        self.reader = RowReader(self.tokenizer, self.policy)
 
     @property
     def features(self) -> Features:
         """The columns that come out."""
-        kinds = {"margin": "float32", "weight": "float32"}
+        numbers = dict.fromkeys(("margin", "weight", "preference"), "float32")
+        kinds = numbers | {"comparison": "string", "source": "string"}
         return Features(
             {
                 "pair_id": Value("string"),
@@ -75,7 +83,7 @@ class RawPairs:
         Raises:
             TemplateError: a row is a conversation, and the tokenizer has no chat template.
         """
-        names = [name for name in (*READ, "pair_id") if name in batch]
+        names = [n for n in (*READ, "comparison", "source", "pair_id") if n in batch]
         rows = [
             dict(zip(names, values, strict=True))
             for values in zip(*(batch[name] for name in names), strict=True)
@@ -88,9 +96,8 @@ class RawPairs:
             out["pair_id"].append(str(row.get("pair_id", f"row {index}")))
             for side, values in zip(IDS, NOTHING if problem else given, strict=True):
                 out[side].append(values)
-            for name in ("margin", "weight"):
-                if name in out:
-                    out[name].append(None if problem else row[name])
+            for name in (name for name in TERMS if name in out):
+                out[name].append(None if isinstance(pair, Unusable) else _term(pair[1], row, name))
             out[REASON].append(problem.reason if problem else "")
             out[MESSAGE].append(f"row {index}: {problem}" if problem else "")
             if problem and self.as_it_comes and problem.reason not in self._seen:
@@ -98,50 +105,31 @@ class RawPairs:
                 logger.warning("a row of the stream is not used: row %d: %s", index, problem)
         return out
 
-    def _rendered(self, row: Mapping[str, Any]) -> tuple[Texts, bool] | Unusable:
-        """Both texts and whether they want special tokens added; or why there are none."""
+    def _rendered(self, row: Mapping[str, Any]) -> Found:
+        """Both texts and the pair that they are of; or why there are none."""
         given = {name: _without_nulls(row[name]) for name in READ if name in row}
         try:
-            [pair] = flat.pairs(given)
-            pair = checked(pair)
-            side = self._conversation if pair.format == "conversational" else self._text
-            chosen, rejected = side(pair, pair.chosen), side(pair, pair.rejected)
+            item: Any = flat.pairs(given)[0]
+            pair = checked(item.kept[0] if isinstance(item, Tie) else item)
+            if pair.format == "conversational" and self.tokenizer.chat_template is None:
+                raise TemplateError(
+                    "the rows are conversations, but the tokenizer has no chat template; set "
+                    "chat_template_path to a Jinja file or to a tokenizer that has one"
+                )
+            return self.reader.sides(canonical_row(pair, self.tokenizer.eos_token)), pair
         except Unusable as problem:
             return problem
-        if chosen == rejected:
-            return Unusable(
-                "identical_rendered",
-                "chosen",
-                "both sides are the same text once rendered: the template drops what differs",
-            )
-        return (chosen, rejected), pair.format == "standard"
 
-    def _text(self, pair: Pair, answer: str) -> str:
-        text = (pair.prompt or "") + answer
-        end = self.tokenizer.eos_token
-        return text if end is None else with_end(text, end)  # encoders close text themselves
-
-    def _conversation(self, pair: Pair, answer: Messages) -> str:
-        if self.tokenizer.chat_template is None:
-            raise TemplateError(
-                "the rows are conversations, but the tokenizer has no chat template; set "
-                "chat_template_path to a Jinja file or to a tokenizer that has one"
-            )
-        settings = json.loads(pair.chat_template_kwargs or "{}")
-        messages: Messages = [*(pair.prompt or []), *answer]
-        try:
-            return render(messages, self.tokenizer, parse_tools(pair.tools), **settings)
-        except TemplateError as error:
-            raise Unusable("template_error", "chosen", str(error)) from error
-
-    def _encoded(self, found: Sequence[tuple[Texts, bool] | Unusable]) -> list[tuple[Ids, ...]]:
+    def _encoded(self, found: Sequence[Found]) -> list[tuple[Ids, ...]]:
         """Both sides' ids of every row that was rendered; nothing for the others."""
         ids: list[tuple[Ids, ...]] = [()] * len(found)
-        for special in (True, False):
-            places = [i for i, f in enumerate(found) if isinstance(f, tuple) and f[1] is special]
-            texts = [text for i in places for text in _texts(found[i])]
-            sides = self.encoder(texts, add_special_tokens=special) if texts else []
-            for number, place in enumerate(places):
+        for form in ("standard", "conversational"):
+            mine = {
+                i: f[0] for i, f in enumerate(found) if isinstance(f, tuple) and f[1].format == form
+            }
+            texts = [side for both in mine.values() for side in both]
+            sides = self.reader.ids(texts, standard=form == "standard")
+            for number, place in enumerate(mine):
                 ids[place] = (sides[2 * number], sides[2 * number + 1])
         return ids
 
@@ -170,16 +158,17 @@ def tokenize_rows(
     name: str,
     max_length: int | None,
     processes: int | None,
+    policy: Policy = "quarantine",
 ) -> Rows:
-    """The rows that can be used, with their token ids and their `margin`, `weight`, `pair_id`.
+    """The rows that can be used, with their token ids, `TERMS` and `pair_id`.
 
     Raises:
         DataError: no row can be used; says why.
         TemplateError: the rows are conversations, and the tokenizer has no chat template.
     """
-    kept = [column for column in ("margin", "weight", "pair_id") if column in columns]
+    kept = [column for column in (*TERMS, "pair_id") if column in columns]
     streams = isinstance(dataset, IterableDataset)
-    work = RawPairs(tokenizer, max_length, kept, as_it_comes=streams)
+    work = RawPairs(tokenizer, max_length, kept, policy, as_it_comes=streams)
     settings: dict[str, Any] = {
         "batched": True,
         "with_indices": True,
@@ -220,9 +209,9 @@ def _is_used(reason: str) -> bool:
     return not reason
 
 
-def _texts(found: tuple[Texts, bool] | Unusable) -> Texts:
-    assert isinstance(found, tuple)
-    return found[0]
+def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
+    """What the pair says, checked; conversion names no comparison or source for a row."""
+    return row[name] if name in ("comparison", "source") else getattr(pair, name)
 
 
 def _without_nulls(value: Any) -> Any:

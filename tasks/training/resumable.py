@@ -5,32 +5,35 @@ was not: what Trainer itself does not keep (the unfinished logging interval) is 
 """
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch import nn
-from transformers import Trainer, TrainerState
+from transformers import TrainerState
 from transformers.trainer_utils import TrainOutput
 
 from tasks.artifact import Inert
 from tasks.artifact.durable import read_json, write_json
 from tasks.errors import TrainingError
 from tasks.training import checkpoint as checkpoints
-from tasks.training.guard import FiniteGuard
-from tasks.training.metrics import IntervalSums
+from tasks.training.forecast import Forecast
+from tasks.training.memory import AdaptiveTrainer
 from tasks.training.params import OWN_FIELDS, TrainingParams
+from tasks.training.preflight import preflight
+
+logger = logging.getLogger(__name__)
 
 
-class ResumableTrainer(Trainer):
+class ResumableTrainer(AdaptiveTrainer):
     """Trainer whose checkpoints count once their manifest stands, and only for the same job."""
 
-    interval: IntervalSums
-    """Sums of the unfinished logging interval."""
-    guard: FiniteGuard
     job: checkpoints.Job
     """What a checkpoint must belong to."""
+    forecast: Forecast | None = None
+    """What the preflight found; None for a run that goes on from a checkpoint."""
 
     def train(
         self,
@@ -48,11 +51,26 @@ class ResumableTrainer(Trainer):
         if found is None:
             return super().train(None, trial, ignore_keys_for_eval)
         process = self.args.process_index
-        self.interval.restore(read_json(found.path / checkpoints.interval_file(process)))
+        kept = read_json(found.path / checkpoints.interval_file(process))
+        self.halvings = kept.pop("halvings")
+        self.interval.restore(kept)
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
-        if state.global_step >= state.max_steps and not self._sharded:
+        if state.global_step >= state.max_steps and not self.sharded:
             return self._take_over(found, state)
         return super().train(str(found.path), trial, ignore_keys_for_eval)
+
+    def _prepare_for_training(
+        self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None
+    ) -> tuple[nn.Module, Any]:
+        """As in transformers; a run that begins rehearses its longest batch first."""
+        prepared = super()._prepare_for_training(  # pyright: ignore[reportPrivateUsage]
+            max_steps, train_dataloader, resume_from_checkpoint
+        )
+        if resume_from_checkpoint is None and getattr(self.args, "preflight", False):
+            trainer: Any = self
+            self.forecast = found = preflight(trainer, prepared[0], prepared[1], max_steps)
+            logger.info("%s", found.line())
+        return prepared
 
     def newest_checkpoint(self) -> checkpoints.Checkpoint | None:
         """The newest valid checkpoint of `output_dir`; one process looks, all get its answer."""
@@ -91,10 +109,10 @@ class ResumableTrainer(Trainer):
         with self._unrotated():
             super()._save_checkpoint(model, trial)
         mine = checkpoints.interval_file(self.args.process_index)
-        write_json(directory / mine, self.interval.state())
+        write_json(directory / mine, {**self.interval.state(), "halvings": self.halvings})
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero() and not self.args.save_only_model:
-            required = checkpoints.required_files(self.args.world_size, sharded=self._sharded)
+            required = checkpoints.required_files(self.args.world_size, sharded=self.sharded)
             checkpoints.commit(directory, self.state.global_step, self.job, required)
             if self.args.save_total_limit:
                 checkpoints.rotate(directory.parent, max(2, self.args.save_total_limit))
@@ -124,5 +142,6 @@ class ResumableTrainer(Trainer):
         }
 
     @property
-    def _sharded(self) -> bool:
+    def sharded(self) -> bool:
+        """Whether each process holds a part of the model alone."""
         return bool(self.is_fsdp_enabled or self.is_deepspeed_enabled)

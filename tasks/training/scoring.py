@@ -16,6 +16,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tasks.errors import ModelError
+from tasks.training.layout.attention import Layout, layout_of, use_attention
+from tasks.training.layout.plan import FlatPlan
 
 _BOUND = "reads_rewards_by_length"
 HEAD = "score"
@@ -32,8 +34,25 @@ def score(model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tenso
     return logits.float().squeeze(-1)
 
 
+def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
+    """Rewards `[S]`, float32, of the sequences that the plan was made of, in their order.
+
+    The model must be one that `layout.support.why_not_flat` has nothing against.
+    """
+    device = next(model.parameters()).device
+    ids, positions, answer = (
+        torch.from_numpy(array).to(device, non_blocking=True)
+        for array in (plan.input_ids, plan.position_ids, plan.answer)
+    )
+    layout = layout_of(plan, device)
+    output = model(input_ids=ids[None], position_ids=positions[None], layout=layout)
+    return output.logits.float().squeeze(-1)[answer]
+
+
 def read_by_length(model: PreTrainedModel) -> None:
-    """Binds the forward of this module to a decoder; encoders keep theirs, with its own pooling.
+    """Binds the forward of this module to a decoder, and has every head compute in float32.
+
+    Encoders keep their forward, with their own pooling.
 
     Raises:
         ModelError: the model is no sequence classifier with one reward, or is of a family
@@ -54,13 +73,46 @@ def read_by_length(model: PreTrainedModel) -> None:
         )
     if is_decoder(model):
         model.forward = MethodType(_forward, model)
-        getattr(model, HEAD).float()
+    for module in head_modules(model).values():
+        module.float()
+        if not is_decoder(model):
+            module.forward = MethodType(_in_float32, module)
     setattr(model, _BOUND, True)
 
 
 def is_decoder(model: PreTrainedModel) -> bool:
     """Whether the head is applied to every token of the body, as in all decoder families."""
     return hasattr(model, HEAD) and hasattr(model, model.base_model_prefix)
+
+
+def head_modules(model: PreTrainedModel) -> dict[str, nn.Module]:
+    """What stands between the body's last hidden states and the reward, by name.
+
+    `score` of a decoder; of encoders `classifier`, and whatever pools before it: ModernBERT's
+    `head`, DeBERTa's `pooler`, and BERT's `bert.pooler`, which counts as a part of the body.
+    """
+    prefix = model.base_model_prefix
+    found = {
+        name: module
+        for name, module in model.named_children()
+        if name != prefix and any(True for _ in module.parameters())
+    }
+    pooler = getattr(getattr(model, prefix, None), "pooler", None)
+    return found if pooler is None else {f"{prefix}.pooler": pooler, **found}
+
+
+def _in_float32(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """A module's own forward over float32 inputs, also where the body computes in bfloat16."""
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    with torch.autocast(tensors[0].device.type, enabled=False):
+        return type(self).forward(
+            self, *map(_wide, args), **{name: _wide(value) for name, value in kwargs.items()}
+        )
+
+
+def _wide(value: Any) -> Any:
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.float() if floating else value
 
 
 def last_token(attention_mask: torch.Tensor) -> torch.Tensor:
@@ -76,12 +128,14 @@ def _forward(
     inputs_embeds: torch.Tensor | None = None,
     **options: Any,
 ) -> SequenceClassifierOutput:
+    layout: Layout | None = options.get("layout")
+    use_attention(self, flat=layout is not None)
     body = getattr(self, self.base_model_prefix)
     given = {name: value for name, value in options.items() if value is not None}
     given.pop("return_dict", None)
     sequences = input_ids if input_ids is not None else inputs_embeds
     assert sequences is not None
-    if attention_mask is None:
+    if attention_mask is None and layout is None:
         attention_mask = torch.ones(sequences.shape[:2], dtype=torch.long, device=sequences.device)
     hidden = body(
         input_ids=input_ids,
@@ -89,8 +143,12 @@ def _forward(
         inputs_embeds=inputs_embeds,
         **{"use_cache": False, **given},
     )[0]  # (B, T, H)
-    rows = torch.arange(hidden.shape[0], device=hidden.device)
-    pooled = hidden[rows, last_token(attention_mask)].float()  # (B, H)
+    if attention_mask is None:
+        assert layout is not None
+        pooled = hidden[0].index_select(0, layout.last).float()  # (A, H)
+    else:
+        rows = torch.arange(hidden.shape[0], device=hidden.device)
+        pooled = hidden[rows, last_token(attention_mask)].float()  # (B, H)
     with torch.autocast(hidden.device.type, enabled=False):
         logits = getattr(self, HEAD)(pooled)  # (B, 1)
     return SequenceClassifierOutput(logits=logits)

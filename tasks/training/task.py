@@ -6,16 +6,15 @@ from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
 from tasks.artifact.durable import read_json
-from tasks.errors import ParamsError
 from tasks.model import BaseModel
 from tasks.tokenization.task import TOKENIZER_DIRECTORY
 from tasks.training.job import Job
-from tasks.training.launch import accelerate_config, train
+from tasks.training.launch import accelerate_config, check_accelerate_config, train
 from tasks.training.params import TrainingParams
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 1
+VERSION = 2
 
 
 def step(
@@ -28,11 +27,10 @@ def step(
     """The step that trains the reward model; `on_metrics` gets every record as it is logged.
 
     Raises:
-        ParamsError: the accelerate config does not exist.
+        ParamsError: the accelerate config cannot be used here.
     """
     config = accelerate_config(params)
-    if not config.is_file():
-        raise ParamsError(f"training.accelerate_config {config} does not exist")
+    check_accelerate_config(config)
     files = {
         "weights": model.weights_digest,
         "tokenizer": model.tokenizer_digest,

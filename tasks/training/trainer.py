@@ -17,6 +17,7 @@ import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import (
     EvalPrediction,
     PreTrainedModel,
@@ -28,26 +29,31 @@ from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 from tasks.training.adapter import base_of
 from tasks.training.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.collator import DataCollatorForPreference
+from tasks.training.comparisons import Comparisons
 from tasks.training.config import RewardConfig
+from tasks.training.families import check_positions
 from tasks.training.guard import FiniteGuard
-from tasks.training.loss import pair_losses, weighted_sum
-from tasks.training.metrics import IntervalSums, table_metrics
+from tasks.training.hub import SharedTrainer
+from tasks.training.loss_params import loss_params
+from tasks.training.metrics import IntervalSums
 from tasks.training.model import pad_id
+from tasks.training.objective import Objective, sides
 from tasks.training.pairs import COLUMNS, prepare_dataset
 from tasks.training.preparation import prepare_model, prepare_tokenizer
-from tasks.training.resumable import ResumableTrainer
+from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import score
+from tasks.training.table import EvaluationTable, labels
 
 AnyRows = Dataset | IterableDataset
 Metrics = Callable[..., dict[str, Any]]
 
 
-class RewardTrainer(ResumableTrainer):
+class RewardTrainer(SharedTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     Args:
-        model: a model directory or hub id, a sequence classification model with one label, or a
-            PeftModel of one, which is trained further.
+        model: a model directory or hub id, an adapter directory that names its base model, a
+            sequence classification model with one label, or a PeftModel, which is trained further.
         args: None takes RewardConfig's defaults.
         data_collator: None takes DataCollatorForPreference.
         train_dataset: raw rows (`chosen`, `rejected`, and where wanted `prompt`, `tools`,
@@ -56,10 +62,12 @@ class RewardTrainer(ResumableTrainer):
         eval_dataset: the same, or a dict of such datasets (metrics `eval_<name>_*`).
         processing_class: the tokenizer; None loads the model's.
         compute_metrics: gets an EvalPrediction with `predictions` float32 `[N, 2]`, the rewards of
-            chosen and rejected, and `label_ids` zeros `[N]`: the column of the better answer.
+            chosen and rejected, and `label_ids` int64 `[N]`: the column of the better answer, which
+            is 0, or -100 for a tie.
         callbacks, optimizers, optimizer_cls_and_kwargs: as in transformers.
         preprocess_logits_for_metrics: applied to `predictions` before `compute_metrics`.
         peft_config: adapters to put on the model.
+        quantization_config: as in `from_pretrained`, for a model that is given as a path.
 
     Raises:
         ModelError, DataError, ParamsError, TemplateError: an argument cannot be used; nothing has
@@ -81,16 +89,19 @@ class RewardTrainer(ResumableTrainer):
         preprocess_logits_for_metrics: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
         | None = None,
         peft_config: PeftConfig | None = None,
+        quantization_config: Any = None,
     ) -> None:
         name = model if isinstance(model, str) else base_of(model).name_or_path or "model"
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
         tokenizer = prepare_tokenizer(processing_class, args, name)
-        trained, self.head = prepare_model(model, args, tokenizer, peft_config)
+        trained, self.head = prepare_model(model, args, tokenizer, peft_config, quantization_config)
+        loss = loss_params(args.loss)
+        self.objective = Objective(loss, args.center_rewards_coefficient)
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
             data_collator=data_collator
-            or DataCollatorForPreference(pad_id(tokenizer), args.pad_to_multiple_of),
+            or DataCollatorForPreference(pad_id(tokenizer), args.pad_to_multiple_of, loss=loss),
             train_dataset=_prepared(train_dataset, args, tokenizer, "train"),
             eval_dataset=_prepared(eval_dataset, args, tokenizer, "eval"),
             processing_class=tokenizer,
@@ -99,6 +110,10 @@ class RewardTrainer(ResumableTrainer):
             optimizers=optimizers,
             optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
+        check_positions(base_of(trained), self.train_dataset, "train")
+        check_positions(base_of(trained), self.eval_dataset, "eval")
+        self.base_name = name
+        self._tag()
         self.add_callback(SaveAfterEpoch())
         self.add_callback(LogLastInterval())
         self.user_metrics = compute_metrics
@@ -109,7 +124,7 @@ class RewardTrainer(ResumableTrainer):
         self.interval = IntervalSums(self.args.device)
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
-        self._table: list[tuple[np.ndarray, np.ndarray]] = []
+        self._table = EvaluationTable(self.objective, None)
 
     # ---- loss
 
@@ -123,14 +138,11 @@ class RewardTrainer(ResumableTrainer):
         """This micro-batch's share of the mean loss over the global batch, a float32 scalar."""
         weight: torch.Tensor | None = inputs.get("weight")
         with self._activations():
-            rewards = score(model, inputs["input_ids"], inputs["attention_mask"])  # (2B,)
-        chosen, rejected = rewards.chunk(2)
-        losses = pair_losses(
-            chosen, rejected, inputs.get("margin"), self._args.center_rewards_coefficient
-        )
-        total = weighted_sum(losses, weight)
+            rewards = score(model, inputs["input_ids"], inputs["attention_mask"])  # (2B,) or (S,)
+        total = self.objective.total(rewards, inputs)
+        chosen, rejected = sides(rewards, inputs)  # (B,) each
         if model.training:
-            self.interval.add(rewards, total, weight, inputs["attention_mask"])
+            self.interval.add((chosen, rejected), total, inputs)
             self.guard.saw_batch(inputs.get("pair_id", []), total)
         if num_items_in_batch is None:
             loss = total / (len(chosen) if weight is None else weight.sum())
@@ -152,6 +164,16 @@ class RewardTrainer(ResumableTrainer):
             return weight
         shares: Any = self.accelerator.gather(torch.as_tensor(weight, device=device).float())
         return shares.sum()
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Batches of pairs; under a loss of comparisons, batches of whole comparisons."""
+        pairs: Any = self.train_dataset
+        if self.objective.params.of_comparisons:
+            self.train_dataset = Comparisons(pairs)
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = pairs
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm: Any = super()._get_grad_norm(model, grad_norm=grad_norm)
@@ -181,14 +203,15 @@ class RewardTrainer(ResumableTrainer):
         prediction_loss_only: bool,  # noqa: ARG002
         ignore_keys: list[str] | None = None,  # noqa: ARG002
     ) -> tuple[None, torch.Tensor, torch.Tensor]:
-        """Rewards `[B, 2]` and, as labels, margin and weight `[B, 2]`; all float32."""
+        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32."""
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             rewards = score(model, inputs["input_ids"], inputs["attention_mask"])
         table = torch.stack(rewards.chunk(2), 1)
-        margin = inputs.get("margin", torch.zeros_like(table[:, 0]))
-        weight = inputs.get("weight", torch.ones_like(table[:, 0]))
-        return None, table, torch.stack([margin, weight], 1)
+        ones = torch.ones_like(table[:, 0])
+        margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
+        preference = inputs.get("preference", ones)
+        return None, table, torch.stack([margin, weight, preference], 1)
 
     def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -211,41 +234,47 @@ class RewardTrainer(ResumableTrainer):
         rows: Any = self._ready(test_dataset, metric_key_prefix)
         return super().predict(rows, ignore_keys, metric_key_prefix)
 
+    def visualize_samples(self, num_print_samples: int = 4) -> None:
+        """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""
+        found = samples(self, self.eval_dataset, num_print_samples)
+        if self.is_world_process_zero():
+            print_samples(found)
+
     def _ready(self, rows: Any, name: str) -> Any:
         tokenizer: Any = self.processing_class
         return _prepared(rows, self._args, tokenizer, name)
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """As in transformers; `label_ids` are zeros: the better answer stands in column 0."""
-        self._table = []
-        output = super().evaluation_loop(*args, **kwargs)
-        return output._replace(label_ids=np.zeros(len(output.label_ids), dtype=np.int64))  # pyright: ignore[reportArgumentType]
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """As in transformers; `label_ids` are those that `compute_metrics` gets."""
+        self._table = EvaluationTable(self.objective, dataloader.dataset)
+        output = super().evaluation_loop(dataloader, *args, **kwargs)
+        return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
 
     def _metrics_of_table(
         self, prediction: EvalPrediction, compute_result: bool = True
     ) -> dict[str, Any]:
         """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
         rewards, terms = _numpy(prediction.predictions), _numpy(prediction.label_ids)
-        self._table.append((rewards, terms))
-        found = self._user_metrics(rewards, prediction, compute_result)
+        self._table.add(rewards, terms)
+        found = self._user_metrics(rewards, labels(terms), prediction, compute_result)
         if not compute_result:
             return {}
-        rewards, terms = (np.concatenate(part) for part in zip(*self._table, strict=True))
-        center = self._args.center_rewards_coefficient
-        exact = table_metrics(rewards, terms[:, 0], terms[:, 1], center)
-        return {"num_tokens": self.interval.tokens(), **exact, **found}
+        return {"num_tokens": self.interval.tokens(), **self._table.metrics(), **found}
 
     def _user_metrics(
-        self, rewards: np.ndarray, prediction: EvalPrediction, compute_result: bool
+        self,
+        rewards: np.ndarray,
+        better: np.ndarray,
+        prediction: EvalPrediction,
+        compute_result: bool,
     ) -> dict[str, Any]:
         if self.user_metrics is None:
             return {}
-        labels = np.zeros(len(rewards), dtype=np.int64)
         if self.user_preprocessing is not None:
             rewards = _numpy(
-                self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(labels))
+                self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(better))
             )
-        shown = EvalPrediction(rewards, labels, inputs=prediction.inputs, losses=prediction.losses)
+        shown = EvalPrediction(rewards, better, inputs=prediction.inputs, losses=prediction.losses)
         batchwise = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
         return self.user_metrics(shown, **batchwise) or {}
 

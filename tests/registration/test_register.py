@@ -1,5 +1,6 @@
 """One version per model, proved, with its alias: also when it was cut short, damaged or beaten."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -161,13 +162,7 @@ def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked
     assert verdict(high, low, "1", gain - 0.01).alias == "champion"
     assert verdict(high, low, "1", gain).alias == "challenger"
     assert verdict(high, high, "1", 0.0).alias == "challenger"
-    sharper = type(high)(
-        high.source,
-        high.chosen,
-        high.rejected,
-        high.margin + (high.margin > 0),
-        *(high.pair_margin, high.chosen_tokens, high.rejected_tokens),
-    )
+    sharper = dataclasses.replace(high, margin=high.margin + (high.margin > 0))
     found = verdict(sharper, high, "1", 0.0)
     assert (found.alias, "loss" in found.reason) == ("champion", True)
     assert verdict(sharper, high, "1", 0.001).alias == "challenger"

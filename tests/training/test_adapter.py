@@ -1,5 +1,7 @@
 """With adapters the head is trained and saved, and the merged export scores alike."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.adapter import lora_config, merged
+from tasks.training.adapter import lora_config, merged, merged_anew
 from tasks.training.export import save_model
 from tasks.training.model import load_reward_model
 from tasks.training.params import LoraParams
@@ -127,3 +129,70 @@ def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_pat
     trainer.train()
     records = [r for r in trainer.state.log_history if "loss" in r]
     assert records[-1]["loss"] < records[0]["loss"]
+
+
+def test_an_adapter_directory_is_a_warm_start(base, tmp_path):
+    first = trainer_of(str(base), tmp_path / "a", peft_config=CONFIGS["DoRA"])
+    first.train()
+    first.save_model(str(tmp_path / "adapter"))
+    second = trainer_of(str(tmp_path / "adapter"), tmp_path / "b")
+    assert second.head.origin == "loaded"
+    rows = second.train_dataset
+    assert np.array_equal(second.predict(rows).predictions, first.predict(rows).predictions)
+    second.train()
+    assert second.state.log_history[0]["loss"] < first.state.log_history[0]["loss"]
+    settings = tmp_path / "adapter" / "adapter_config.json"
+    settings.write_text(settings.read_text().replace(str(base), ""))
+    with pytest.raises(ModelError, match="does not say what its base model is"):
+        trainer_of(str(tmp_path / "adapter"), tmp_path / "c")
+
+
+def test_modules_that_a_user_has_saved_whole_are_trained_and_come_back(base, tmp_path):
+    config = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["down_proj"])
+    trainer = trainer_of(str(base), tmp_path, peft_config=config)
+    before = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}
+    trainer.train()
+    trainer.save_model(str(tmp_path / "adapter"))
+    changed = {n for n, p in trainer.model.named_parameters() if not torch.equal(p, before[n])}
+    for name in ("down_proj.modules_to_save", "score.modules_to_save", "q_proj.lora_B"):
+        assert any(name in n for n in changed), name
+    again = PeftModel.from_pretrained(load_reward_model(base, seed=5).model, tmp_path / "adapter")
+    ids = torch.tensor([[5, 9, 44, 1]])
+    with torch.no_grad():
+        rewards = [score(m.eval(), ids, torch.ones_like(ids)) for m in (trainer.model, again)]
+        plain = merged_anew(tmp_path / "adapter", str(base))
+        assert torch.equal(*rewards)
+        assert torch.allclose(score(plain.eval(), ids, torch.ones_like(ids)), rewards[0], atol=1e-5)
+    assert {p.dtype for p in plain.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("way", ["argument", "model_init_kwargs"])
+def test_quantization_without_its_package_is_refused_before_anything_is_loaded(tmp_path, way):
+    if find_spec("bitsandbytes"):
+        pytest.skip("bitsandbytes is installed")
+    wanted = {"load_in_4bit": True}
+    inside = {"quantization_config": wanted} if way == "model_init_kwargs" else None
+    with pytest.raises(ParamsError, match="needs the package bitsandbytes, which is not installed"):
+        RewardTrainer(
+            str(tmp_path / "no such model"),
+            RewardConfig(output_dir=str(tmp_path), use_cpu=True, model_init_kwargs=inside),
+            processing_class=make_tokenizer(),
+            peft_config=CONFIGS["from params"],
+            quantization_config=wanted if way == "argument" else None,
+        )
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "package"),
+    [
+        ("use_liger_kernel", True, "liger-kernel"),
+        ("deepspeed", {"zero_optimization": {}}, "deepspeed"),
+    ],
+)
+def test_a_setting_whose_package_is_absent_is_refused_by_its_name(
+    tmp_path, setting, value, package
+):
+    if find_spec(package.replace("-", "_")):
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(ParamsError, match=f"{setting} needs the package {package}, which is not"):
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})

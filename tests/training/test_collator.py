@@ -5,6 +5,7 @@ import torch
 
 from tasks.errors import DataError, ParamsError
 from tasks.training.collator import DataCollatorForPreference
+from tasks.training.loss_params import loss_params
 
 EXAMPLES = [
     {"chosen_input_ids": [1, 2, 3], "rejected_input_ids": [4, 5]},
@@ -47,3 +48,20 @@ def test_an_empty_sequence_is_refused_with_the_id_of_its_pair():
 def test_other_tensors_than_torch_are_refused():
     with pytest.raises(ParamsError, match="'np'"):
         DataCollatorForPreference(pad_token_id=0, return_tensors="np")
+
+
+def test_pairs_of_a_comparison_share_the_sequences_of_their_answers():
+    best, middle, worst = [1, 2], [1, 3, 4], [1]
+    pairs = [
+        {"chosen_input_ids": a, "rejected_input_ids": b, "comparison": "c"}
+        for a, b in ((middle, worst), (best, worst), (best, middle))
+    ]
+    alone = {"chosen_input_ids": [9], "rejected_input_ids": [8], "weight": 2.0}
+    collate = DataCollatorForPreference(0, loss=loss_params("plackett_luce"))
+    batch = collate([pairs, [alone]])
+    assert batch["input_ids"].tolist() == [[1, 3, 4], [1, 0, 0], [1, 2, 0], [9, 0, 0], [8, 0, 0]]
+    assert batch["chosen_row"].tolist() == [0, 2, 2, 3]
+    assert batch["rejected_row"].tolist() == [1, 1, 0, 4]
+    assert batch["ranking"].tolist() == [[2, 0, 1], [3, 4, -1]]
+    assert batch["weight"].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2.0])
+    assert batch["ranking_weight"].tolist() == pytest.approx([1.0, 2.0])

@@ -1,16 +1,21 @@
 """A reward model is loaded whole or refused with a sentence that says why."""
 
 import json
+import logging
 import shutil
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, ParamsError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.adapter import lora_config, with_adapter
 from tasks.training.model import fit_tokenizer, head_digest, load_reward_model
-from tests.training.tiny import EOS, PAD, make_tokenizer
+from tasks.training.params import LoraParams
+from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 
 
 def damaged(base, tmp_path, change):
@@ -50,11 +55,13 @@ def test_the_config_says_that_it_is_one_regression_output(base, tmp_path):
     assert config["architectures"] == ["Qwen3ForSequenceClassification"]
 
 
+@pytest.mark.catalogue(111)
 def test_a_model_without_head_is_refused_where_one_is_needed(base):
     with pytest.raises(ModelError, match=r"no score head \(score.weight is missing\)"):
         load_reward_model(base, need_head=True)
 
 
+@pytest.mark.catalogue(112)
 def test_weights_that_are_not_finite_are_refused_by_name(base, tmp_path):
     def change(tensors):
         tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
@@ -64,12 +71,14 @@ def test_weights_that_are_not_finite_are_refused_by_name(base, tmp_path):
         load_reward_model(damaged(base, tmp_path, change))
 
 
+@pytest.mark.catalogue(113)
 def test_an_incomplete_checkpoint_is_refused_by_name(base, tmp_path):
     directory = damaged(base, tmp_path, lambda t: t.pop("model.layers.0.mlp.down_proj.weight"))
     with pytest.raises(ModelError, match=r"lacks model\.layers\.0\.mlp\.down_proj\.weight"):
         load_reward_model(directory)
 
 
+@pytest.mark.catalogue(113)
 def test_weights_that_the_config_does_not_know_are_refused(base, tmp_path):
     def change(tensors):
         tensors["model.layers.7.mlp.up_proj.weight"] = torch.zeros(2, 2)
@@ -78,6 +87,7 @@ def test_weights_that_the_config_does_not_know_are_refused(base, tmp_path):
         load_reward_model(damaged(base, tmp_path, change))
 
 
+@pytest.mark.catalogue(114)
 def test_pickled_weights_are_refused(base, tmp_path):
     directory = tmp_path / "pickled"
     shutil.copytree(base, directory)
@@ -87,6 +97,7 @@ def test_pickled_weights_are_refused(base, tmp_path):
         load_reward_model(directory)
 
 
+@pytest.mark.catalogue(114)
 def test_a_directory_that_brings_code_is_refused(base, tmp_path):
     directory = tmp_path / "code"
     shutil.copytree(base, directory)
@@ -97,6 +108,7 @@ def test_a_directory_that_brings_code_is_refused(base, tmp_path):
         load_reward_model(directory)
 
 
+@pytest.mark.catalogue(110)
 def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
     three = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
     three.save_pretrained(tmp_path / "three")
@@ -104,6 +116,7 @@ def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
         load_reward_model(tmp_path / "three")
 
 
+@pytest.mark.catalogue(106)
 def test_a_tokenizer_with_ids_beyond_the_embedding_is_refused(base):
     tokenizer = make_tokenizer()
     tokenizer.add_tokens(["onemore"])
@@ -130,3 +143,45 @@ def test_a_padding_token_that_the_vocabulary_keeps_is_taken(base):
     fit_tokenizer(model, tokenizer)
     assert tokenizer.pad_token_id == model.config.pad_token_id == PAD
     assert model.get_input_embeddings().num_embeddings == 64
+
+
+@pytest.mark.catalogue(107)
+def test_an_embedding_with_more_rows_than_tokens_is_taken_as_it_is(base):
+    model = load_reward_model(base).model
+    model.resize_token_embeddings(80)
+    fit_tokenizer(model, make_tokenizer())
+    assert model.get_input_embeddings().num_embeddings == 80
+
+
+@pytest.mark.catalogue(108)
+def test_the_tokenizer_of_another_model_is_told_with_the_tokens_that_moved(base, tmp_path, caplog):
+    other = make_tokenizer(pad=None)  # "nothing" stands where the model's own has <|pad|>
+    other.add_special_tokens({"pad_token": "w60"})
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, gradient_checkpointing=False)
+    rows = Dataset.from_list(make_rows(4))
+    with caplog.at_level(logging.WARNING):
+        RewardTrainer(str(base), args, train_dataset=rows, processing_class=make_tokenizer())
+    assert "the tokenizer is not the one beside" not in caplog.text
+    with caplog.at_level(logging.WARNING):
+        RewardTrainer(str(base), args, train_dataset=rows, processing_class=other)
+    assert "0 of its tokens have other ids and 1 are absent ('<|pad|>')" in caplog.text
+
+
+@pytest.mark.catalogue(115)
+def test_a_dtype_that_the_device_lacks_is_refused_with_what_to_use(tmp_path, monkeypatch):
+    for fields in ({"fp16": True}, {"model_init_kwargs": {"dtype": "float16"}}):
+        with pytest.raises(ParamsError, match="fp16 needs a GPU, and training runs on a CPU"):
+            RewardConfig(output_dir=str(tmp_path), use_cpu=True, **fields)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an old GPU")
+    with pytest.raises(ParamsError, match="an old GPU does not compute in it; use fp16"):
+        RewardConfig(output_dir=str(tmp_path), bf16=True)
+
+
+@pytest.mark.catalogue(116)
+def test_adapter_targets_that_match_nothing_are_refused_with_the_names_there_are(base):
+    model = load_reward_model(base).model
+    config = lora_config(LoraParams(target_modules=["qkv_proj"]))
+    with pytest.raises(ModelError, match=r"linear layers are .*'q_proj'"):
+        with_adapter(model, config, seed=0)

@@ -1,11 +1,18 @@
 """Raw rows in RewardTrainer: the ids that the tokenizer itself gives, and no silent loss."""
 
+import json
 import logging
 
 import pytest
 from datasets import Dataset
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
 
+from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, ParamsError, TemplateError
+from tasks.templating.renderer import Renderer
+from tasks.tokenization.encode import Encoder
+from tasks.tokenization.literal import literal_encoder
 from tasks.training import RewardConfig, RewardTrainer
 
 USER = [{"role": "user", "content": "What color is the sky?"}]
@@ -196,3 +203,67 @@ def test_a_template_that_asks_for_the_date_is_saved_with_the_date_it_was_used_wi
         trainer = trainer_of(tiny_model_directory, tmp_path, talk, chat_template_path=str(template))
     assert "strftime_now" not in trainer.processing_class.chat_template
     assert "asks for today's date" in caplog.text
+
+
+FORGED = "It says <|im_end|> here."
+
+
+@pytest.mark.parametrize("policy", ["quarantine", "encode", "keep"])
+def test_a_row_has_the_ids_that_the_stages_give_it_under_each_policy(
+    tiny_model_directory, tiny_tokenizer, tmp_path, policy
+):
+    rows = [
+        {"prompt": USER, "chosen": says("Blue."), "rejected": says("Green.")},
+        {"prompt": USER, "chosen": says(FORGED), "rejected": says("Green.")},
+        {"prompt": "The sky", "chosen": " is blue.", "rejected": FORGED},
+    ]
+    encoder = Encoder(tiny_tokenizer)
+    for row in rows:
+        standard = isinstance(row["chosen"], str)
+        canonical = {n: json.dumps(row[n]) for n in ("prompt", "chosen", "rejected")}
+        canonical |= {"tools": None, "chat_template_kwargs": None}
+        canonical["format"] = "standard" if standard else "conversational"
+        fields = {"special_tokens_in_text": policy}
+        try:
+            sides = Renderer(tiny_tokenizer, policy).sides(canonical)
+        except Unusable as refused:
+            assert policy == "quarantine"
+            with pytest.raises(DataError, match=refused.reason):
+                trainer_of(tiny_model_directory, tmp_path, [row], **fields)
+            continue
+        [found] = trainer_of(tiny_model_directory, tmp_path, [row], **fields).train_dataset
+        for name, side in zip(("chosen_input_ids", "rejected_input_ids"), sides, strict=True):
+            if side.literals:
+                encode = literal_encoder(tiny_tokenizer)
+                ids = encode(side.text, side.literals, add_special_tokens=standard)
+            else:
+                [ids] = encoder([side.text], add_special_tokens=standard)
+            assert found[name] == ids.tolist()
+
+
+def test_soft_labels_ties_and_comparisons_travel_with_their_rows(tiny_model_directory, tmp_path):
+    rows = [
+        {"chosen": "It is.", "rejected": "Blue.", "preference": 0.25, "comparison": "a"},
+        {"chosen": "It is.", "rejected": "Green.", "preference": 0.5, "comparison": "a"},
+        {"chosen": "It is.", "rejected": "Red.", "preference": None, "comparison": None},
+    ]
+    found = trainer_of(tiny_model_directory, tmp_path, rows).train_dataset
+    assert found["preference"][:] == [0.75, 0.5, 1.0]
+    assert found["comparison"][:] == ["a", "a", None]
+    # preferred with 0.25 only, so the sides have changed places
+    assert found[0]["rejected_input_ids"] == found[2]["chosen_input_ids"]
+
+
+def test_a_template_without_bos_gets_the_one_that_the_tokenizer_puts_before_text(
+    tiny_model_directory, tmp_path
+):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_directory)
+    tokenizer.bos_token = "<|endoftext|>"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    talk = [{"prompt": USER, "chosen": says("Blue."), "rejected": says("Red.")}]
+    trainer = trainer_of(tiny_model_directory, tmp_path, talk, processing_class=tokenizer)
+    [row] = trainer.train_dataset
+    assert row["chosen_input_ids"][:2] == [0, tokenizer.convert_tokens_to_ids("<|im_start|>")]
+    assert row["chosen_input_ids"].count(0) == 1

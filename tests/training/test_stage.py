@@ -214,6 +214,8 @@ def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
     assert len(histories[0]) == len(histories[1]) == 11
     for one, two in zip(*histories, strict=True):
         assert one == pytest.approx(two, abs=5e-6)
+        for name in one.keys() & {"loss", "eval_loss"}:
+            assert one[name] == pytest.approx(two[name], abs=1e-6)
 
 
 @pytest.mark.slow

@@ -1,0 +1,129 @@
+"""The model card: what a reward model was made from, by which settings, and how to read it.
+
+Holds no path of the machine and no clock: equal runs leave equal cards.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datasets import Dataset
+from peft import PeftModel
+
+from tasks.training.adapter import base_of
+from tasks.training.checkpoint import versions
+from tasks.training.config import RewardConfig
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+TAGS = ("reward-trainer", "reward-model", "reward-pipeline")
+SHOWN = ("loss", "accuracy", "margin", "mean_reward", "num_tokens")
+
+LOAD = """```python
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSequenceClassification.from_pretrained("{name}", dtype=torch.float32).eval()
+messages = [
+    {{"role": "user", "content": "What color is the sky?"}},
+    {{"role": "assistant", "content": "It is blue."}},
+]
+ids = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=False)
+with torch.no_grad():
+    reward = model(ids).logits[0, 0].item()
+```"""
+
+
+def model_card(
+    trainer: "RewardTrainer", history: list[dict[str, Any]], name: str, tags: tuple[str, ...] = ()
+) -> str:
+    """The card as Markdown with YAML front matter; `history` holds the logged records."""
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    adapter = isinstance(model, PeftModel)
+    base = Path(base_of(model).name_or_path or trainer.base_name).name
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: text-classification",
+        "tags:",
+        *(f"- {tag}" for tag in dict.fromkeys((*TAGS, *tags))),
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"A reward model: one float32 number per conversation, higher for the answer that people "
+        f"prefer. Trained from `{base}`, with a head that was {_head(trainer)}"
+        + (" and low-rank adapters." if adapter else "."),
+        "",
+        "## Load",
+        LOAD.format(name=name),
+        "The reward is read at the last token of a sequence and is no probability: only the "
+        "differences between answers to one prompt have a meaning.",
+        "",
+        "## Data",
+        *_table(("source", "training pairs"), sources(trainer.train_dataset).items()),
+        "",
+        "## Results",
+        *_results(history),
+        "",
+        "## Settings",
+        *_table(("setting", "value"), _settings(trainer)),
+        "",
+        "## Versions",
+        *_table(("library", "version"), versions().items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sources(rows: Any) -> dict[str, int]:
+    """Training pairs of each source, the most first."""
+    if not isinstance(rows, Dataset):
+        return {"(a stream)": 0} if rows is not None else {}
+    if "source" not in rows.column_names:
+        return {"(not named)": len(rows)}
+    return dict(Counter(map(str, rows["source"])).most_common())
+
+
+def _head(trainer: "RewardTrainer") -> str:
+    kept = "kept from there" if trainer.head.origin == "loaded" else "drawn from the seed"
+    return f"{kept} (SHA-256 `{trainer.head.sha256[:16]}`)"
+
+
+def _results(history: list[dict[str, Any]]) -> list[str]:
+    """The last training record and the last of every evaluation."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in history:
+        if "loss" in record:
+            found["training, last record"] = record
+        for name in record:
+            if name.endswith("_accuracy") and name.startswith("eval_"):
+                prefix = name.removesuffix("accuracy")
+                found[prefix.rstrip("_")] = {
+                    k.removeprefix(prefix): v for k, v in record.items() if k.startswith(prefix)
+                }
+    rows = [
+        (title, *(f"{record[k]:.6g}" if k in record else "" for k in SHOWN))
+        for title, record in found.items()
+    ]
+    return _table(("", *SHOWN), rows)
+
+
+def _settings(trainer: "RewardTrainer") -> list[tuple[str, str]]:
+    """What is not transformers' or RewardConfig's default."""
+    default = RewardConfig(output_dir="", use_cpu=trainer.args.use_cpu)
+    given: Any = trainer.job.get("args") or trainer.job.get("params") or {}
+    adapted = trainer.batch_adapted()
+    more = [] if adapted is None else [("batch_adapted", json.dumps(adapted))]
+    return [
+        (name, json.dumps(value, default=str))
+        for name, value in sorted(given.items())
+        if value is not None and value != getattr(default, name, None)
+    ] + more
+
+
+def _table(head: tuple[str, ...], rows: Any) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    return lines + [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]

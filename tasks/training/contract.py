@@ -1,0 +1,230 @@
+"""The score contract: what a reward model gives for fixed conversations, written beside its weights
+and held against the model wherever it is loaded.
+
+    <model>/reward_contract.json
+        rendering   template and its hash, the date written into it, EOS, padding, BOS, the policy
+                    for special tokens in text
+        pooling     where the reward is read
+        tolerance   largest accepted difference of rewards, by dtype, relative to max(1, |reward|)
+        probes      golden rows: both texts, both lists of ids, both rewards in float32
+        pairs       real held-out pairs: ids and rewards
+
+A probe that the template or the policy refuses says so: it must be refused again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tasks.artifact.durable import read_json, write_json
+from tasks.conversion.unusable import Unusable
+from tasks.errors import ModelError, TemplateError, shown
+from tasks.tokenization.task import RENDERING_FILE
+from tasks.training.golden import GOLDEN
+from tasks.training.reading import Policy, RowReader
+
+CONTRACT = "reward_contract.json"
+FORMAT = 1
+REAL_PAIRS = 4
+TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
+POOLING = "the last token that the attention mask marks, never found by comparing with the pad id"
+SIDES = ("chosen", "rejected")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One probe of a replay."""
+
+    probe: str
+    difference: str | None
+    """What differs, in a sentence: template, tokenizer, ids, reward; None: all is as it was."""
+
+
+class _Scored:
+    """The model of a directory in float32, with its tokenizer."""
+
+    def __init__(self, directory: Path, device: str) -> None:
+        import torch
+        from transformers import AutoTokenizer
+
+        from tasks.training.model import load_reward_model
+
+        self.device = device
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
+        loaded = load_reward_model(directory, dtype=torch.float32, need_head=True)
+        model: Any = loaded.model
+        self.model: Any = model.to(device).eval()
+
+    def reward(self, ids: Iterable[int]) -> float:
+        """The reward of one sequence, alone in its batch."""
+        import torch
+
+        from tasks.training.scoring import score
+
+        given = torch.tensor([list(ids)], device=self.device)
+        with torch.inference_mode(), torch.autocast(given.device.type, enabled=False):
+            return float(score(self.model, given, torch.ones_like(given)).item())
+
+
+def write_contract(
+    directory: Path,
+    pairs: Iterable[Mapping[str, Any]] = (),
+    *,
+    policy: Policy = "quarantine",
+    date: str | None = None,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Writes the contract of the model in `directory`; the model is loaded from there anew.
+
+    `pairs`: tokenized held-out pairs, of which the first few are taken.
+
+    Raises:
+        ModelError: the directory holds no complete reward model.
+    """
+    scored = _Scored(directory, device)
+    reader = RowReader(scored.tokenizer, policy)
+    contract = {
+        "format": FORMAT,
+        "rendering": rendering(scored.tokenizer, policy, date),
+        "pooling": POOLING,
+        "tolerance": TOLERANCE,
+        "probes": [_probe(name, row, reader, scored) for name, row in GOLDEN.items()],
+        "pairs": [_pair(pair, scored) for pair, _ in zip(pairs, range(REAL_PAIRS), strict=False)],
+    }
+    write_json(directory / CONTRACT, contract)
+    return contract
+
+
+def rendering_policy(tokenization: Path) -> dict[str, Any]:
+    """`policy` and `date` by which the pairs of a tokenization artifact were rendered."""
+    said = read_json(tokenization / RENDERING_FILE) or {}
+    return {"policy": said.get("special_tokens_in_text", "quarantine"), "date": said.get("date")}
+
+
+def read_contract(directory: Path) -> dict[str, Any]:
+    """The contract of a model directory.
+
+    Raises:
+        ModelError: there is none, or none of this format.
+    """
+    contract = read_json(directory / CONTRACT)
+    if not isinstance(contract, dict):
+        raise ModelError(
+            f"{directory} holds no {CONTRACT}: nobody can tell whether it scores as it was trained "
+            "to; train it with this pipeline, or write one with write_contract"
+        )
+    found = cast(dict[str, Any], contract)
+    if found.get("format") != FORMAT:
+        raise ModelError(
+            f"{directory / CONTRACT} has format {found.get('format')}, expected {FORMAT}; replay "
+            "it with the version of the project that wrote it"
+        )
+    return found
+
+
+def rendering(tokenizer: Any, policy: str, date: str | None) -> dict[str, Any]:
+    """How rows become ids, as far as the tokenizer's own settings say."""
+    template: str | None = tokenizer.chat_template
+    return {
+        "chat_template_sha256": template and hashlib.sha256(template.encode()).hexdigest(),
+        "date": date,
+        "special_tokens_in_text": policy,
+        "text": "prompt + answer + EOS unless it ends in it, with the tokenizer's special tokens",
+        "conversation": "the chat template over prompt + answer as one, nothing added",
+        "vocabulary": len(tokenizer),
+        **{
+            name: [getattr(tokenizer, name), getattr(tokenizer, f"{name}_id")]
+            for name in ("bos_token", "eos_token", "pad_token")
+        },
+    }
+
+
+def replay(directory: Path, device: str = "cpu") -> list[Verdict]:
+    """What the model in `directory` gives for its contract, probe by probe.
+
+    Raises:
+        ModelError: there is no contract, or the directory holds no complete reward model.
+    """
+    contract = read_contract(directory)
+    scored = _Scored(directory, device)
+    expected = contract["rendering"]
+    reader = RowReader(scored.tokenizer, expected["special_tokens_in_text"])
+    now = rendering(scored.tokenizer, expected["special_tokens_in_text"], expected["date"])
+    limit = float(contract["tolerance"]["float32"])
+    verdicts = [Verdict("rendering", _first_difference(_named_settings(expected), now))]
+    for probe in contract["probes"]:
+        found = _probe(probe["name"], probe["row"], reader, scored)
+        verdicts.append(Verdict(probe["name"], _difference(probe, found, limit)))
+    for pair in contract["pairs"]:
+        found = _pair(pair, scored)
+        verdicts.append(Verdict(f"pair {pair['pair_id']}", _difference(pair, found, limit)))
+    return verdicts
+
+
+def _probe(name: str, row: Mapping[str, Any], reader: RowReader, scored: _Scored) -> dict[str, Any]:
+    """A golden row as this model reads it."""
+    try:
+        sides = reader.sides(_spelled(row, scored.tokenizer))
+    except Unusable as refused:
+        return {"name": name, "row": row, "refused": refused.reason}
+    except TemplateError:
+        return {"name": name, "row": row, "refused": "template_error"}
+    ids = reader.ids(sides, standard=row["format"] == "standard")
+    return {
+        "name": name,
+        "row": row,
+        "texts": [side.text for side in sides],
+        "literals": [list(side.literals) for side in sides],
+        "ids": [side.tolist() for side in ids],
+        "rewards": [scored.reward(side.tolist()) for side in ids],
+    }
+
+
+def _pair(pair: Mapping[str, Any], scored: _Scored) -> dict[str, Any]:
+    ids = pair.get("ids") or [list(map(int, pair[f"{side}_input_ids"])) for side in SIDES]
+    rewards = [scored.reward(side) for side in ids]
+    return {"pair_id": str(pair.get("pair_id")), "ids": ids, "rewards": rewards}
+
+
+def _spelled(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """The golden row with the tokenizer's EOS where it asks for a special token."""
+    end = json.dumps(tokenizer.eos_token or "")[1:-1]
+    return {k: v.replace("{EOS}", end) if isinstance(v, str) else v for k, v in row.items()}
+
+
+def _named_settings(expected: Mapping[str, Any]) -> dict[str, Any]:
+    return {("chat template" if k == "chat_template_sha256" else k): v for k, v in expected.items()}
+
+
+def _first_difference(expected: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    found = _named_settings(now)
+    for name, value in expected.items():
+        if found[name] != value:
+            what = "template" if name == "chat template" else "tokenizer"
+            return f"{what}: {name} is {shown(found[name])}, expected {shown(value)}"
+    return None
+
+
+def _difference(expected: Mapping[str, Any], found: Mapping[str, Any], limit: float) -> str | None:
+    """The first thing in which a probe differs, in the order in which one causes the next."""
+    if expected.get("refused") != found.get("refused"):
+        was, now = (p.get("refused") or "accepted" for p in (expected, found))
+        return f"template: the row was {was} in training, and is {now} here"
+    if "refused" in expected:
+        return None
+    for what, name in (("template", "texts"), ("template", "literals"), ("tokenizer", "ids")):
+        for side, was, now in zip(SIDES, expected.get(name, ()), found.get(name, ()), strict=False):
+            if was != now:
+                at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), -1)
+                at = min(len(was), len(now)) if at < 0 else at
+                return (
+                    f"{what}: {name} of {side} differ from place {at} on: "
+                    f"{shown(now[at : at + 12])}, expected {shown(was[at : at + 12])}"
+                )
+    for side, was, now in zip(SIDES, expected["rewards"], found["rewards"], strict=True):
+        if not abs(was - now) <= limit * max(1.0, abs(was)):
+            return f"reward: {side} got {now:.6g}, expected {was:.6g} (within {limit:g})"
+    return None

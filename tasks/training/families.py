@@ -1,0 +1,90 @@
+"""Whether a model of this family can be a reward model here, found out before any training.
+
+Not by a list of names: a family works if its reward does not see padding, and if no row is longer
+than its positions. What a family cannot give is told in a sentence.
+
+Tested with the decoders Llama, Qwen2, Qwen3, Qwen3-MoE, Gemma 1-3, Mistral, Phi, Phi3 and GPT-2,
+and the encoders BERT, RoBERTa, ModernBERT, DeBERTa and DeBERTa-v2.
+"""
+
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from tasks.errors import ModelError
+from tasks.training.pairs import longest_sides
+from tasks.training.scoring import score
+
+PROBE_TOKENS, PROBE_PADDING = 3, 5
+SEEN = {torch.float32: 1e-3, torch.float64: 1e-3}
+SEEN_HALF = 5e-2
+"""Largest difference that rounding may make, relative to max(1, |reward|)."""
+
+
+def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
+    """Scores three tokens alone and behind padding: the reward must be the same.
+
+    Raises:
+        ModelError: the family reads its reward off the padding, or lets it be seen; or it cannot
+            compute in the dtype that it was loaded in.
+    """
+    if any(parameter.numel() == 0 for parameter in model.parameters()):
+        return  # sharded from the start: there is nothing here to score with
+    table: Any = model.get_input_embeddings()
+    ids = [number for number in range(table.num_embeddings) if number != pad][-PROBE_TOKENS:]
+    alone = torch.tensor([ids], device=model.device)
+    padded = torch.tensor([ids + [pad] * PROBE_PADDING], device=model.device)
+    mask = (torch.arange(padded.shape[1], device=model.device) < len(ids)).long()[None]
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            bare = float(score(model, alone, torch.ones_like(alone)))
+            behind = float(score(model, padded, mask))
+    except RuntimeError as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot score three tokens in {model.dtype}: {error}; load it "
+            "in float32, or use another family"
+        ) from error
+    finally:
+        model.train(training)
+    limit = SEEN.get(model.dtype, SEEN_HALF) * max(1.0, abs(bare))
+    if not abs(bare - behind) <= limit:
+        raise ModelError(
+            f"{type(model).__name__} gives three tokens the reward {bare:.4g}, and {behind:.4g} "
+            "once they are padded: its family reads its reward off the padding, so batches could "
+            "not be trusted; use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
+        )
+
+
+def positions(model: PreTrainedModel) -> int | None:
+    """How many tokens the model has positions for; None: no fixed number, or a stretched one."""
+    config: Any = model.config.get_text_config()
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if str(rope.get("rope_type", "default")) != "default":
+        return None
+    found = getattr(config, "max_position_embeddings", None)
+    if not isinstance(found, int) or found <= 0:
+        return None
+    offset = {"roberta": config.pad_token_id, "xlm-roberta": config.pad_token_id}
+    return found - (offset[config.model_type] + 1 if config.model_type in offset else 0)
+
+
+def check_positions(model: PreTrainedModel, rows: Any, name: str) -> None:
+    """Refuses rows that are longer than the model's positions; a stream cannot be looked through.
+
+    Raises:
+        ModelError: says how long the longest row is, and what to do.
+    """
+    for key, part in rows.items() if isinstance(rows, dict) else [(name, rows)]:
+        limit = positions(model)
+        if limit is None or not isinstance(part, Dataset) or len(part) == 0:
+            continue
+        longest = int(longest_sides(part).max())
+        if longest > limit:
+            raise ModelError(
+                f"the {key} dataset has a row of {longest} tokens, but {type(model).__name__} has "
+                f"{limit} positions; set max_length to {limit} at most"
+            )

@@ -1,0 +1,80 @@
+"""Whether the rows of a dataset hold what the loss reads, before anything is trained on them.
+
+What is told here of a whole dataset, the collator tells of a single row, where rows come in a
+stream and cannot be looked through.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset, IterableDataset
+
+from tasks.errors import DataError, ParamsError
+from tasks.training.comparisons import Comparisons, comparison_ids, ranking
+from tasks.training.loss_params import NEED_MARGIN, REFUSE_MARGIN, REFUSE_SOFT, LossParams
+
+
+def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> None:
+    """Refuses a dataset under canonical names that does not suit the loss.
+
+    Raises:
+        ParamsError: the loss has no sense for the margins that the rows have, or needs more than a
+            stream can give.
+        DataError: a row lacks what the loss is made of; says how many do, and names the first.
+    """
+    kind = loss.type
+    if isinstance(rows, IterableDataset):
+        if loss.of_comparisons:
+            raise ParamsError(
+                f"loss type {kind} keeps the pairs of a comparison together, and a stream cannot "
+                "be looked through for them; load the dataset whole, or use bradley_terry"
+            )
+        return
+    margin, preference = column(rows, "margin"), column(rows, "preference")
+    absent, soft = np.flatnonzero(np.isnan(margin)), np.flatnonzero(preference < 1)
+    given = len(rows) - len(absent)
+    if kind in REFUSE_MARGIN and loss.margin == "use" and given:
+        raise ParamsError(
+            f"loss type {kind} has no place for a margin, but {given} of {len(rows)} rows of the "
+            f"{name} dataset have one; set margin: ignore in the loss section"
+        )
+    if kind in NEED_MARGIN and len(absent):
+        raise DataError(
+            f"loss type {kind} is made of margins, but {len(absent)} of {len(rows)} rows of the "
+            f"{name} dataset have none (the first is {_named(rows, absent)}); leave those rows out"
+        )
+    if kind in REFUSE_SOFT and len(soft):
+        raise DataError(
+            f"loss type {kind} has no sense for ties and soft labels, but {len(soft)} of "
+            f"{len(rows)} rows of the {name} dataset have a preference below 1 (the first is "
+            f"{_named(rows, soft)}); use bradley_terry or davidson, or drop the ties"
+        )
+    if loss.of_comparisons:
+        _check_comparisons(rows, loss, name)
+
+
+def column(rows: Dataset, name: str) -> npt.NDArray[np.float64]:
+    """A column of numbers, `[N]`, NaN where a row has none."""
+    if name not in rows.column_names:
+        return np.full(len(rows), np.nan)
+    table: Any = rows.select_columns([name]).with_format("arrow")[:]
+    return np.asarray(table[name].to_pandas(), dtype=np.float64)
+
+
+def _named(rows: Dataset, places: npt.NDArray[np.int64]) -> str:
+    return str(rows[int(places[0])].get("pair_id"))
+
+
+def _check_comparisons(rows: Dataset, loss: LossParams, name: str) -> None:
+    if name == "train" and all(c is None for c in comparison_ids(rows)):
+        raise DataError(
+            f"loss type {loss.type} is over lists of ranked answers, but no row of the {name} "
+            "dataset has a `comparison`; give the pairs of one list a common one, or use "
+            "bradley_terry"
+        )
+    if loss.type == "plackett_luce":
+        comparisons = Comparisons(rows)
+        for index, group in enumerate(comparisons.groups):
+            if len(group) > 1:
+                ranking(comparisons[index])

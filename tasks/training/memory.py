@@ -1,0 +1,149 @@
+"""When memory is short: the same optimizer step in smaller pieces, at most three times halved.
+
+A micro-batch that does not fit is computed as 2, 4 or 8 micro-batches of a half, a quarter or an
+eighth of its pairs, one after the other, and their gradients are summed: the global batch, the
+order of the pairs and the mean over them stay, and the bits are those of a run that was given the
+smaller micro-batch and as many more accumulation steps.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import Trainer
+
+from tasks.errors import TrainingError
+from tasks.training.guard import FiniteGuard
+from tasks.training.metrics import IntervalSums
+from tasks.training.pieces import split
+
+MOST_HALVINGS = 3
+SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
+"""How memory that is short shows in errors that have no class of their own."""
+
+
+class AdaptiveTrainer(Trainer):
+    """Trainer that takes a step again in smaller pieces when memory was short."""
+
+    interval: IntervalSums
+    """Sums of the unfinished logging interval."""
+    guard: FiniteGuard
+    halvings: int = 0
+    """How often the micro-batch has been halved."""
+
+    def batch_adapted(self) -> dict[str, int] | None:
+        """The micro-batch and accumulation that the run ends with, if memory was short."""
+        if not self.halvings:
+            return None
+        pieces = 2**self.halvings
+        return {
+            "halvings": self.halvings,
+            "per_device_train_batch_size": -(-self.args.per_device_train_batch_size // pieces),
+            "gradient_accumulation_steps": self.args.gradient_accumulation_steps * pieces,
+        }
+
+    def halve(self) -> None:
+        """Halves the micro-batch from here on.
+
+        Raises:
+            TrainingError: it cannot be halved any further.
+        """
+        size = self.args.per_device_train_batch_size
+        if self.halvings == MOST_HALVINGS or 2**self.halvings >= size:
+            left = -(-size // 2**self.halvings)
+            raise TrainingError(
+                f"out of memory with micro-batches of {left} pairs, halved {self.halvings} times "
+                f"from per_device_train_batch_size {size}; set gradient_checkpointing, use lora, "
+                "lower tokenization.max_length, or take a device with more memory"
+            )
+        self.halvings += 1
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
+        """The micro-batches of one optimizer step, kept until it is done."""
+        samples, items = super().get_batch_samples(*args, **kwargs)
+        self._batches, self._taken = samples, 0
+        return samples, items
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Forward and backward of one micro-batch; where memory is short, of the step so far again.
+
+        Raises:
+            TrainingError: memory is short and nothing can be done about it here.
+        """
+        if self._taken == 0:  # a resumed run has its random state by now
+            self._before = copy.deepcopy(self.interval), random_state()
+        self._taken += 1
+        loss = attempt(lambda: self.forward_backward(model, inputs, num_items_in_batch))
+        while loss is None:
+            if self.args.world_size > 1:
+                raise TrainingError(
+                    f"process {self.args.process_index} ran out of memory in step "
+                    f"{self.state.global_step + 1}; the others cannot follow, so the run ends "
+                    "here: lower per_device_train_batch_size and raise "
+                    "gradient_accumulation_steps by the same factor"
+                )
+            self.halve()
+            loss = attempt(lambda: self._step_again(model, num_items_in_batch))
+        return loss
+
+    def forward_backward(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
+    ) -> torch.Tensor:
+        """The loss of one micro-batch; its gradients are added, piece by piece if need be."""
+        if not self.halvings:
+            return super().training_step(model, inputs, num_items_in_batch)
+        size = -(-self.args.per_device_train_batch_size // 2**self.halvings)
+        pieces = split(inputs, size, getattr(self.args, "pad_to_multiple_of", None))
+        losses: list[torch.Tensor] = []
+        for piece in pieces[:-1]:
+            with self.accelerator.no_sync(model):
+                losses.append(super().training_step(model, piece, num_items_in_batch))
+        losses.append(super().training_step(model, pieces[-1], num_items_in_batch))
+        return torch.stack(losses).sum()
+
+    def _step_again(self, model: nn.Module, num_items_in_batch: Any) -> torch.Tensor:
+        model.zero_grad()
+        self.interval = copy.deepcopy(self._before[0])
+        self.guard.forget_batches()
+        set_random_state(self._before[1])
+        losses = [
+            self.forward_backward(model, batch, num_items_in_batch)
+            for batch in self._batches[: self._taken]
+        ]
+        return losses[-1]
+
+
+def attempt(work: Callable[[], torch.Tensor]) -> torch.Tensor | None:
+    """What `work` returns, or None if memory was short; what it held is free by then."""
+    try:
+        return work()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory was short."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+def random_state() -> list[torch.Tensor]:
+    """torch's random states, of the CPU and of this process's GPU."""
+    gpu = [torch.cuda.get_rng_state()] if torch.cuda.is_available() else []
+    return [torch.get_rng_state(), *gpu]
+
+
+def set_random_state(state: list[torch.Tensor]) -> None:
+    """Goes back to where `random_state` was taken."""
+    torch.set_rng_state(state[0])
+    for gpu in state[1:]:
+        torch.cuda.set_rng_state(gpu)

@@ -1,0 +1,78 @@
+"""One micro-batch as several smaller ones, each as if it had been collated by itself.
+
+    8 pairs [16, T]  ->  2 x 4 pairs [8, T'], cut between pairs, or between comparisons
+
+Legend: B pairs, S sequences (2B unless pairs share answers), C comparisons, T tokens.
+"""
+
+import itertools
+from typing import Any
+
+import torch
+
+from tasks.errors import TrainingError
+
+SEQUENCES = ("input_ids", "attention_mask")
+ROWS = ("chosen_row", "rejected_row")
+RANKINGS = ("ranking", "ranking_weight")
+OF_PAIRS = ("margin", "weight", "preference", "pair_id", "comparison")
+
+Batch = dict[str, Any]
+
+
+def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
+    """Batches of `size` items each: pairs, or where pairs share answers whole comparisons.
+
+    `multiple`: their length is rounded up to a multiple of this, as the collator's is.
+
+    Raises:
+        TrainingError: the batch is not one of DataCollatorForPreference's.
+    """
+    unknown = sorted(set(batch) - {*SEQUENCES, *ROWS, *RANKINGS, *OF_PAIRS})
+    if unknown or not set(SEQUENCES) <= set(batch):
+        raise TrainingError(
+            f"out of memory, and a batch of {', '.join(sorted(batch))} cannot be cut in pieces; "
+            "lower per_device_train_batch_size and raise gradient_accumulation_steps"
+        )
+    rows = _rows(batch)  # (B, 2)
+    inner = range(1, len(rows))
+    apart = [
+        cut for cut in inner if "chosen_row" not in batch or rows[:cut].max() < rows[cut:].min()
+    ]
+    cuts = [0, *apart, len(rows)][::size]
+    if cuts[-1] != len(rows):
+        cuts.append(len(rows))
+    return [
+        _piece(batch, rows, start, stop, multiple or 1) for start, stop in itertools.pairwise(cuts)
+    ]
+
+
+def _rows(batch: Batch) -> torch.Tensor:
+    """Rows of the chosen and the rejected sequence of every pair, `[B, 2]`, on the host."""
+    if "chosen_row" in batch:
+        return torch.stack([batch[name] for name in ROWS], 1).cpu()
+    pairs = len(batch["input_ids"]) // 2
+    return torch.arange(2 * pairs).reshape(2, pairs).T
+
+
+def _piece(batch: Batch, rows: torch.Tensor, start: int, stop: int, multiple: int) -> Batch:
+    found: Batch = {name: batch[name][start:stop] for name in OF_PAIRS if name in batch}
+    wanted = rows[start:stop].T.flatten()
+    if "chosen_row" in batch:
+        first = int(wanted.min())
+        wanted = torch.arange(first, int(wanted.max()) + 1)
+        found |= {name: batch[name][start:stop] - first for name in ROWS}
+        if "ranking" in batch:
+            best = batch["ranking"][:, 0]
+            own = (best >= first) & (best < first + len(wanted))
+            ranking = batch["ranking"][own]
+            longest = int((ranking >= 0).sum(1).max())
+            found["ranking"] = torch.where(ranking < 0, ranking, ranking - first)[:, :longest]
+            found["ranking_weight"] = batch["ranking_weight"][own]
+    for name in SEQUENCES:
+        found[name] = batch[name][wanted.to(batch[name].device)]
+    mask = found["attention_mask"]
+    length = -(-int(mask.sum(1).max()) // multiple) * multiple
+    if not bool(mask[:, length:].any()):  # padded on the right, as the collator does
+        found |= {name: found[name][:, :length].contiguous() for name in SEQUENCES}
+    return found

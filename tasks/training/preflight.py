@@ -1,0 +1,206 @@
+"""The first minute of a run: one step on the longest batch, and a round trip of the saved model.
+
+What would fail after hours fails now: memory that is short, a disk that is full or read-only, a
+model that scores otherwise once it is saved and loaded. All that the step changes is put back bit
+for bit (weights, optimizer, random states, metrics), so a run with it is the run without it.
+"""
+
+import contextlib
+import copy
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tasks.training.forecast import (
+    Forecast,
+    Lengths,
+    disk_need,
+    free_disk,
+    item_lengths,
+    mean_batch_tokens,
+    peak_memory,
+)
+from tasks.training.guard import FiniteGuard
+from tasks.training.memory import attempt, random_state, set_random_state
+from tasks.training.metrics import IntervalSums
+from tasks.training.roundtrip import check_round_trip, check_writable
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One step on the longest batch."""
+
+    seconds: float
+    tokens: int
+    state_bytes: int
+    """Of the optimizer."""
+
+
+def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: int) -> Forecast:
+    """What the run will need, after a rehearsal of it; the trainer is as it was.
+
+    `model` is the one that `trainer` calls, wrapped and on its device; `loader` its DataLoader.
+
+    Raises:
+        TrainingError: memory or disk will not do, the directory cannot be written, or a saved model
+            does not score as the one in memory.
+    """
+    started = time.monotonic()
+    directory = Path(trainer.args.output_dir or ".")
+    lengths = None if trainer.sharded else item_lengths(loader.dataset)
+    rehearsed = None
+    with _random_states_kept():
+        if trainer.is_world_process_zero():
+            check_writable(directory)
+            if lengths is not None:
+                shortest = loader.dataset[int(lengths.argmin())]
+                check_round_trip(trainer, directory, shortest)
+        trainer.accelerator.wait_for_everyone()
+        if lengths is not None:
+            rehearsed = _rehearse(trainer, model, loader, lengths)
+    found = _forecast(trainer, lengths, rehearsed, steps, started)
+    if trainer.is_world_process_zero():
+        found.check_disk(directory)
+    return found
+
+
+def _rehearse(
+    trainer: "RewardTrainer", model: nn.Module, loader: Any, lengths: Lengths
+) -> Rehearsal:
+    """One step on the longest batch; the micro-batch is halved until every process has the room."""
+    size = trainer.args.per_device_train_batch_size
+    longest = np.argsort(-lengths, kind="stable")[:size]
+    batch: dict[str, Any] = trainer._prepare_inputs(  # pyright: ignore[reportPrivateUsage]
+        loader.collate_fn([loader.dataset[int(row)] for row in longest])
+    )
+    items = trainer._get_num_items_in_batch([batch], trainer.args.device)  # pyright: ignore[reportPrivateUsage]
+
+    optimizer: Any = trainer.optimizer
+    on_gpu = trainer.args.device.type == "cuda"
+    twice = on_gpu and not optimizer.state  # the second backward has the states beside it
+
+    def work() -> torch.Tensor:
+        with trainer.accelerator.no_sync(model):  # a process that fails leaves none waiting
+            loss = trainer.forward_backward(model, batch, items)
+        if twice:
+            optimizer.step()
+            with trainer.accelerator.no_sync(model):
+                trainer.forward_backward(model, batch, items)
+        optimizer.step()
+        return loss
+
+    with _put_back(trainer, model) as undo_step:
+        while True:
+            started = time.monotonic()
+            short = attempt(work) is None
+            if not _on_any_process(trainer, short):
+                break
+            undo_step()
+            trainer.halve()
+        seconds = (time.monotonic() - started) / (2 if twice else 1)
+        states = [s for entry in optimizer.state.values() for s in entry.values()]
+        size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
+    return Rehearsal(seconds, batch["input_ids"].numel(), size)
+
+
+def _on_any_process(trainer: "RewardTrainer", flag: bool) -> bool:
+    if trainer.args.world_size == 1:
+        return flag
+    vote = torch.tensor([int(flag)], device=trainer.args.device)
+    return bool(trainer.accelerator.reduce(vote, "sum").item())  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextlib.contextmanager
+def _put_back(
+    trainer: "RewardTrainer", model: nn.Module
+) -> Generator[Callable[[], None], None, None]:
+    """Undoes what a step changes, bit for bit, at its end and when the yielded function is called.
+
+    What is kept is kept on the host: the device may have no room for it.
+    """
+    optimizer: Any = trainer.optimizer
+    changing = [p for p in model.parameters() if p.requires_grad] + list(model.buffers())
+    changing += [t for s in optimizer.state.values() for t in s.values() if torch.is_tensor(t)]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in changing]
+    states = {parameter: dict(state) for parameter, state in optimizer.state.items()}
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    groups = copy.deepcopy(groups)
+    scaler: Any = getattr(trainer.accelerator, "scaler", None)
+    scale = copy.deepcopy(scaler.state_dict()) if scaler is not None else None
+
+    def undo() -> None:
+        with torch.no_grad():
+            for tensor, value in zip(changing, before, strict=True):
+                tensor.copy_(value)
+        model.zero_grad()
+        optimizer.state.clear()
+        optimizer.state.update({parameter: dict(state) for parameter, state in states.items()})
+        for group, values in zip(optimizer.param_groups, groups, strict=True):
+            group.update(values)
+        if scaler is not None:
+            scaler.load_state_dict(scale)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    interval, guard = trainer.interval, trainer.guard
+    trainer.interval = IntervalSums(trainer.args.device)
+    trainer.guard = FiniteGuard(trainer.args.device)
+    try:
+        yield undo
+    finally:
+        trainer.interval, trainer.guard = interval, guard
+        undo()
+
+
+@contextlib.contextmanager
+def _random_states_kept() -> Generator[None, None, None]:
+    ours, pythons, numpys = random_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        set_random_state(ours)
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+
+
+def _forecast(
+    trainer: "RewardTrainer",
+    lengths: Lengths | None,
+    rehearsed: Rehearsal | None,
+    steps: int,
+    started: float,
+) -> Forecast:
+    args = trainer.args
+    peak, total = peak_memory(args.device)
+    seconds = None
+    if lengths is not None and rehearsed is not None:
+        share = mean_batch_tokens(lengths, args.per_device_train_batch_size) / rehearsed.tokens
+        seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
+        peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes
+    parameters: Any = list(trainer.model.parameters()) if trainer.model is not None else []
+    whole = sum(p.nbytes for p in parameters)
+    trained = sum(p.nbytes for p in parameters if p.requires_grad)
+    states = rehearsed.state_bytes if rehearsed else 2 * trained
+    kept = trained if trained < whole else whole  # adapters alone, where there are any
+    return Forecast(
+        steps=steps,
+        seconds=seconds,
+        longest_tokens=rehearsed.tokens if rehearsed else 0,
+        longest_seconds=rehearsed.seconds if rehearsed else None,
+        memory_bytes=peak,
+        memory_total_bytes=total,
+        disk_bytes=disk_need(args, steps, kept + states, whole),
+        disk_free_bytes=free_disk(Path(args.output_dir or ".")),
+        halvings=trainer.halvings,
+        preflight_seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,72 @@
+"""Canonical rows as token ids, by the very functions of templating and tokenization.
+
+    {"format": "conversational", "prompt": "[...]", "chosen": "[...]", "rejected": "[...]", ...}
+        ->  Reading(text, literals, ids) of both sides
+
+Raw rows of a script and the score contract are read here, so that a row has the same ids wherever
+it is met.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasks.conversion.pair import Pair
+from tasks.templating.renderer import Rendered, Renderer
+from tasks.tokenization.encode import Encoder, Ids
+from tasks.tokenization.literal import literal_encoder
+
+Policy = Literal["quarantine", "encode", "keep"]
+Row = Mapping[str, Any]
+
+
+@dataclass
+class RowReader:
+    """Renders and encodes with one tokenizer; `policy` is templating's `special_tokens_in_text`."""
+
+    tokenizer: Any
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        self.encoder = Encoder(self.tokenizer)
+        self.renderer = Renderer(self.tokenizer, self.policy)
+
+    def sides(self, row: Row) -> tuple[Rendered, Rendered]:
+        """The chosen and the rejected side as text.
+
+        Raises:
+            Unusable, TemplateError: as `Renderer.sides`.
+        """
+        if self.tokenizer.eos_token is None and row["format"] == "standard":
+            # tokenizers of encoders close text by themselves
+            prompt = json.loads(row["prompt"]) if row["prompt"] is not None else ""
+            chosen, rejected = (prompt + json.loads(row[n]) for n in ("chosen", "rejected"))
+            return Rendered(chosen), Rendered(rejected)
+        return self.renderer.sides(dict(row))
+
+    def ids(self, sides: Sequence[Rendered], *, standard: bool) -> list[Ids]:
+        """One int32 array per side; texts get the tokenizer's special tokens, renderings none."""
+        if not sides:
+            return []
+        found = self.encoder([side.text for side in sides], add_special_tokens=standard)
+        for number, side in enumerate(sides):
+            if side.literals:
+                encode = literal_encoder(self.tokenizer)
+                found[number] = encode(side.text, side.literals, add_special_tokens=standard)
+        return found
+
+
+def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
+    """A checked pair as conversion writes it; the `end` of a text is left to rendering."""
+    chosen, rejected = pair.chosen, pair.rejected
+    if pair.format == "standard" and end:
+        chosen, rejected = (text.removesuffix(end) for text in (chosen, rejected))
+    return {
+        "format": pair.format,
+        "prompt": None if pair.prompt is None else json.dumps(pair.prompt),
+        "chosen": json.dumps(chosen),
+        "rejected": json.dumps(rejected),
+        "tools": pair.tools,
+        "chat_template_kwargs": pair.chat_template_kwargs,
+    }

@@ -1,0 +1,113 @@
+"""Whether the model that a run would leave scores as the one in memory, found out before the run.
+
+The model is saved as the export saves it, loaded as evaluation loads it, and compared: every tensor
+bit for bit, and the reward of one sequence bit for bit.
+"""
+
+import copy
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from peft import PeftModel
+
+from tasks.artifact.durable import explained_disk_errors, writing
+from tasks.errors import ArtifactError, TrainingError
+from tasks.training.adapter import merged
+from tasks.training.memory import attempt
+from tasks.training.model import load_reward_model
+from tasks.training.scoring import score
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+PLACE = "preflight"
+
+
+def check_writable(directory: Path) -> None:
+    """Finds out whether files can be written, made to last and renamed.
+
+    Raises:
+        TrainingError: they cannot.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with writing(directory / f"{PLACE}.probe") as path:
+            path.write_bytes(b"probe")
+        (directory / f"{PLACE}.probe").unlink()
+    except OSError as error:
+        raise TrainingError(
+            f"checkpoints cannot be written to {directory}: {error.strerror}; give another "
+            "directory or mend its permissions"
+        ) from error
+
+
+def check_round_trip(trainer: "RewardTrainer", directory: Path, item: Any) -> None:
+    """Saves the model below `directory`, loads and scores it, and takes it away again.
+
+    Raises:
+        TrainingError: the loaded model is not the one that was saved, or the disk is full.
+    """
+    live: Any = trainer.accelerator.unwrap_model(trainer.model)
+    if getattr(live, "is_quantized", False):
+        return  # merged only at the export, where the quantized weights are given up
+    training = live.training
+    place = directory / PLACE
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        with explained_disk_errors(directory):
+            attempt(lambda: _round_trip(trainer, live, place, item))
+    except ArtifactError as error:
+        raise TrainingError(str(error)) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        live.train(training)
+
+
+def _round_trip(trainer: "RewardTrainer", live: Any, place: Path, item: Any) -> torch.Tensor:
+    from tasks.training.export import save_model
+
+    plain: Any = merged(copy.deepcopy(live)) if isinstance(live, PeftModel) else live
+    with _config_kept(plain):
+        save_model(plain, trainer.processing_class, place)
+    dtype = next(p.dtype for n, p in plain.named_parameters() if not n.startswith("score."))
+    loaded: Any = load_reward_model(
+        place,
+        dtype=dtype,
+        need_head=True,
+        attn_implementation=plain.config._attn_implementation,
+    ).model
+    found = loaded.state_dict()
+    for name, tensor in plain.state_dict().items():
+        if name not in found or not torch.equal(found[name], tensor.cpu()):
+            raise TrainingError(
+                f"{name} of the base model does not survive being saved and loaded, so the trained "
+                "model would score otherwise; is it of a family that transformers saves whole?"
+            )
+    pair = item[0] if isinstance(item, list) else item
+    ids = torch.tensor([list(pair["chosen_input_ids"])], device=trainer.args.device)
+    loaded.to(trainer.args.device)
+    rewards: list[torch.Tensor] = []
+    for model in (plain, loaded):
+        with torch.no_grad(), trainer.accelerator.autocast():
+            rewards.append(score(model.eval(), ids, torch.ones_like(ids)))
+    if not torch.equal(*rewards):
+        raise TrainingError(
+            f"the model scores {rewards[0].item()} now, but {rewards[1].item()} after it has been "
+            "saved and loaded: what it computes is not all in its files"
+        )
+    return rewards[0]
+
+
+@contextmanager
+def _config_kept(model: Any) -> Generator[None, None, None]:
+    """Saving writes into the model's config; here it is a copy that is written into."""
+    kept = model.config
+    model.config = copy.deepcopy(kept)
+    try:
+        yield
+    finally:
+        model.config = kept

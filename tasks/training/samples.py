@@ -1,0 +1,44 @@
+"""A look at a few pairs: their texts and their rewards, as a table on the terminal."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.errors import ParamsError
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+Sample = tuple[str, str, float, float]
+"""Text of chosen and of rejected, and their rewards."""
+
+
+def samples(trainer: "RewardTrainer", rows: Any, count: int) -> list[Sample]:
+    """The first `count` pairs of prepared rows, or of the first of several; -1: all."""
+    if isinstance(rows, dict):
+        rows = next(iter(cast(dict[str, Any], rows).values()))
+    if rows is None:
+        raise ParamsError("there are no samples to show: the trainer has no eval_dataset")
+    shown = rows if count == -1 else rows.select(range(min(count, len(rows))))
+    if len(shown) == 0:
+        return []
+    rewards: Any = trainer.predict(shown).predictions  # (N, 2)
+    decode: Any = trainer.processing_class
+    return [
+        (
+            decode.decode(pair["chosen_input_ids"]),
+            decode.decode(pair["rejected_input_ids"]),
+            float(chosen),
+            float(rejected),
+        )
+        for pair, (chosen, rejected) in zip(shown, rewards, strict=True)
+    ]
+
+
+def print_samples(found: list[Sample]) -> None:
+    """Prints one line per pair: both texts, both rewards."""
+    table = Table("chosen", "rejected", "rewards", show_lines=True)
+    for chosen, rejected, first, second in found:
+        table.add_row(chosen, rejected, f"{first:.4f}\n{second:.4f}")
+    Console(markup=False, highlight=False).print(table)

@@ -1,0 +1,91 @@
+"""Every pair's two rewards in one evaluation, and the metrics that come from the whole of them.
+
+Legend: N pairs. Nothing here depends on how the pairs were batched or on who scored them.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from datasets import Dataset
+
+from tasks.training.comparisons import Comparisons, ranking
+from tasks.training.loss import centering, plackett_luce
+from tasks.training.metrics import TIE, table_metrics
+from tasks.training.objective import Objective
+
+Floats = npt.NDArray[Any]
+
+TERMS = ("margin", "weight", "preference")
+"""The columns that travel beside the rewards through an evaluation, in this order."""
+NO_ANSWER = -100
+"""Label of a tie: neither column is the better answer."""
+
+
+class EvaluationTable:
+    """Grows by batches, in the order of the dataset."""
+
+    def __init__(self, objective: Objective, dataset: Any) -> None:
+        self.objective = objective
+        self.dataset: Dataset | None = dataset if isinstance(dataset, Dataset) else None
+        self._batches: list[tuple[Floats, Floats]] = []
+
+    def add(self, rewards: Floats, terms: Floats) -> None:
+        """Adds rewards `[n, 2]` (chosen, rejected) and `TERMS` `[n, 3]`."""
+        self._batches.append((rewards, terms))
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of all pairs and, where there are several sources, `<source>_*` of each."""
+        rewards, terms = (np.concatenate(part) for part in zip(*self._batches, strict=True))
+        whole = self.dataset is not None and len(self.dataset) == len(rewards)
+        rows = self.dataset if whole else None
+        losses, weight = pair_shares(self.objective, rewards, terms, rows)
+        found = _figures(rewards, terms, losses, weight)
+        sources = _sources(rows)
+        names = list(dict.fromkeys(sources))
+        for source in names if len(names) > 1 else ():
+            mine = np.asarray([name == source for name in sources])
+            figures = _figures(rewards[mine], terms[mine], losses[mine], weight[mine])
+            found |= {f"{source}_{name}": value for name, value in figures.items()}
+        return found
+
+
+def labels(terms: Floats) -> npt.NDArray[np.int64]:
+    """The column of the better answer of every pair, `[N]`: 0, or `NO_ANSWER` for a tie."""
+    return np.where(terms[:, TERMS.index("preference")] == TIE, NO_ANSWER, 0).astype(np.int64)
+
+
+def pair_shares(
+    objective: Objective, rewards: Floats, terms: Floats, rows: Dataset | None
+) -> tuple[Floats, Floats]:
+    """Loss and weight of every pair, float64 `[N]` each; the loss of all is their weighted mean.
+
+    Under a loss of comparisons the pairs of one share its weight, and under Plackett-Luce its loss.
+    """
+    table = torch.from_numpy(rewards.astype(np.float64))
+    chosen, rejected = table.unbind(1)
+    margin, weight, preference = torch.from_numpy(terms.astype(np.float64)).unbind(1)
+    shares = weight.clone()
+    losses = objective.pair_losses(chosen, rejected, margin, preference)
+    if objective.params.of_comparisons and rows is not None:
+        comparisons = Comparisons(rows)
+        for index, group in enumerate(comparisons.groups):
+            shares[group] = weight[group] / len(group)
+            if objective.params.type == "plackett_luce" and len(group) > 1:
+                places = ranking(comparisons[index])
+                ordered = torch.stack([table[group[n], side] for n, side in places])
+                losses[group] = plackett_luce(ordered, torch.arange(len(places))[None])
+    if objective.center_rewards_coefficient:
+        losses = losses + objective.center_rewards_coefficient * centering(chosen, rejected)
+    return losses.numpy(), shares.numpy()
+
+
+def _figures(rewards: Floats, terms: Floats, losses: Floats, weight: Floats) -> dict[str, float]:
+    preference = terms[:, TERMS.index("preference")]
+    loss = float((weight * losses).sum() / weight.sum())
+    return {"loss": loss, **table_metrics(rewards, preference)}
+
+
+def _sources(rows: Dataset | None) -> list[str]:
+    return list(rows["source"]) if rows is not None and "source" in rows.column_names else []

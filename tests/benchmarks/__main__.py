@@ -1,0 +1,85 @@
+"""Runs a benchmark and prints what it found; with `--json FILE` also writes it.
+
+    python -m tests.benchmarks prep     [--rows N] [--repeats N]
+    python -m tests.benchmarks train    [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks evaluate [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks rerun
+
+Each turn of a contestant is a process of its own, one at a time, the peer's and ours alternating.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.harness import summary, surroundings, turns
+
+NUMBERS = {
+    "prep": ("rows_per_second", "memory_mb"),
+    "train": ("pairs_per_second", "activations_mb"),
+    "evaluate": ("pairs_per_second", "memory_mb"),
+}
+
+
+def main() -> None:
+    """Parses the command line, runs, prints."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("name", choices=[*NUMBERS])
+    parser.add_argument("--root", default="/tmp/reward-pipeline-benchmarks")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--contestants", nargs="+", default=["peer", "ours"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rows", type=int, default=9248, help="prep: rows of JSONL")
+    parser.add_argument("--pairs", choices=["hh", "uf", "turns"], default="hh")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")
+    parser.add_argument("--batch", type=int, default=8, help="pairs in one batch")
+    parser.add_argument("--steps", type=int, default=8, help="train: optimizer steps")
+    parser.add_argument("--max-length", type=int, default=1024)
+    options = vars(parser.parse_args())
+    name, file = options.pop("name"), options.pop("json")
+    contestants, repeats = options.pop("contestants"), options.pop("repeats")
+    results = turns(f"tests.benchmarks.{name}", contestants, options, repeats)
+    report: dict[str, Any] = {"benchmark": name, **options, **surroundings(), "repeats": repeats}
+    for number in NUMBERS[name]:
+        report[number] = summary(results, number)
+    report["equal"] = _equal(name, results)
+    print(json.dumps(report, indent=1))
+    if file:
+        file.write_text(json.dumps(report, indent=1) + "\n")
+    _table(report, NUMBERS[name])
+
+
+def _equal(name: str, results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Largest difference of what both computed: losses or rewards; for prep: whether ids agree."""
+    first, *others = results
+    if name == "prep":
+        return {other: results[other][0]["ids"] == results[first][0]["ids"] for other in others}
+    values = {
+        who: runs[0]["losses" if name == "train" else "rewards"] for who, runs in results.items()
+    }
+    return {
+        other: max(abs(a - b) for a, b in zip(values[first], values[other], strict=True))
+        for other in others
+    }
+
+
+def _table(report: dict[str, Any], numbers: tuple[str, ...]) -> None:
+    first = next(iter(report[numbers[0]]))
+    for number in numbers:
+        base = report[number][first]["median"]
+        for who, figures in report[number].items():
+            ratio = figures["median"] / base if base else float("nan")
+            low, high = figures["min"], figures["max"]
+            print(
+                f"{number:18} {who:16} {figures['median']:10.3f} [{low:.3f}, {high:.3f}] "
+                f"{ratio:6.2f}x",
+                file=sys.stderr,
+            )
+
+
+if __name__ == "__main__":
+    main()

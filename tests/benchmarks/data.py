@@ -1,0 +1,123 @@
+"""What the benchmarks run on: real conversations, random pairs of given lengths, a random model.
+
+The conversations are hh-rlhf's harmless test set, taken through the pipeline's own stages up to
+tokenization; the model is Qwen3-shaped with 27 million parameters and random weights, its tokenizer
+is trained on the conversations. UF-like pairs have UltraFeedback's lengths and random ids.
+"""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.artifact import Artifact
+
+ROOT = Path(__file__).resolve().parents[2]
+HH = ROOT.parent / "shared" / "data" / "hh_rlhf_harmless_test" / "test.jsonl.gz"
+MODEL = {
+    "architecture": "qwen3",
+    "vocab_size": 32000,
+    "hidden_size": 384,
+    "intermediate_size": 1152,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+}
+LENGTHS = {
+    # name: (median prompt, its spread, median answer, its spread) of log-normal lengths in tokens
+    "uf": (120, 0.8, 260, 0.6),
+    "turns": (600, 0.3, 60, 0.2),
+}
+
+Ids = npt.NDArray[np.int32]
+Pairs = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Directories that the stages left."""
+
+    model: Path
+    tokenized: Path
+    conversion: Path
+
+
+def prepared(root: Path, max_length: int) -> Prepared:
+    """The conversations, taken through all stages up to tokenization; cached below `root`."""
+    from flows.params import load
+    from flows.pipeline import Pipeline, run_steps
+    from tasks.model import base_model
+
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "benchmark.yaml"
+    params = {
+        "model": {"scratch": MODEL},
+        "ingestion": {"sources": [{"name": "harmless", "path": str(HH), "layout": "hh_rlhf"}]},
+        "conversion": {"eval_fraction": 0.1},
+        "tokenization": {"max_length": max_length},
+    }
+    file.write_text(json.dumps(params))
+    pipeline = Pipeline(load(file), root)
+    done: dict[str, Artifact] = dict(
+        run_steps(pipeline, pipeline.store.obtain, until="tokenization")
+    )
+    return Prepared(
+        base_model(done["model"]).path, done["tokenization"].path, done["conversion"].path
+    )
+
+
+def conversations_file(root: Path, rows: int) -> Path:
+    """JSONL with `rows` conversational pairs: the real ones, repeated with a mark in the prompt."""
+    from tasks.conversion.layouts.hh_rlhf import pairs
+    from tasks.conversion.unusable import Unusable
+
+    path = root / f"conversations-{rows}.jsonl"
+    if path.exists():
+        return path
+    with gzip.open(HH, "rt", encoding="utf-8") as lines:
+        raw = [json.loads(line) for line in lines]
+    found: list[dict[str, Any]] = []
+    for row in raw:
+        try:
+            found += [
+                {"prompt": p.prompt, "chosen": p.chosen, "rejected": p.rejected} for p in pairs(row)
+            ]
+        except Unusable:
+            continue
+    found = [pair for pair in found if all(pair[s][0]["content"] for s in ("chosen", "rejected"))]
+    with path.open("w", encoding="utf-8") as file:
+        for index in range(rows):
+            pair, copy = found[index % len(found)], index // len(found)
+            first, *others = pair["prompt"]
+            marked = {**first, "content": first["content"] + (f" ({copy})" if copy else "")}
+            file.write(json.dumps({**pair, "prompt": [marked, *others]}, ensure_ascii=False) + "\n")
+    return path
+
+
+def hh_pairs(tokenized: Path) -> Pairs:
+    """Token ids of the conversations' train pairs."""
+    from tasks.training.pairs import open_pairs
+
+    rows: Any = open_pairs(tokenized / "train")
+    return {name: rows[name] for name in ("chosen_input_ids", "rejected_input_ids")}
+
+
+def random_pairs(kind: str, count: int, max_length: int, seed: int = 0) -> Pairs:
+    """Pairs of random ids whose prompts and answers are as long as those of `LENGTHS[kind]`."""
+    rng = np.random.default_rng(seed)
+    prompt, prompt_spread, answer, answer_spread = LENGTHS[kind]
+
+    def length(median: float, spread: float) -> int:
+        return int(np.clip(rng.lognormal(np.log(median), spread), 4, max_length // 2))
+
+    pairs: Pairs = {"chosen_input_ids": [], "rejected_input_ids": []}
+    for _ in range(count):
+        shared = rng.integers(10, 30000, length(prompt, prompt_spread))
+        for ids in pairs.values():
+            own = rng.integers(10, 30000, length(answer, answer_spread))
+            ids.append(np.concatenate([shared, own])[:max_length].tolist())
+    return pairs

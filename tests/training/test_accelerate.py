@@ -1,0 +1,71 @@
+"""Every file of params/accelerate/ is one that accelerate reads, and what it says is what runs."""
+
+from pathlib import Path
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+from tasks.errors import ParamsError
+from tasks.training.launch import ACCELERATE_CONFIGS, check_accelerate_config, launch_command
+from tasks.training.params import TrainingParams
+
+KINDS = {
+    "one_gpu": "NO",
+    "ddp": "MULTI_GPU",
+    "fsdp2": "FSDP",
+    "zero3": "DEEPSPEED",
+    "multi_node": "MULTI_GPU",
+}
+
+
+def test_there_is_a_file_for_each_way():
+    assert {path.stem for path in ACCELERATE_CONFIGS.iterdir()} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_accelerate_launch_reads_it(name, monkeypatch):
+    path = str(ACCELERATE_CONFIGS / f"{name}.yaml")
+    config = load_config_from_file(path)
+    assert config.distributed_type.value == KINDS[name]
+    # a machine with two GPUs, as far as the reading of arguments goes
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("accelerate.commands.launch.is_bf16_available", lambda *_: True)
+    parser = launch_command_parser()
+    words = parser.parse_args(["--config_file", path, "script.py"])
+    args, defaults, _ = _validate_launch_command(words)
+    assert args.use_fsdp == (name == "fsdp2")
+    assert args.use_deepspeed == (name == "zero3")
+    assert args.num_machines == (2 if name == "multi_node" else 1)
+    if name == "fsdp2":
+        assert int(args.fsdp_version) == 2
+    assert defaults is not None
+
+
+def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path):
+    several = str(ACCELERATE_CONFIGS / "multi_node.yaml")
+    with pytest.raises(ParamsError, match="asks for 2 machines, but the training stage runs on"):
+        launch_command(TrainingParams(accelerate_config=several), Path("job.json"))
+    zero3 = ACCELERATE_CONFIGS / "zero3.yaml"
+    try:
+        import deepspeed  # noqa: F401
+    except ImportError:
+        with pytest.raises(ParamsError, match="the package deepspeed is not installed"):
+            check_accelerate_config(zero3)
+    else:
+        check_accelerate_config(zero3)
+    (tmp_path / "list.yaml").write_text("- a\n")
+    with pytest.raises(ParamsError, match="is no accelerate config"):
+        check_accelerate_config(tmp_path / "list.yaml")
+
+
+def test_a_file_of_one_s_own_says_how_processes_are_started():
+    fsdp = str(ACCELERATE_CONFIGS / "fsdp2.yaml")
+    params = TrainingParams(accelerate_config=fsdp, num_processes=2, device="cuda")
+    command = launch_command(params, Path("job.json"))
+    assert command[command.index("--config_file") + 1] == fsdp
+    assert "--multi_gpu" not in command
+    on_cpu = params.model_copy(update={"device": "cpu"})
+    with pytest.raises(ParamsError, match="which accelerate leaves out on a CPU"):
+        launch_command(on_cpu, Path("job.json"))

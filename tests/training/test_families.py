@@ -1,0 +1,207 @@
+"""Every family trains, is saved, and scores in transformers' own class as it scores here."""
+
+import json
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    XLNetConfig,
+    XLNetForSequenceClassification,
+)
+
+from tasks.errors import ModelError, TrainingError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.families import check_padding_unseen, positions
+from tasks.training.model import load_reward_model
+from tasks.training.scoring import head_modules, read_by_length, score
+from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer
+
+BASE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 128,
+    "pad_token_id": PAD,
+    "bos_token_id": None,
+    "eos_token_id": EOS,
+}
+GROUPED = {**BASE, "num_key_value_heads": 2, "head_dim": 8}
+DECODERS = {
+    "llama": GROUPED,
+    "qwen2": {**BASE, "num_key_value_heads": 2},
+    "qwen3": GROUPED,
+    "qwen3_moe": {
+        **GROUPED,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "gemma": GROUPED,
+    "gemma2": GROUPED,
+    "gemma3_text": {**GROUPED, "sliding_window": 8},
+    "mistral": GROUPED,
+    "phi": BASE,
+    "phi3": {**BASE, "num_key_value_heads": 2},
+    "gpt2": {
+        "vocab_size": VOCABULARY,
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "pad_token_id": PAD,
+        "bos_token_id": EOS,
+        "eos_token_id": EOS,
+    },
+}
+ENCODERS = {
+    "bert": BASE,
+    "roberta": {**BASE, "max_position_embeddings": 130},
+    "modernbert": {**BASE, "cls_token_id": 2, "sep_token_id": EOS},
+    "deberta": BASE,
+    "deberta-v2": BASE,
+}
+FAMILIES = DECODERS | ENCODERS
+
+
+def base_of(family, directory, pad="<|pad|>"):
+    """A base model without a reward head, saved as families save theirs."""
+    torch.manual_seed(0)
+    model = AutoModel.from_config(AutoConfig.for_model(family, **FAMILIES[family]))
+    model.save_pretrained(directory)
+    tokenizer = make_tokenizer(pad)
+    if pad is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+def trained(directory, output, **fields):
+    args = RewardConfig(
+        output_dir=str(output),
+        use_cpu=True,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        learning_rate=1e-3,
+        max_steps=3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        **fields,
+    )
+    rows = Dataset.from_list(make_rows(16))
+    trainer = RewardTrainer(str(directory), args, train_dataset=rows)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("family", "pad"),
+    [(f, p) for f in FAMILIES for p in ("<|pad|>", None) if (f, p) != ("roberta", None)],
+)
+def test_a_trained_model_scores_in_transformers_as_it_does_here(tmp_path, family, pad):
+    trainer = trained(base_of(family, tmp_path / "base", pad), tmp_path)
+    assert trainer.head.origin == "new"
+    trainer.save_model(str(tmp_path / "saved"))
+    stock = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    again = load_reward_model(tmp_path / "saved", need_head=True)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert tokenizer.pad_token_id == stock.config.pad_token_id != EOS
+    sequences = [[5, 9, 44, EOS], [7, EOS], [EOS, 8, 41, 30, 12, EOS], [13, 14, 15]]
+    batch = tokenizer.pad({"input_ids": sequences}, padding_side="right", return_tensors="pt")
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    with torch.no_grad():
+        ours = score(trainer.model.eval(), ids, mask)
+        reloaded = score(again.model.eval(), ids, mask)
+        theirs = stock(input_ids=ids, attention_mask=mask).logits[:, 0]
+    assert torch.equal(ours, reloaded)
+    assert torch.allclose(ours, theirs, atol=1e-5)
+    assert len(set(ours.tolist())) == 4
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "roberta", "modernbert", "deberta-v2"])
+def test_under_bfloat16_every_part_of_a_head_computes_and_stays_in_float32(tmp_path, family):
+    base = base_of(family, tmp_path / "base")
+    model = load_reward_model(base, dtype="bfloat16", seed=3).model.eval()
+    seen = {}
+    for name, module in head_modules(model).items():
+        assert {p.dtype for p in module.parameters()} == {torch.float32}, name
+        module.register_forward_hook(lambda *given, name=name: seen.update({name: given[2].dtype}))
+    assert model.get_input_embeddings().weight.dtype == torch.bfloat16
+    ids = torch.tensor([[5, 9, 44, EOS], [7, 8, EOS, PAD]])
+    with torch.no_grad():
+        rewards = score(model, ids, (ids != PAD).long())
+    assert set(seen.values()) == {torch.float32}
+    assert set(seen) == set(head_modules(model))
+    assert not torch.equal(rewards, rewards.bfloat16().float())
+    trainer = trained(base, tmp_path, bf16=True)
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+
+
+@pytest.mark.catalogue(111)
+@pytest.mark.parametrize("family", ENCODERS)
+def test_the_new_head_of_an_encoder_comes_from_the_seed_and_is_trained_and_kept(tmp_path, family):
+    base = base_of(family, tmp_path / "base")
+    first, second = (load_reward_model(base, seed=5).head for _ in range(2))
+    assert first == second
+    assert first.origin == "new"
+    assert load_reward_model(base, seed=6).head.sha256 != first.sha256
+    with pytest.raises(ModelError, match="has no score head"):
+        load_reward_model(base, need_head=True)
+    trainer = trained(base, tmp_path)
+    trainer.save_model(str(tmp_path / "saved"))
+    warm = load_reward_model(tmp_path / "saved", seed=9, need_head=True)
+    assert warm.head.origin == "loaded"
+    assert warm.head.sha256 != first.sha256
+
+
+def test_a_family_that_reads_its_reward_off_the_padding_says_so_before_training():
+    torch.manual_seed(0)
+    config = XLNetConfig(vocab_size=64, d_model=32, n_layer=1, n_head=2, d_inner=32, num_labels=1)
+    model = XLNetForSequenceClassification(config)
+    read_by_length(model)
+    with pytest.raises(ModelError, match="once they are padded: its family reads its reward off"):
+        check_padding_unseen(model, PAD)
+
+
+def test_roberta_counts_positions_from_its_padding_id_and_cannot_be_given_another(tmp_path):
+    base = base_of("roberta", tmp_path / "base", pad=None)
+    with pytest.raises(TrainingError, match="after it has been saved and loaded"):
+        trained(base, tmp_path)
+
+
+def test_a_family_that_cannot_compute_in_the_dtype_says_so_before_training(tmp_path):
+    base = base_of("deberta", tmp_path / "base")
+    with pytest.raises(ModelError, match=r"cannot score three tokens in torch\.bfloat16"):
+        trained(base, tmp_path, model_init_kwargs={"dtype": "bfloat16"})
+
+
+def test_a_family_without_a_sequence_classifier_says_so_before_training(tmp_path):
+    config = {"model_type": "mamba", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    make_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="cannot be loaded as a reward model"):
+        load_reward_model(tmp_path)
+
+
+@pytest.mark.catalogue(117)
+@pytest.mark.parametrize(("family", "held"), [("bert", 16), ("gpt2", 16), ("roberta", 15)])
+def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, family, held):
+    fields = {"n_positions": 16} if family == "gpt2" else {"max_position_embeddings": 16}
+    config = AutoConfig.for_model(family, **{**FAMILIES[family], **fields})
+    model = AutoModel.from_config(config)
+    model.save_pretrained(tmp_path / "base")
+    make_tokenizer().save_pretrained(tmp_path / "base")
+    assert positions(load_reward_model(tmp_path / "base").model) == held
+    rows = [{**row, "chosen_input_ids": [5] * 30} for row in make_rows(4)]
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(ModelError, match=f"a row of 30 tokens, but .* has {held} positions"):
+        RewardTrainer(str(tmp_path / "base"), args, train_dataset=Dataset.from_list(rows))

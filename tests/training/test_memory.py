@@ -1,0 +1,162 @@
+"""A micro-batch that does not fit is computed in pieces: the run is that of the smaller one."""
+
+import json
+from types import MethodType
+
+import pytest
+import torch
+from datasets import Dataset
+
+from tasks.errors import TrainingError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.collator import DataCollatorForPreference
+from tasks.training.export import exact_history
+from tasks.training.loss_params import LossParams
+from tasks.training.pieces import split
+from tests.training.tiny import make_rows
+
+FIELDS = {
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "learning_rate": 1e-3,
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 8,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "preflight": False,
+}
+
+
+def make(base, directory, rows=None, room=None, calls=None, **fields):
+    """A trainer whose model has room for `room` sequences, from forward call `calls` on."""
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(directory), **{**FIELDS, **fields}),
+        train_dataset=Dataset.from_list(rows or make_rows(20, margin=True)),
+    )
+    if room is not None:
+        _limit(trainer.model, room, calls or 0)
+    return trainer
+
+
+def _limit(model, room, calls):
+    whole, seen = model.forward, []
+
+    def forward(_, input_ids=None, **given):
+        output = whole(input_ids=input_ids, **given)
+        if torch.is_grad_enabled():
+            seen.append(len(input_ids))
+            if len(input_ids) > room and len(seen) > calls:
+                # after the forward pass, so that metrics and random states have moved
+                raise torch.OutOfMemoryError("tried to allocate 20.00 GiB")
+        return output
+
+    model.forward = MethodType(forward, model)
+
+
+def outcome(trainer):
+    trainer.train()
+    return dict(trainer.model.state_dict()), history_of(trainer)
+
+
+def history_of(trainer):
+    """The records without `epoch`, which transformers counts in micro-batches, full or not."""
+    history = exact_history(trainer.state.log_history)
+    return json.dumps([{k: v for k, v in r.items() if k != "epoch"} for r in history])
+
+
+@pytest.mark.catalogue(120)
+@pytest.mark.parametrize("by_preflight", [True, False])
+@pytest.mark.parametrize(("room", "size", "accumulation"), [(8, 4, 2), (4, 2, 4), (2, 1, 8)])
+def test_the_adapted_run_is_the_run_with_the_smaller_micro_batch(
+    base, tmp_path, room, size, accumulation, by_preflight
+):
+    # 20 pairs: the last global batch of an epoch has 4 pairs
+    adapted = make(base, tmp_path / "a", room=room, preflight=by_preflight)
+    given = make(
+        base,
+        tmp_path / "b",
+        per_device_train_batch_size=size,
+        gradient_accumulation_steps=accumulation,
+    )
+    (weights, history), (expected, other_history) = outcome(adapted), outcome(given)
+    assert history == other_history
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
+    assert adapted.batch_adapted() == {
+        "halvings": {4: 1, 2: 2, 1: 3}[size],
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": accumulation,
+    }
+    assert given.batch_adapted() is None
+
+
+@pytest.mark.catalogue(120)
+def test_memory_that_runs_short_in_the_middle_of_a_step_costs_that_step_alone(base, tmp_path):
+    # global batches of 3 x 4 pairs; the fifth micro-batch, in the second step, is the first to fail
+    fields = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 3}
+    adapted = make(base, tmp_path / "a", room=4, calls=4, **fields)
+    given = make(base, tmp_path / "b", **fields)
+    (weights, history), (expected, other_history) = outcome(adapted), outcome(given)
+    assert adapted.halvings == 1
+    records = zip(json.loads(history), json.loads(other_history), strict=True)
+    for number, (mine, theirs) in enumerate(records):
+        assert mine == (theirs if number == 0 else pytest.approx(theirs, rel=1e-4, abs=2e-6))
+    assert all(torch.allclose(t, expected[name], atol=2e-5) for name, t in weights.items())
+
+
+def test_an_adapted_run_that_is_resumed_stays_adapted(base, tmp_path):
+    fields = {"save_strategy": "steps", "save_steps": 2, "save_total_limit": 9}
+    whole = make(base, tmp_path / "run", room=8, **fields)
+    expected, history = outcome(whole)
+    resumed = make(base, tmp_path / "run", **fields)
+    resumed.train(str(tmp_path / "run" / "checkpoint-2"))
+    assert resumed.batch_adapted() == whole.batch_adapted()
+    assert history_of(resumed) == history
+    assert all(torch.equal(t, expected[n]) for n, t in resumed.model.state_dict().items())
+
+
+@pytest.mark.parametrize("by_preflight", [True, False])
+def test_after_three_halvings_the_run_ends_with_advice(base, tmp_path, by_preflight):
+    trainer = make(base, tmp_path, room=1, preflight=by_preflight, per_device_train_batch_size=16)
+    named = (
+        r"micro-batches of 2 pairs, halved 3 times from per_device_train_batch_size 16; set grad"
+    )
+    with pytest.raises(TrainingError, match=named):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_an_error_that_is_not_about_memory_is_not_swallowed(base, tmp_path):
+    trainer = make(base, tmp_path)
+    trainer.model.forward = MethodType(lambda *_, **__: 1 / 0, trainer.model)
+    with pytest.raises(ZeroDivisionError):
+        trainer.train()
+
+
+def test_pairs_of_one_comparison_stay_in_one_piece():
+    ids = [[5, 6], [7], [8, 9, 10], [11], [12], [13, 14]]
+    ranked = [(0, 1), (0, 2), (1, 2)]  # three answers, best first, as all of their pairs
+    first, second = (
+        [
+            {"pair_id": f"{n}", "chosen_input_ids": ids[a + n], "rejected_input_ids": ids[b + n]}
+            for a, b in ranked
+        ]
+        for n in (0, 3)
+    )
+    collate = DataCollatorForPreference(0, loss=LossParams(type="plackett_luce"))
+    whole = collate([first, second])
+    pieces = split(whole, 1)
+    assert len(pieces) == 2
+    for piece, comparison in zip(pieces, (first, second), strict=True):
+        expected = collate([comparison])
+        assert piece.keys() == expected.keys()
+        for name, value in expected.items():
+            tensor = isinstance(value, torch.Tensor)
+            assert torch.equal(piece[name], value) if tensor else piece[name] == value, name
+
+
+def test_a_batch_of_another_layout_is_not_cut():
+    with pytest.raises(TrainingError, match="a batch of attention_mask, extra, input_ids cannot"):
+        split({"input_ids": [], "attention_mask": [], "extra": []}, 2)

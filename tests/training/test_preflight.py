@@ -1,0 +1,142 @@
+"""The preflight finds what would fail later, and leaves no trace in the run."""
+
+import json
+
+import pytest
+import torch
+from datasets import Dataset
+
+from tasks.errors import TrainingError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.adapter import lora_config
+from tasks.training.export import exact_history
+from tasks.training.forecast import Forecast, disk_need, item_lengths
+from tasks.training.params import LoraParams
+from tests.training.tiny import make_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+FIELDS = {
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 4,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "max_steps": 4,
+}
+LORA = lora_config(LoraParams(r=4, dropout=0.1, target_modules=["q_proj", "up_proj"]))
+CASES = {
+    "plain": ({}, None),
+    "dropout": ({"disable_dropout": False}, None),
+    "momentum": ({"optim": "sgd", "optim_args": "momentum=0.9"}, None),
+    "adapters": ({}, LORA),
+    "bfloat16 computation": ({"bf16": True}, None),
+    "bfloat16 weights, float32 head": ({"model_init_kwargs": {"dtype": "bfloat16"}}, None),
+    "eager attention": ({"model_init_kwargs": {"attn_implementation": "eager"}}, None),
+    "a loss of comparisons": ({"loss": {"type": "all_pairs"}}, None),
+}
+
+
+def make(base, directory, peft_config=None, rows=None, **fields):
+    return RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(directory), **{**FIELDS, **fields}),
+        train_dataset=Dataset.from_list(rows or make_rows(14)),
+        peft_config=peft_config,
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_is_bit_for_bit_the_same_with_and_without_it(base, tmp_path, case):
+    fields, peft_config = CASES[case]
+    rows = [{**row, "comparison": f"list {n // 3}"} for n, row in enumerate(make_rows(14))]
+    runs = []
+    for on in (True, False):
+        trainer = make(base, tmp_path / str(on), peft_config, rows, preflight=on, **fields)
+        trainer.train()
+        assert (trainer.forecast is not None) == on
+        runs.append((dict(trainer.model.state_dict()), exact_history(trainer.state.log_history)))
+        assert sorted((tmp_path / str(on)).glob("preflight*")) == []
+    (weights, history), (others, other_history) = runs
+    assert json.dumps(history) == json.dumps(other_history)
+    assert all(torch.equal(tensor, others[name]) for name, tensor in weights.items())
+
+
+def test_a_second_training_of_one_trainer_keeps_its_optimizer_state(base, tmp_path):
+    runs = []
+    for on in (True, False):
+        trainer = make(base, tmp_path, preflight=on)
+        trainer.train()
+        trainer.train()
+        runs.append([r["loss"] for r in trainer.state.log_history if "loss" in r])
+    assert runs[0] == runs[1]
+
+
+def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path):
+    rows = make_rows(14)
+    trainer = make(base, tmp_path, rows=rows, save_strategy="steps", save_steps=2)
+    trainer.train()
+    found = trainer.forecast
+    longest = max(len(r[s]) for r in rows for s in ("chosen_input_ids", "rejected_input_ids"))
+    assert found.longest_tokens == 2 * 4 * longest
+    assert found.seconds > 0
+    assert 0 < found.memory_bytes < found.memory_total_bytes
+    weights = sum(p.nbytes for p in trainer.model.parameters())
+    # two checkpoints of weights and Adam's two states each (and its step counts), and the model
+    assert found.disk_bytes == pytest.approx(1.2 * (2 * 3 + 1) * weights, rel=0.02)
+    assert "for 4 steps; peak memory" in found.line()
+
+
+@pytest.mark.parametrize(
+    ("fields", "checkpoints"),
+    [
+        ({"save_strategy": "no"}, 0),
+        ({"save_steps": 10}, 10),
+        ({"save_steps": 10, "save_total_limit": 2}, 3),
+        ({"save_steps": 0.5, "save_total_limit": 2}, 2),
+        ({"save_strategy": "epoch", "num_train_epochs": 4}, 4),
+    ],
+)
+def test_disk_is_foretold_for_the_checkpoints_that_stand_at_one_time(tmp_path, fields, checkpoints):
+    args = RewardConfig(
+        output_dir=str(tmp_path), use_cpu=True, **{"save_strategy": "steps", **fields}
+    )
+    assert disk_need(args, 100, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
+
+
+def test_a_disk_that_is_too_small_is_refused_with_the_figures(tmp_path):
+    found = Forecast(10, None, 0, None, 0, 0, 3_200_000_000, 400_000_000, 0)
+    with pytest.raises(TrainingError, match=r"need 3\.2 GB below .*, but 0\.4 GB are free"):
+        found.check_disk(tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_found_before_the_first_step(base, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    trainer = make(base, tmp_path)
+    trainer.args.output_dir = str(tmp_path / "file" / "run")
+    with pytest.raises(TrainingError, match=r"checkpoints cannot be written to .*Not a directory"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_a_model_that_computes_what_its_files_do_not_hold_is_refused(base, tmp_path):
+    trainer = make(base, tmp_path)
+    layer = trainer.model.model.layers[0].mlp
+    layer.register_forward_hook(lambda module, inputs, output: output * 1.5)  # noqa: ARG005
+    with pytest.raises(TrainingError, match=r"scores .* now, but .* after it has been saved"):
+        trainer.train()
+    trainer = make(base, tmp_path, preflight=False)
+    trainer.train()
+
+
+def test_streams_are_not_rehearsed(base, tmp_path):
+    rows = Dataset.from_list(make_rows(14)).to_iterable_dataset()
+    trainer = RewardTrainer(
+        str(base), RewardConfig(output_dir=str(tmp_path), **FIELDS), train_dataset=rows
+    )
+    trainer.train()
+    assert item_lengths(rows) is None
+    assert trainer.forecast.seconds is None

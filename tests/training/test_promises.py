@@ -1,0 +1,318 @@
+"""One test per row of the table of peers' defects, in its order; each fails on what the peer does.
+
+Where it is cheap, TRL 1.16.0 runs beside and is shown to do so. The finer cases of a row are tested
+where its code is.
+"""
+
+import logging
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForSequenceClassification
+
+from tasks.conversion.identity import identify, split_of
+from tasks.conversion.pair import Pair, checked
+from tasks.errors import DataError, Interrupted, TemplateError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.collator import DataCollatorForPreference
+from tasks.training.contract import replay, write_contract
+from tasks.training.export import save_model
+from tasks.training.loss_params import LossParams
+from tasks.training.model import load_reward_model
+from tasks.training.objective import Objective
+from tasks.training.scoring import score
+from tests.training.test_checkpoint import make as resumable
+from tests.training.test_checkpoint import result
+from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+FIELDS = {
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "learning_rate": 1e-2,
+    "max_steps": 3,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+USER = [{"role": "user", "content": "What color is the sky?"}]
+BLUE = [{"role": "assistant", "content": "It is blue."}]
+GREEN = [{"role": "assistant", "content": "It is green."}]
+
+
+def ours(model, directory, rows=None, **given):
+    options = {k: given.pop(k) for k in ("eval_dataset", "peft_config") if k in given}
+    return RewardTrainer(
+        str(model),
+        RewardConfig(output_dir=str(directory), **{**FIELDS, **given}),
+        train_dataset=None if rows is None else Dataset.from_list(rows),
+        **options,
+    )
+
+
+def peer(model, directory, rows, eval_rows=None, peft_config=None, tokenizer=None, **given):
+    """TRL's trainer on the same rows."""
+    trl = pytest.importorskip("trl")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AutoModelForSequenceClassification.from_pretrained(
+            model, num_labels=1, dtype=torch.float32
+        )
+        return trl.RewardTrainer(
+            model,
+            trl.RewardConfig(output_dir=str(directory), **{"bf16": False, **FIELDS, **given}),
+            train_dataset=Dataset.from_list(rows),
+            eval_dataset=None if eval_rows is None else Dataset.from_list(eval_rows),
+            processing_class=tokenizer or make_tokenizer(),
+            peft_config=peft_config,
+        )
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory):
+    """A reward model that knows something."""
+    directory = tmp_path_factory.mktemp("trained")
+    trainer = ours(base, directory, make_rows(16), max_steps=6)
+    trainer.train()
+    save_model(trainer.model, trainer.processing_class, directory / "model")
+    return directory / "model"
+
+
+def for_peer(rows):
+    names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
+    return [{theirs: row[mine] for mine, theirs in names.items()} for row in rows]
+
+
+def quiet(work):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work()
+
+
+def test_row_01_metrics_do_not_depend_on_the_batch_size(trained, tmp_path):
+    rows = make_rows(9, seed=5)
+    for row in rows[::2]:  # some that the model gets wrong
+        sides = ("chosen_input_ids", "rejected_input_ids")
+        row[sides[0]], row[sides[1]] = row[sides[1]], row[sides[0]]
+    mine, theirs = [], []
+    for size in (1, 2, 4, 8):
+        fields = {"per_device_eval_batch_size": size}
+        trainer = ours(trained, tmp_path, eval_dataset=Dataset.from_list(rows), **fields)
+        mine.append(trainer.evaluate())
+        other = peer(trained, tmp_path, for_peer(rows), for_peer(rows), **fields)
+        theirs.append(quiet(other.evaluate))
+    for name in ("loss", "accuracy", "margin", "min_reward", "mean_reward", "max_reward"):
+        values = [metrics[f"eval_{name}"] for metrics in mine]
+        assert values == pytest.approx([values[0]] * 4, abs=1e-6), name
+    assert len({round(metrics["eval_accuracy"], 3) for metrics in theirs}) > 1
+
+
+def test_row_02_the_reward_is_read_at_the_end_whatever_the_padding_token_is(trained):
+    ids, mask = torch.tensor([[5, 45, EOS], [6, 30, EOS]]), torch.ones(2, 3, dtype=torch.long)
+    model = load_reward_model(trained, need_head=True).model.eval()
+    stock = AutoModelForSequenceClassification.from_pretrained(trained).eval()
+    found, theirs = [], []
+    with torch.no_grad():
+        for pad in (PAD, EOS):
+            model.config.pad_token_id = stock.config.pad_token_id = pad
+            found.append(score(model, ids, mask))
+            theirs.append(stock(ids, mask).logits[:, 0])
+    assert torch.equal(*found)
+    assert not torch.allclose(*theirs, atol=1e-3)  # one token before the end
+
+
+def test_row_03_the_head_is_trained_and_saved_with_any_adapter(base, tmp_path):
+    adapter = LoraConfig(r=2, target_modules=["q_proj"])
+    trainer = ours(base, tmp_path, make_rows(16), peft_config=adapter)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "adapter"))
+    body = load_reward_model(base, seed=99).model  # with another head
+    again = PeftModel.from_pretrained(body, tmp_path / "adapter")
+    ids = torch.tensor([[5, 45, EOS]])
+    with torch.no_grad():
+        rewards = [score(m.eval(), ids, torch.ones_like(ids)) for m in (trainer.model, again)]
+    assert torch.equal(*rewards)
+    other = peer(base, tmp_path / "peer", for_peer(make_rows(16)), peft_config=adapter)
+    trainable = [n for n, p in other.model.named_parameters() if p.requires_grad]
+    assert trainable
+    assert not any("score" in name for name in trainable)
+
+
+def test_row_04_rewards_under_bfloat16_lie_on_no_grid_and_ties_are_told_apart(trained, tmp_path):
+    rows = make_rows(12, seed=3)
+    tie = {**rows[0], "rejected_input_ids": rows[0]["chosen_input_ids"], "pair_id": "tie"}
+    trainer = ours(trained, tmp_path, bf16=True, eval_dataset=Dataset.from_list([*rows, tie]))
+    rewards = torch.tensor(trainer.predict(trainer.eval_dataset).predictions)
+    assert not torch.equal(rewards, rewards.bfloat16().float())
+    assert trainer.evaluate()["eval_accuracy"] <= 12 / 13
+    other = peer(trained, tmp_path, for_peer(rows), bf16=True)
+    batch = DataCollatorForPreference(PAD)(rows)
+    with torch.no_grad(), other.accelerator.autocast():
+        theirs = other.model(batch["input_ids"], batch["attention_mask"]).logits.float()
+    assert torch.equal(theirs, theirs.bfloat16().float())
+
+
+def test_row_05_serving_gives_the_ids_and_rewards_of_training(tiny_model_directory, tmp_path):
+    rows = [{"prompt": USER, "chosen": BLUE, "rejected": GREEN}]
+    trainer = ours(tiny_model_directory, tmp_path, rows)
+    save_model(trainer.model, trainer.processing_class, tmp_path / "model")
+    kept = [
+        {name: row[name] for name in ("pair_id", "chosen_input_ids", "rejected_input_ids")}
+        for row in trainer.train_dataset
+    ]
+    write_contract(tmp_path / "model", kept, policy="quarantine")
+    assert not [v for v in replay(tmp_path / "model") if v.difference]
+    template = tmp_path / "model" / "chat_template.jinja"
+    template.write_text(template.read_text() + " ")  # one space more, and other ids
+    assert [v for v in replay(tmp_path / "model") if v.difference]
+
+
+def test_row_06_each_layout_is_recognised_on_every_row(tiny_model_directory, tmp_path):
+    question = USER[0]["content"]
+    layouts = [
+        {"prompt": USER, "chosen": BLUE, "rejected": GREEN},
+        {"prompt": question, "chosen": BLUE, "rejected": GREEN},
+        {"prompt": question, "chosen": USER + BLUE, "rejected": USER + GREEN},
+        {"chosen": USER + BLUE, "rejected": USER + GREEN},
+    ]
+    found = {
+        tuple(ours(tiny_model_directory, tmp_path, [row]).train_dataset[0]["chosen_input_ids"])
+        for row in layouts
+    }
+    assert len(found) == 1
+    tokenizer = ours(tiny_model_directory, tmp_path).processing_class
+    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
+        peer(tiny_model_directory, tmp_path, [layouts[1]], tokenizer=tokenizer)
+
+
+def test_row_07_rows_that_are_too_long_are_counted_and_none_left_is_an_error(
+    base, tmp_path, caplog
+):
+    rows = make_rows(12)
+    with caplog.at_level(logging.WARNING):
+        trainer = ours(base, tmp_path, rows, max_length=10)
+    left = len(trainer.train_dataset)
+    assert f"train: {12 - left} of 12 rows are not used: too_long" in caplog.text
+    with pytest.raises(DataError, match=r"12 of 12 rows are not used: too_long; raise max_length"):
+        ours(base, tmp_path, rows, max_length=1)
+    assert len(peer(base, tmp_path, for_peer(rows), max_length=1).train_dataset) == 0
+
+
+def test_row_08_identical_and_empty_pairs_are_left_out_and_a_missing_margin_counts_as_none(
+    tiny_model_directory, tmp_path, caplog
+):
+    rows = [
+        {"chosen": "It is blue.", "rejected": "It is green.", "margin": 0.5},
+        {"chosen": "It is so.", "rejected": "The sky.", "margin": None},
+        {"chosen": "It is.", "rejected": "It is.", "margin": 0.1},
+        {"chosen": "It is.", "rejected": "", "margin": 0.1},
+    ]
+    trainer = ours(tiny_model_directory, tmp_path, rows)
+    assert len(trainer.train_dataset) == 2
+    assert "2 of 4 rows are not used: empty_response 1, identical 1" in caplog.text
+    trainer.train()
+    other = peer(tiny_model_directory, tmp_path, rows, tokenizer=trainer.processing_class)
+    assert len(other.train_dataset) == 4
+    with pytest.raises((TypeError, ValueError, RuntimeError)):
+        quiet(other.train)
+
+
+def test_row_09_there_is_exactly_one_bos(tiny_model_directory, tiny_tokenizer, tmp_path):
+    bos = "<|im_start|>"
+    template = tmp_path / "bos.jinja"
+    template.write_text(
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
+    )
+    tokenizer = tiny_tokenizer.__class__.from_pretrained(tiny_model_directory, bos_token=bos)
+    trainer = RewardTrainer(
+        str(tiny_model_directory),
+        RewardConfig(output_dir=str(tmp_path), chat_template_path=str(template), **FIELDS),
+        train_dataset=Dataset.from_list([{"prompt": USER, "chosen": BLUE, "rejected": GREEN}]),
+        processing_class=tokenizer,
+    )
+    [row] = trainer.train_dataset
+    assert row["chosen_input_ids"].count(tokenizer.bos_token_id) == 1
+
+
+def test_row_10_a_template_that_depends_on_chance_is_refused_and_a_date_is_pinned(
+    tiny_model_directory, tmp_path, caplog
+):
+    rows = [{"prompt": USER, "chosen": BLUE, "rejected": GREEN}]
+    messages = "{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"
+    dated, chance = tmp_path / "dated.jinja", tmp_path / "chance.jinja"
+    dated.write_text("{{ strftime_now('%Y') }}" + messages)
+    chance.write_text("{{ [1, 2, 3] | random }}" + messages)
+    trainer = ours(tiny_model_directory, tmp_path, rows, chat_template_path=str(dated))
+    assert "asks for today's date; it is fixed to" in caplog.text
+    assert "strftime_now('%Y')" not in trainer.processing_class.chat_template.split("%}")[-1]
+    with pytest.raises(TemplateError):
+        ours(tiny_model_directory, tmp_path, rows, chat_template_path=str(chance))
+
+
+def test_row_11_a_resumed_run_ends_in_the_bits_of_an_undisturbed_one(base, pairs, tmp_path):
+    whole = resumable(base, pairs, tmp_path / "whole", disable_dropout=False)
+    whole.train()
+    with pytest.raises(Interrupted):
+        resumable(base, pairs, tmp_path / "run", 7, disable_dropout=False).train()
+    last = resumable(base, pairs, tmp_path / "run", disable_dropout=False)
+    last.train(resume_from_checkpoint=True)
+    assert result(last, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
+def test_row_12_a_prompt_is_in_one_split_whatever_its_answers_and_other_rows_are():
+    prompts = [f"Question {n}?" for n in range(400)]
+    splits = {}
+    for prompt in prompts:
+        first = identify(checked(Pair(prompt, "yes", "no")), 0, 0.1)
+        second = identify(checked(Pair(prompt, "no doubt", "never")), 0, 0.1)
+        assert first.pair_id != second.pair_id
+        assert first.split == second.split == split_of(first.group, 0, 0.1)
+        splits[prompt] = first.split
+    assert 0.04 < list(splits.values()).count("eval") / 400 < 0.17
+
+
+def test_row_13_a_warm_start_keeps_its_head_and_says_so(base, trained, tmp_path):
+    start = ours(trained, tmp_path)
+    assert start.head.origin == "loaded"
+    assert start.head.sha256 == load_reward_model(trained, seed=7).head.sha256
+    assert ours(base, tmp_path).head.origin == "new"
+
+
+def test_row_14_ties_soft_labels_weights_smoothing_and_ranked_answers_are_trained_on():
+    chosen, rejected = torch.tensor([1.0, 0.5]), torch.tensor([0.0, 0.5])
+    half = torch.tensor([0.5, 0.5])
+    plain = Objective(LossParams()).pair_losses(chosen, rejected)
+    soft = Objective(LossParams()).pair_losses(chosen, rejected, preference=half)
+    # half of -log sigmoid(1) and half of -log sigmoid(-1) = 0.3133 / 2 + 1.3133 / 2
+    assert soft.tolist() == pytest.approx([0.8133, 0.6931], abs=1e-4)
+    assert plain.tolist() == pytest.approx([0.3133, 0.6931], abs=1e-4)
+    smooth = Objective(LossParams(label_smoothing=0.1)).pair_losses(chosen, rejected)
+    assert smooth[0].item() == pytest.approx(0.9 * 0.3133 + 0.1 * 1.3133, abs=1e-4)
+    weight = {"weight": torch.tensor([2.0, 0.0])}
+    total = Objective(LossParams()).total(torch.cat([chosen, rejected]), weight)
+    assert total.item() == pytest.approx(2 * 0.3133, abs=1e-4)
+    # three answers of rewards 1, 0, 0: -log(e / (e + 2)) - log(1/2)
+    ranked = {
+        "ranking": torch.tensor([[0, 1, 2]]),
+        "ranking_weight": torch.ones(1),
+        "chosen_row": torch.tensor([0, 0, 1]),
+        "rejected_row": torch.tensor([1, 2, 2]),
+    }
+    listwise = Objective(LossParams(type="plackett_luce"))
+    total = listwise.total(torch.tensor([1.0, 0.0, 0.0]), ranked)
+    assert total.item() == pytest.approx(np.log((np.e + 2) / np.e) + np.log(2), abs=1e-5)
+
+
+def test_row_15_the_export_says_that_its_output_is_a_reward(base, trained, tmp_path):
+    config = AutoModelForSequenceClassification.from_pretrained(trained).config
+    assert (config.num_labels, config.problem_type) == (1, "regression")
+    assert config.id2label == {0: "reward"}
+    assert config.pad_token_id == PAD != EOS
+    other = peer(base, tmp_path, for_peer(make_rows(4)))
+    assert other.model.config.problem_type is None
