@@ -13,6 +13,8 @@ import torch
 
 from tasks.errors import DataError, ParamsError
 from tasks.training.comparisons import SIDES, answers, ranking, sequence_key
+from tasks.training.layout.choice import ExactLayout
+from tasks.training.layout.plan import flat_plan
 from tasks.training.loss_params import NEED_MARGIN, REFUSE_SOFT, LossParams
 
 Example = Mapping[str, Any]
@@ -37,6 +39,8 @@ class DataCollatorForPreference:
         ... )
         {'input_ids': tensor([[5, 6, 7], [8, 0, 0]]), 'attention_mask': ...}
 
+    With a flat `layout` there is also the `plan` of the flat row that the model is given instead.
+
     Where an example is a list of the pairs of one comparison, each distinct answer stands once:
     `input_ids` is `[S, T]`, `chosen_row` and `rejected_row` int64 `[B]` say where a pair's sides
     stand, `weight` is divided by the number of pairs of the comparison, and for Plackett-Luce there
@@ -46,6 +50,7 @@ class DataCollatorForPreference:
     pad_token_id: int
     pad_to_multiple_of: int | None = None
     return_tensors: str = "pt"
+    layout: ExactLayout = "padded"
     loss: LossParams = field(default_factory=LossParams)
 
     def __post_init__(self) -> None:
@@ -62,16 +67,18 @@ class DataCollatorForPreference:
             return self._of_comparisons(examples)  # pyright: ignore[reportArgumentType]
         pairs: Any = examples
         sequences = [_ids(pair, side) for side in SIDES for pair in pairs]
-        return self._padded(sequences) | self._terms(pairs)
+        return self._laid_out(sequences, [*range(len(pairs))] * 2) | self._terms(pairs)
 
     def _of_comparisons(self, comparisons: Sequence[list[Example]]) -> dict[str, Any]:
         pairs = [pair for comparison in comparisons for pair in comparison]
         sequences: list[np.ndarray] = []
+        groups: list[int] = []
         rows: list[list[int]] = [[], []]
         weight: list[float] = []
         rankings: list[list[int]] = []
-        for comparison in comparisons:
+        for group, comparison in enumerate(comparisons):
             places = answers(comparison)
+            groups += [group] * len(places)
             row_of = {key: len(sequences) + n for n, key in enumerate(places)}
             sequences += [_ids(comparison[n], SIDES[side]) for n, side in places.values()]
             for pair in comparison:
@@ -81,7 +88,7 @@ class DataCollatorForPreference:
             if self.loss.type == "plackett_luce":
                 order = ranking(comparison)
                 rankings.append([row_of[sequence_key(comparison[n][SIDES[s]])] for n, s in order])
-        batch = self._padded(sequences) | self._terms(pairs)
+        batch = self._laid_out(sequences, groups) | self._terms(pairs)
         batch |= {"chosen_row": torch.tensor(rows[0]), "rejected_row": torch.tensor(rows[1])}
         batch["weight"] = torch.tensor(weight, dtype=torch.float32)  # (B,)
         batch["comparison"] = [pair.get("comparison") for pair in pairs]
@@ -118,6 +125,14 @@ class DataCollatorForPreference:
                     f"{_named(pair)}: preference {pair['preference']}, but the loss {kind} has no "
                     "sense for ties and soft labels; use bradley_terry or davidson"
                 )
+
+    def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:
+        """The sequences, padded; `groups`: which of them answer one prompt."""
+        batch = self._padded(sequences)
+        if self.layout != "padded":
+            shared = self.layout == "prefix_shared"
+            batch["plan"] = flat_plan(sequences, groups if shared else range(len(sequences)))
+        return batch
 
     def _padded(self, sequences: list[np.ndarray]) -> dict[str, Any]:
         longest = max(len(ids) for ids in sequences)

@@ -11,6 +11,7 @@ import torch
 from transformers import TrainingArguments
 
 from tasks.errors import ParamsError
+from tasks.training.layout.choice import Layout
 from tasks.training.loss_params import loss_params
 from tasks.training.reading import Policy
 
@@ -76,6 +77,10 @@ class RewardConfig(TrainingArguments):
     center_rewards_coefficient: float | None = field(
         default=None, metadata={"help": "Weight of mean (chosen + rejected)^2 in the loss."}
     )
+    layout: str = field(
+        default="auto",
+        metadata={"help": "auto, prefix_shared, padding_free or padded: how batches lie in memory"},
+    )
     activation_offloading: bool = field(
         default=False, metadata={"help": "Keep activations in host memory."}
     )
@@ -113,11 +118,12 @@ class RewardConfig(TrainingArguments):
         self._check_dtype()
         self._say_activation_checkpointing()
         super().__post_init__()
-        if self.special_tokens_in_text not in get_args(Policy):
-            raise ParamsError(
-                f"special_tokens_in_text is {self.special_tokens_in_text!r}; expected one of "
-                f"{', '.join(get_args(Policy))}"
-            )
+        for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
+            if getattr(self, name) not in get_args(known):
+                raise ParamsError(
+                    f"{name} is {getattr(self, name)!r}; expected one of "
+                    f"{', '.join(get_args(known))}"
+                )
         loss_params(self.loss)  # refused here, not in the first step
 
     def _check_dtype(self) -> None:

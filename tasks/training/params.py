@@ -73,6 +73,9 @@ class TrainingParams(Params):
     """Sets all of the model's dropout to 0."""
     model_init_kwargs: dict[str, Any] | None = None
     """Arguments of `from_pretrained`: `dtype`, `attn_implementation`, ..."""
+    layout: Literal["auto", "prefix_shared", "padding_free", "padded"] = "auto"
+    """How a batch lies in memory; flat rows compute shared prompts once and no padding. `auto`
+    takes them for models that they are exact for."""
     pad_to_multiple_of: PositiveInt | None = None
     """Pads the batch to a multiple of this many tokens."""
     neftune_noise_alpha: float | None = None

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from tasks.errors import TrainingError
+from tasks.training.layout.plan import flat_plan
 
 SEQUENCES = ("input_ids", "attention_mask")
 ROWS = ("chosen_row", "rejected_row")
 RANKINGS = ("ranking", "ranking_weight")
+PLAN = "plan"
 OF_PAIRS = ("margin", "weight", "preference", "pair_id", "comparison")
 
 Batch = dict[str, Any]
@@ -28,7 +30,7 @@ def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
     Raises:
         TrainingError: the batch is not one of DataCollatorForPreference's.
     """
-    unknown = sorted(set(batch) - {*SEQUENCES, *ROWS, *RANKINGS, *OF_PAIRS})
+    unknown = sorted(set(batch) - {*SEQUENCES, PLAN, *ROWS, *RANKINGS, *OF_PAIRS})
     if unknown or not set(SEQUENCES) <= set(batch):
         raise TrainingError(
             f"out of memory, and a batch of {', '.join(sorted(batch))} cannot be cut in pieces; "
@@ -72,6 +74,13 @@ def _piece(batch: Batch, rows: torch.Tensor, start: int, stop: int, multiple: in
     for name in SEQUENCES:
         found[name] = batch[name][wanted.to(batch[name].device)]
     mask = found["attention_mask"]
+    if PLAN in batch:
+        sequences = [
+            ids[marked.bool()].cpu().numpy()
+            for ids, marked in zip(found["input_ids"], mask, strict=True)
+        ]
+        groups = [batch[PLAN].groups[row] for row in wanted.tolist()]
+        found[PLAN] = flat_plan(sequences, groups)
     length = -(-int(mask.sum(1).max()) // multiple) * multiple
     if not bool(mask[:, length:].any()):  # padded on the right, as the collator does
         found |= {name: found[name][:, :length].contiguous() for name in SEQUENCES}

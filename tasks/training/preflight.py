@@ -110,7 +110,8 @@ def _rehearse(
         seconds = (time.monotonic() - started) / (2 if twice else 1)
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
-    return Rehearsal(seconds, batch["input_ids"].numel(), size)
+    tokens = len(batch["plan"].input_ids) if "plan" in batch else batch["input_ids"].numel()
+    return Rehearsal(seconds, tokens, size)
 
 
 def _on_any_process(trainer: "RewardTrainer", flag: bool) -> bool:
@@ -184,7 +185,11 @@ def _forecast(
     peak, total = peak_memory(args.device)
     seconds = None
     if lengths is not None and rehearsed is not None:
-        share = mean_batch_tokens(lengths, args.per_device_train_batch_size) / rehearsed.tokens
+        size = args.per_device_train_batch_size
+        if trainer.layout == "padded":
+            share = mean_batch_tokens(lengths, size) / rehearsed.tokens
+        else:  # no padding: a batch costs what its rows are long
+            share = float(lengths.mean() / np.sort(lengths)[-size:].mean())
         seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
         peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes
     parameters: Any = list(trainer.model.parameters()) if trainer.model is not None else []

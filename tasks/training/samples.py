@@ -8,13 +8,13 @@ from rich.table import Table
 from tasks.errors import ParamsError
 
 if TYPE_CHECKING:
-    from tasks.training.trainer import RewardTrainer
+    from tasks.training.evaluating import EvaluatingTrainer
 
 Sample = tuple[str, str, float, float]
 """Text of chosen and of rejected, and their rewards."""
 
 
-def samples(trainer: "RewardTrainer", rows: Any, count: int) -> list[Sample]:
+def samples(trainer: "EvaluatingTrainer", rows: Any, count: int) -> list[Sample]:
     """The first `count` pairs of prepared rows, or of the first of several; -1: all."""
     if isinstance(rows, dict):
         rows = next(iter(cast(dict[str, Any], rows).values()))

@@ -7,6 +7,7 @@ applied to those rows alone, in float32, also where the body computes in bfloat1
 Legend: B sequences, T tokens, H hidden size.
 """
 
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tasks.errors import ModelError
-from tasks.training.layout.attention import Layout, layout_of, use_attention
+from tasks.training.layout.attention import Layout, attention_of, layout_of
 from tasks.training.layout.plan import FlatPlan
 
 _BOUND = "reads_rewards_by_length"
@@ -32,6 +33,14 @@ def score(model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tenso
     """
     logits = model(input_ids=input_ids, attention_mask=attention_mask).logits  # (B, 1)
     return logits.float().squeeze(-1)
+
+
+def batch_rewards(model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
+    """Rewards `[S]`, float32, of a collated batch: by its `plan` where it has one, else padded."""
+    plan: FlatPlan | None = batch.get("plan")
+    if plan is not None:
+        return score_flat(model, plan)
+    return score(model, batch["input_ids"], batch["attention_mask"])
 
 
 def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
@@ -129,7 +138,6 @@ def _forward(
     **options: Any,
 ) -> SequenceClassifierOutput:
     layout: Layout | None = options.get("layout")
-    use_attention(self, flat=layout is not None)
     body = getattr(self, self.base_model_prefix)
     given = {name: value for name, value in options.items() if value is not None}
     given.pop("return_dict", None)
@@ -137,12 +145,13 @@ def _forward(
     assert sequences is not None
     if attention_mask is None and layout is None:
         attention_mask = torch.ones(sequences.shape[:2], dtype=torch.long, device=sequences.device)
-    hidden = body(
-        input_ids=input_ids,
-        attention_mask=attention_mask,
-        inputs_embeds=inputs_embeds,
-        **{"use_cache": False, **given},
-    )[0]  # (B, T, H)
+    with attention_of(self, flat=layout is not None):
+        hidden = body(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            **{"use_cache": False, **given},
+        )[0]  # (B, T, H)
     if attention_mask is None:
         assert layout is not None
         pooled = hidden[0].index_select(0, layout.last).float()  # (A, H)

@@ -12,43 +12,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import (
-    EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     TrainerCallback,
 )
-from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 
 from tasks.training.adapter import base_of
 from tasks.training.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.collator import DataCollatorForPreference
 from tasks.training.comparisons import Comparisons
 from tasks.training.config import RewardConfig
+from tasks.training.evaluating import AnyRows, EvaluatingTrainer, Metrics, prepared
 from tasks.training.families import check_positions
 from tasks.training.guard import FiniteGuard
-from tasks.training.hub import SharedTrainer
+from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.loss_params import loss_params
 from tasks.training.metrics import IntervalSums
 from tasks.training.model import pad_id
 from tasks.training.objective import Objective, sides
-from tasks.training.pairs import COLUMNS, prepare_dataset
+from tasks.training.pairs import COLUMNS
 from tasks.training.preparation import prepare_model, prepare_tokenizer
-from tasks.training.samples import print_samples, samples
-from tasks.training.scoring import score
-from tasks.training.table import EvaluationTable, labels
-
-AnyRows = Dataset | IterableDataset
-Metrics = Callable[..., dict[str, Any]]
+from tasks.training.scoring import batch_rewards
+from tasks.training.table import EvaluationTable
 
 
-class RewardTrainer(SharedTrainer):
+class RewardTrainer(EvaluatingTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     Args:
@@ -102,8 +95,8 @@ class RewardTrainer(SharedTrainer):
             args=args,
             data_collator=data_collator
             or DataCollatorForPreference(pad_id(tokenizer), args.pad_to_multiple_of, loss=loss),
-            train_dataset=_prepared(train_dataset, args, tokenizer, "train"),
-            eval_dataset=_prepared(eval_dataset, args, tokenizer, "eval"),
+            train_dataset=prepared(train_dataset, args, tokenizer, "train"),
+            eval_dataset=prepared(eval_dataset, args, tokenizer, "eval"),
             processing_class=tokenizer,
             compute_metrics=self._metrics_of_table,
             callbacks=callbacks,
@@ -112,6 +105,7 @@ class RewardTrainer(SharedTrainer):
         )
         check_positions(base_of(trained), self.train_dataset, "train")
         check_positions(base_of(trained), self.eval_dataset, "eval")
+        self.layout = self._choose_layout()
         self.base_name = name
         self._tag()
         self.add_callback(SaveAfterEpoch())
@@ -126,7 +120,15 @@ class RewardTrainer(SharedTrainer):
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
 
-    # ---- loss
+    def _choose_layout(self) -> ExactLayout:
+        """The layout of all batches, told to the collator; a collator of the user's own pads."""
+        collator: Any = self.data_collator
+        if not isinstance(collator, DataCollatorForPreference):
+            return "padded"
+        wanted: Any = self._args.layout
+        model: Any = self.model
+        collator.layout = choose_layout(wanted, base_of(model), self.args, sharded=self.sharded)
+        return collator.layout
 
     def compute_loss(
         self,
@@ -138,7 +140,7 @@ class RewardTrainer(SharedTrainer):
         """This micro-batch's share of the mean loss over the global batch, a float32 scalar."""
         weight: torch.Tensor | None = inputs.get("weight")
         with self._activations():
-            rewards = score(model, inputs["input_ids"], inputs["attention_mask"])  # (2B,) or (S,)
+            rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
         total = self.objective.total(rewards, inputs)
         chosen, rejected = sides(rewards, inputs)  # (B,) each
         if model.training:
@@ -186,8 +188,6 @@ class RewardTrainer(SharedTrainer):
             return torch.autograd.graph.save_on_cpu(pin_memory=pinned)
         return contextlib.nullcontext()
 
-    # ---- metrics
-
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Logs; a training record gets the exact metrics of its interval."""
         if "loss" in logs and "learning_rate" in logs:
@@ -196,104 +196,5 @@ class RewardTrainer(SharedTrainer):
             logs = {**self.interval.flush(), **rest}
         super().log(logs, start_time)
 
-    def prediction_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        prediction_loss_only: bool,  # noqa: ARG002
-        ignore_keys: list[str] | None = None,  # noqa: ARG002
-    ) -> tuple[None, torch.Tensor, torch.Tensor]:
-        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32."""
-        inputs = self._prepare_inputs(inputs)
-        with torch.no_grad():
-            rewards = score(model, inputs["input_ids"], inputs["attention_mask"])
-        table = torch.stack(rewards.chunk(2), 1)
-        ones = torch.ones_like(table[:, 0])
-        margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
-        preference = inputs.get("preference", ones)
-        return None, table, torch.stack([margin, weight, preference], 1)
-
-    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        eval_dataset: AnyRows | dict[str, AnyRows] | str | None = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
-    ) -> dict[str, float]:
-        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own."""
-        if eval_dataset is not None and not isinstance(eval_dataset, str):
-            eval_dataset = self._ready(eval_dataset, metric_key_prefix)
-        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]
-
-    def predict(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        test_dataset: AnyRows,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "test",
-    ) -> PredictionOutput:
-        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized."""
-        rows: Any = self._ready(test_dataset, metric_key_prefix)
-        return super().predict(rows, ignore_keys, metric_key_prefix)
-
-    def visualize_samples(self, num_print_samples: int = 4) -> None:
-        """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""
-        found = samples(self, self.eval_dataset, num_print_samples)
-        if self.is_world_process_zero():
-            print_samples(found)
-
-    def _ready(self, rows: Any, name: str) -> Any:
-        tokenizer: Any = self.processing_class
-        return _prepared(rows, self._args, tokenizer, name)
-
-    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """As in transformers; `label_ids` are those that `compute_metrics` gets."""
-        self._table = EvaluationTable(self.objective, dataloader.dataset)
-        output = super().evaluation_loop(dataloader, *args, **kwargs)
-        return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
-
-    def _metrics_of_table(
-        self, prediction: EvalPrediction, compute_result: bool = True
-    ) -> dict[str, Any]:
-        """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
-        rewards, terms = _numpy(prediction.predictions), _numpy(prediction.label_ids)
-        self._table.add(rewards, terms)
-        found = self._user_metrics(rewards, labels(terms), prediction, compute_result)
-        if not compute_result:
-            return {}
-        return {"num_tokens": self.interval.tokens(), **self._table.metrics(), **found}
-
-    def _user_metrics(
-        self,
-        rewards: np.ndarray,
-        better: np.ndarray,
-        prediction: EvalPrediction,
-        compute_result: bool,
-    ) -> dict[str, Any]:
-        if self.user_metrics is None:
-            return {}
-        if self.user_preprocessing is not None:
-            rewards = _numpy(
-                self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(better))
-            )
-        shown = EvalPrediction(rewards, better, inputs=prediction.inputs, losses=prediction.losses)
-        batchwise = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
-        return self.user_metrics(shown, **batchwise) or {}
-
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)
-
-    @property
-    def _args(self) -> RewardConfig:
-        assert isinstance(self.args, RewardConfig)
-        return self.args
-
-
-def _prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
-    if rows is None:
-        return None
-    if isinstance(rows, dict):
-        return {key: _prepared(value, args, tokenizer, key) for key, value in rows.items()}
-    return prepare_dataset(rows, args, tokenizer, name)
-
-
-def _numpy(values: Any) -> np.ndarray:
-    return values.float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

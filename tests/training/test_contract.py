@@ -109,7 +109,7 @@ def test_another_merge_or_end_token_is_told_as_the_tokenizer(copied):
 
 def test_a_directory_without_a_contract_is_refused(copied):
     (copied / CONTRACT).unlink()
-    with pytest.raises(ModelError, match="holds no reward_contract.json"):
+    with pytest.raises(ModelError, match=r"holds no reward_contract\.json"):
         replay(copied)
 
 

@@ -47,8 +47,9 @@ def _limit(model, room, calls):
     def forward(_, input_ids=None, **given):
         output = whole(input_ids=input_ids, **given)
         if torch.is_grad_enabled():
-            seen.append(len(input_ids))
-            if len(input_ids) > room and len(seen) > calls:
+            layout = given.get("layout")
+            seen.append(len(input_ids) if layout is None else len(layout.last))
+            if seen[-1] > room and len(seen) > calls:
                 # after the forward pass, so that metrics and random states have moved
                 raise torch.OutOfMemoryError("tried to allocate 20.00 GiB")
         return output

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -11,6 +12,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.adapter import lora_config
 from tasks.training.export import exact_history
 from tasks.training.forecast import Forecast, disk_need, item_lengths
+from tasks.training.layout.plan import shared_prefix
 from tasks.training.params import LoraParams
 from tests.training.tiny import make_rows
 
@@ -75,13 +77,19 @@ def test_a_second_training_of_one_trainer_keeps_its_optimizer_state(base, tmp_pa
     assert runs[0] == runs[1]
 
 
-def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path):
+@pytest.mark.parametrize("layout", ["padded", "padding_free", "prefix_shared"])
+def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, layout):
     rows = make_rows(14)
-    trainer = make(base, tmp_path, rows=rows, save_strategy="steps", save_steps=2)
+    trainer = make(base, tmp_path, rows=rows, save_strategy="steps", save_steps=2, layout=layout)
     trainer.train()
     found = trainer.forecast
-    longest = max(len(r[s]) for r in rows for s in ("chosen_input_ids", "rejected_input_ids"))
-    assert found.longest_tokens == 2 * 4 * longest
+    sides = [(r["chosen_input_ids"], r["rejected_input_ids"]) for r in rows]
+    longest = sorted(sides, key=lambda pair: -max(map(len, pair)))[:4]
+    shared = [shared_prefix([np.asarray(ids) for ids in pair]) for pair in longest]
+    own = sum(len(ids) for pair in longest for ids in pair)
+    assert sum(shared) > 0
+    expected = {"padded": 8 * max(map(len, longest[0])), "padding_free": own}
+    assert found.longest_tokens == expected.get(layout, own - sum(shared))
     assert found.seconds > 0
     assert 0 < found.memory_bytes < found.memory_total_bytes
     weights = sum(p.nbytes for p in trainer.model.parameters())

@@ -1,0 +1,134 @@
+"""What RewardTrainer makes of rows that are evaluated: rewards, and exact metrics from all of them.
+
+Legend: B pairs of a batch, N pairs of an evaluation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset, IterableDataset
+from torch import nn
+from transformers import EvalPrediction, PreTrainedTokenizerBase
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
+
+from tasks.training.config import RewardConfig
+from tasks.training.hub import SharedTrainer
+from tasks.training.objective import Objective
+from tasks.training.pairs import prepare_dataset
+from tasks.training.samples import print_samples, samples
+from tasks.training.scoring import batch_rewards
+from tasks.training.table import EvaluationTable, labels
+
+AnyRows = Dataset | IterableDataset
+Metrics = Callable[..., dict[str, Any]]
+
+
+class EvaluatingTrainer(SharedTrainer):
+    """Trainer whose metrics come from the table of all pairs, not from means of batches."""
+
+    objective: Objective
+    user_metrics: Metrics | None
+    user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
+    _table: EvaluationTable
+
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,  # noqa: ARG002
+        ignore_keys: list[str] | None = None,  # noqa: ARG002
+    ) -> tuple[None, torch.Tensor, torch.Tensor]:
+        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32."""
+        inputs = self._prepare_inputs(inputs)
+        with torch.no_grad():
+            rewards = batch_rewards(model, inputs)
+        table = torch.stack(rewards.chunk(2), 1)
+        ones = torch.ones_like(table[:, 0])
+        margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
+        preference = inputs.get("preference", ones)
+        return None, table, torch.stack([margin, weight, preference], 1)
+
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        eval_dataset: AnyRows | dict[str, AnyRows] | str | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own."""
+        if eval_dataset is not None and not isinstance(eval_dataset, str):
+            eval_dataset = self._ready(eval_dataset, metric_key_prefix)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]
+
+    def predict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        test_dataset: AnyRows,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "test",
+    ) -> PredictionOutput:
+        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized."""
+        rows: Any = self._ready(test_dataset, metric_key_prefix)
+        return super().predict(rows, ignore_keys, metric_key_prefix)
+
+    def visualize_samples(self, num_print_samples: int = 4) -> None:
+        """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""
+        found = samples(self, self.eval_dataset, num_print_samples)
+        if self.is_world_process_zero():
+            print_samples(found)
+
+    def _ready(self, rows: Any, name: str) -> Any:
+        tokenizer: Any = self.processing_class
+        return prepared(rows, self._args, tokenizer, name)
+
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """As in transformers; `label_ids` are those that `compute_metrics` gets."""
+        self._table = EvaluationTable(self.objective, dataloader.dataset)
+        output = super().evaluation_loop(dataloader, *args, **kwargs)
+        return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
+
+    def _metrics_of_table(
+        self, prediction: EvalPrediction, compute_result: bool = True
+    ) -> dict[str, Any]:
+        """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
+        rewards, terms = _numpy(prediction.predictions), _numpy(prediction.label_ids)
+        self._table.add(rewards, terms)
+        found = self._user_metrics(rewards, labels(terms), prediction, compute_result)
+        if not compute_result:
+            return {}
+        return {"num_tokens": self.interval.tokens(), **self._table.metrics(), **found}
+
+    def _user_metrics(
+        self,
+        rewards: np.ndarray,
+        better: np.ndarray,
+        prediction: EvalPrediction,
+        compute_result: bool,
+    ) -> dict[str, Any]:
+        if self.user_metrics is None:
+            return {}
+        if self.user_preprocessing is not None:
+            rewards = _numpy(
+                self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(better))
+            )
+        shown = EvalPrediction(rewards, better, inputs=prediction.inputs, losses=prediction.losses)
+        batchwise = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
+        return self.user_metrics(shown, **batchwise) or {}
+
+    @property
+    def _args(self) -> RewardConfig:
+        assert isinstance(self.args, RewardConfig)
+        return self.args
+
+
+def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
+    """`prepare_dataset` of rows, of a dict of them, or of nothing."""
+    if rows is None:
+        return None
+    if isinstance(rows, dict):
+        return {key: prepared(value, args, tokenizer, key) for key, value in rows.items()}
+    return prepare_dataset(rows, args, tokenizer, name)
+
+
+def _numpy(values: Any) -> np.ndarray:
+    return values.float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

@@ -1,0 +1,204 @@
+"""Causal attention over a flat row (plan.py), registered with transformers under a name of ours.
+
+No mask function belongs to the name, so transformers builds no mask and hands every keyword of the
+model's call through to `flat_attention`; the plan arrives as `layout`. On a GPU in half precision
+all blocks are one variable-length call: queries are the flat rows as they lie, keys and values are
+gathered by an index that repeats the prompt's rows. Elsewhere the blocks go one by one:
+
+    keys        p p p p a a a | b b         a block b of queries sees the keys [p p p p | b b],
+    queries             b b ->              lower-right causal: its last query sees all of them
+
+A sliding window is a window over positions: within the keys of a block positions are consecutive,
+so it is a window over indices too.
+
+Legend: T rows, Hq query heads, Hkv key heads, D size of a head.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+from tasks.training.layout.plan import Block, FlatPlan, key_rows
+
+FLAT = "reward_flat"
+"""Name of the attention implementation."""
+HALF = (torch.float16, torch.bfloat16)
+_OWN = "_attention_of_padded_batches"
+
+try:
+    from torch.nn.attention.varlen import varlen_attn as _varlen_attn
+except ImportError:  # pragma: no cover
+    _varlen_attn = None
+varlen_attn: Callable[..., Any] | None = _varlen_attn
+
+
+@dataclass
+class Layout:
+    """A plan on the device, shared by all layers of one forward pass and its backward pass."""
+
+    blocks: tuple[Block, ...]
+    last: torch.Tensor
+    """int64 [A], rows of the answers' last tokens."""
+    keys: torch.Tensor | None = None
+    """int64 [Tk], rows gathered as keys; only for the variable-length call."""
+    query_starts: torch.Tensor | None = None
+    """int32 [N + 1]"""
+    key_starts: torch.Tensor | None = None
+    """int32 [N + 1]"""
+    masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
+    """By (queries, keys, window): bool [queries, keys]."""
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Most queries and most keys of a block."""
+        return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
+
+    def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
+        """What a block's queries see, lower-right causal; None for a plain causal square."""
+        window = window if window is not None and window < keys else None
+        if queries == keys and window is None:
+            return None
+        wanted = (queries, keys, window)
+        if wanted not in self.masks:
+            device = self.last.device
+            last = torch.arange(keys - queries, keys, device=device)[:, None]
+            seen = torch.arange(keys, device=device)[None, :]
+            mask = seen <= last
+            self.masks[wanted] = mask if window is None else mask & (last - seen < window)
+        return self.masks[wanted]
+
+
+def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
+    """The plan's layout on a device."""
+    last = torch.from_numpy(plan.last).to(device, non_blocking=True)
+    if device.type != "cuda" or varlen_attn is None:
+        return Layout(plan.blocks, last)
+    rows = list(key_rows(plan))
+    starts = [
+        torch.from_numpy(np.cumsum([0, *sizes]).astype(np.int32)).to(device, non_blocking=True)
+        for sizes in ([b.own for b in plan.blocks], [len(r) for r in rows])
+    ]
+    keys = torch.from_numpy(np.concatenate(rows)).to(device, non_blocking=True)
+    return Layout(plan.blocks, last, keys, query_starts=starts[0], key_starts=starts[1])
+
+
+@contextmanager
+def attention_of(model: PreTrainedModel, *, flat: bool) -> Generator[None, None, None]:
+    """Inside, the model attends over a flat row, or as it was made to.
+
+    Where gradient checkpointing will look the attention up again, in the backward pass of this very
+    batch, a flat one stays until the next call.
+    """
+    config: Any = model.config
+    own = getattr(model, _OWN, None) or config._attn_implementation
+    if own != FLAT:
+        setattr(model, _OWN, own)
+    _set_attention(config, FLAT if flat else own)
+    try:
+        yield
+    finally:
+        if not (torch.is_grad_enabled() and _recomputes(model)):
+            _set_attention(config, own)
+
+
+def _recomputes(model: nn.Module) -> bool:
+    """Whether gradient checkpointing is on, in whichever layers."""
+    return any(getattr(m, "gradient_checkpointing", False) for m in model.modules() if m.training)
+
+
+def _set_attention(config: Any, name: str) -> None:
+    if config._attn_implementation != name:
+        config._attn_implementation = name
+
+
+def flat_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    *,
+    layout: Layout,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention output `[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`.
+
+    Raises:
+        NotImplementedError: the layer caps its logits or has sinks; the layout does not hold.
+    """
+    if softcap is not None or s_aux is not None:
+        raise NotImplementedError("attention with capped logits or sinks has no flat layout")
+    dtype = _computing_dtype(query)
+    if layout.keys is not None and dtype in HALF and not (dropout and module.training):
+        query, key, value = (x.to(dtype) for x in (query, key, value))
+        return _varlen(query, key, value, layout, scaling, sliding_window), None
+    if query.shape[1] != key.shape[1]:
+        heads = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(heads, dim=1) for x in (key, value))
+    dropout = dropout if module.training else 0.0
+    # split, not slices: the backward pass of a slice fills a whole row of zeros.
+    sizes = [block.own for block in layout.blocks]
+    queries, keys, values = (x.split(sizes, dim=2) for x in (query, key, value))
+    outputs: list[torch.Tensor] = []
+    for index, block in enumerate(layout.blocks):
+        k, v = (_with_prompt(x, index, block) for x in (keys, values))
+        mask = layout.mask(block.own, block.own + block.prompt, sliding_window)
+        out = scaled_dot_product_attention(
+            queries[index], k, v, mask, dropout, is_causal=mask is None, scale=scaling
+        )
+        outputs.append(out)
+    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _computing_dtype(query: torch.Tensor) -> torch.dtype:
+    """What the products are computed in: under autocast a norm may have left float32 behind."""
+    device = query.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
+
+
+def _with_prompt(rows: tuple[torch.Tensor, ...], index: int, block: Block) -> torch.Tensor:
+    if block.prompt == 0:
+        return rows[index]
+    home = rows[block.home]
+    prompt, _ = home.split([block.prompt, home.shape[2] - block.prompt], dim=2)
+    return torch.cat([prompt, rows[index]], dim=2)
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    layout: Layout,
+    scaling: float | None,
+    window: int | None,
+) -> torch.Tensor:
+    assert varlen_attn is not None
+    assert layout.keys is not None
+    q = query[0].transpose(0, 1)  # (T, Hq, D)
+    k, v = (x[0].transpose(0, 1).index_select(0, layout.keys) for x in (key, value))  # (Tk, Hkv, D)
+    most_queries, most_keys = layout.longest
+    # Causal is a window that ends at the query; transformers' window W holds the query itself.
+    sees = (-1 if window is None else window - 1, 0)
+    options: dict[str, Any] = {"window_size": sees, "scale": scaling}
+    if "enable_gqa" in signature(varlen_attn).parameters:
+        options["enable_gqa"] = q.shape[1] != k.shape[1]
+    out = varlen_attn(
+        q, k, v, layout.query_starts, layout.key_starts, most_queries, most_keys, **options
+    )
+    return out[None]
+
+
+AttentionInterface.register(FLAT, flat_attention)

@@ -1,0 +1,58 @@
+"""Which layout a run uses: the one asked for where it is exact, else padded batches and the reason.
+
+prefix_shared   one flat row; the prompt of a pair, or of a comparison, is computed once
+padding_free    one flat row; every sequence by itself
+padded          a rectangle, as long as its longest sequence; fits every model
+"""
+
+import logging
+from typing import Literal
+
+from torch import nn
+from transformers import PreTrainedModel, TrainingArguments
+
+from tasks.training.layout.pruning import prune_last_layer
+from tasks.training.layout.support import why_not_flat
+
+logger = logging.getLogger(__name__)
+
+Layout = Literal["auto", "prefix_shared", "padding_free", "padded"]
+ExactLayout = Literal["prefix_shared", "padding_free", "padded"]
+
+
+def choose_layout(
+    wanted: Layout, model: PreTrainedModel, args: TrainingArguments, *, sharded: bool
+) -> ExactLayout:
+    """The layout of a run; the model is made ready for it.
+
+    `auto` takes `prefix_shared`. Where a flat layout is not exact, or has not been shown to be, it
+    is `padded`, and the log says why. `sharded`: each process holds a part of the model alone.
+    """
+    if wanted == "padded":
+        return "padded"
+    reason = _by_settings(model, args, sharded) or why_not_flat(model, bf16=bool(args.bf16))
+    if reason is not None:
+        tell = logger.info if wanted == "auto" else logger.warning
+        tell("batches are padded: %s", reason)
+        return "padded"
+    prune_last_layer(getattr(model, model.base_model_prefix))
+    return "prefix_shared" if wanted == "auto" else wanted
+
+
+def _by_settings(model: nn.Module, args: TrainingArguments, sharded: bool) -> str | None:
+    if args.torch_compile:
+        return "torch_compile would compile anew for every length of a flat row"
+    if sharded:
+        return "flat rows have not been tried with sharded parameters (FSDP, DeepSpeed)"
+    if _has_dropout(model):
+        return "dropout would strike a shared prompt once for all of its answers"
+    return None
+
+
+def _has_dropout(model: nn.Module) -> bool:
+    """Whether any module drops anything: attention keeps its probability as a plain number."""
+    return any(
+        (isinstance(module, nn.Dropout) and module.p > 0)
+        or any("dropout" in n and isinstance(v, float) and v > 0 for n, v in vars(module).items())
+        for module in model.modules()
+    )

@@ -1,0 +1,131 @@
+"""One micro-batch as one flat row of tokens: every prompt once, every answer once, no padding.
+
+A group is the answers to one prompt: a pair, or the K answers of a comparison. Its tokens lie as
+
+    tokens      p p p p a a a b b c c c      p: prompt, a b c: what is left of each answer
+    positions   0 1 2 3 4 5 6 4 5 4 5 6      every answer goes on where the prompt ends
+    blocks      [0          ] [ 1 ] [ 2]     block 0 sees itself, others the prompt and themselves
+
+and the groups of a micro-batch lie one behind the other. The prompt is the longest run of ids that
+all answers of the group begin with, found by comparing ids (a tokenizer may merge across any
+boundary that text suggests), cut so that every answer keeps a token of its own to read the reward
+at. Without sharing, every sequence is a group of its own.
+
+Legend: T tokens of the micro-batch, S sequences asked for, A distinct answers, N blocks.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of queries that lie together: `own` tokens, after `prompt` tokens of an earlier block.
+
+    The first block of a group holds the prompt itself and the first answer; its `prompt` is 0.
+    """
+
+    own: int
+    prompt: int = 0
+    home: int = 0
+    """Index of the block whose first `prompt` tokens are the prompt."""
+
+
+@dataclass(frozen=True)
+class FlatPlan:
+    """Where everything lies in the flat row."""
+
+    input_ids: npt.NDArray[np.int64]
+    """[T]"""
+    position_ids: npt.NDArray[np.int64]
+    """[T]"""
+    blocks: tuple[Block, ...]
+    """N blocks, in the order of the row; their `own` tokens sum to T."""
+    last: npt.NDArray[np.int64]
+    """[A], the row of every distinct answer's last token, ascending."""
+    answer: npt.NDArray[np.int64]
+    """[S], the distinct answer of every sequence that was asked for."""
+    groups: tuple[Hashable, ...]
+    """[S], which sequences answer one prompt, as it was told."""
+
+
+def flat_plan(sequences: Sequence[Ids], groups: Sequence[Hashable]) -> FlatPlan:
+    """The plan of `sequences`, where those of equal `groups` begin with one prompt.
+
+    `sequences`: S non-empty id arrays; `groups`: S keys. Equal sequences of a group are laid once.
+    """
+    members: dict[Hashable, dict[bytes, int]] = {}
+    place = [
+        members.setdefault(group, {}).setdefault(_key(ids), len(members[group]))
+        for ids, group in zip(sequences, groups, strict=True)
+    ]
+    first = dict(zip(members, np.cumsum([0, *map(len, members.values())]), strict=False))
+    builder = _Builder()
+    for answers in members.values():
+        builder.add([np.frombuffer(ids, dtype=np.int64) for ids in answers])
+    answer = np.asarray(
+        [first[g] + at for g, at in zip(groups, place, strict=True)], dtype=np.int64
+    )
+    return builder.plan(answer, tuple(groups))
+
+
+def shared_prefix(sequences: Sequence[Ids]) -> int:
+    """Tokens that all sequences begin with; less than the shortest of them."""
+    if len(sequences) == 1:
+        return 0
+    limit = min(map(len, sequences)) - 1
+    head = sequences[0][:limit]
+    for other in sequences[1:]:
+        differs = np.flatnonzero(head != other[: len(head)])
+        if len(differs):
+            head = head[: differs[0]]
+    return len(head)
+
+
+def _key(ids: Ids) -> bytes:
+    return np.ascontiguousarray(ids, dtype=np.int64).tobytes()
+
+
+class _Builder:
+    """Lays groups one behind the other."""
+
+    def __init__(self) -> None:
+        self.pieces: list[npt.NDArray[np.int64]] = []
+        self.positions: list[npt.NDArray[np.int64]] = []
+        self.blocks: list[Block] = []
+        self.last: list[int] = []
+        self.rows = 0
+
+    def add(self, answers: Sequence[npt.NDArray[np.int64]]) -> None:
+        prompt, home = shared_prefix(answers), len(self.blocks)
+        for index, ids in enumerate(answers):
+            start = prompt if index else 0
+            self.pieces.append(ids[start:])
+            self.positions.append(np.arange(start, len(ids), dtype=np.int64))
+            self.blocks.append(Block(len(ids) - start, start, home))
+            self.rows += len(ids) - start
+            self.last.append(self.rows - 1)
+
+    def plan(self, answer: npt.NDArray[np.int64], groups: tuple[Hashable, ...]) -> FlatPlan:
+        return FlatPlan(
+            np.concatenate(self.pieces),
+            np.concatenate(self.positions),
+            tuple(self.blocks),
+            np.asarray(self.last, dtype=np.int64),
+            answer,
+            groups,
+        )
+
+
+def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
+    """Per block the rows of the flat row that its queries may see: its prompt's, then its own."""
+    starts = np.cumsum([0, *(block.own for block in plan.blocks)])
+    for index, block in enumerate(plan.blocks):
+        home = starts[block.home]
+        own = np.arange(starts[index], starts[index] + block.own, dtype=np.int64)
+        yield np.concatenate([np.arange(home, home + block.prompt, dtype=np.int64), own])

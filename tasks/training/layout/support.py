@@ -1,0 +1,85 @@
+"""Whether a flat layout gives a model's rewards exactly; if not, the reason in a sentence.
+
+Known reasons come from the config. Whatever the config does not tell, a probe does: a few short
+sequences of random ids, with shared prompts, scored padded and flat.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from tasks.training.layout.plan import Ids, flat_plan
+from tasks.training.scoring import is_decoder, score, score_flat
+
+RECURRENT = ("linear_attention", "mamba", "recurrent", "conv")
+"""Kinds of layers whose state runs on along the row, from one sequence into the next."""
+TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
+HALF = 0.05
+"""Differences of rewards that rounding may make, relative to their size."""
+LENGTHS = ((5, (3, 4)), (1, (2, 6)), (9, (1, 1)), (0, (4, 3)))
+"""Prompts and answers of the probe, in tokens."""
+
+
+def why_not_flat(model: PreTrainedModel, *, bf16: bool = False) -> str | None:
+    """None where the flat layouts are exact for the model; else why they are not.
+
+    `bf16`: it will compute in bfloat16 under autocast.
+    """
+    reason = _by_config(model)
+    if reason is not None:
+        return reason
+    try:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+            difference = _difference(model)
+    except (NotImplementedError, TypeError, RuntimeError, ValueError) as error:
+        return f"{type(model).__name__} takes no flat batch: {error}"
+    allowed = HALF if bf16 else TOLERANCE.get(model.dtype, HALF)
+    if not difference <= allowed:
+        return f"{type(model).__name__} gives rewards that differ by {difference:.1e} in a probe"
+    return None
+
+
+def _by_config(model: PreTrainedModel) -> str | None:
+    name, config = type(model).__name__, model.config.get_text_config()
+    if not is_decoder(model):
+        return f"{name} is an encoder: its prompt sees the answer, so it cannot be shared"
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        return f"{name} caps its attention logits"
+    kinds: Any = getattr(config, "layer_types", None) or []
+    running = sorted({kind for kind in kinds if any(part in kind for part in RECURRENT)})
+    if running:
+        return f"{name} has layers whose state runs along the row ({', '.join(running)})"
+    return None
+
+
+def _difference(model: PreTrainedModel) -> float:
+    """Largest difference of a reward in the probe, over the larger of 1 and the largest reward."""
+    rng = np.random.default_rng(0)
+    vocabulary = int(model.config.get_text_config().vocab_size)
+    chosen: list[Ids] = []
+    rejected: list[Ids] = []
+    for prompt, (one, other) in LENGTHS:
+        ids = [rng.integers(1, vocabulary, n, dtype=np.int64) for n in (prompt, one, other)]
+        chosen.append(np.concatenate([ids[0], ids[1]]))
+        rejected.append(np.concatenate([ids[0], ids[2]]))
+    sequences, groups = [*chosen, *rejected], [*range(len(LENGTHS))] * 2
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            flat = score_flat(model, flat_plan(sequences, groups))
+            padded = score(model, *_padded(sequences, flat.device))
+    finally:
+        model.train(training)
+    return float((flat - padded).abs().max() / padded.abs().max().clamp(min=1.0))
+
+
+def _padded(sequences: list[Ids], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    mask = np.zeros((len(sequences), max(map(len, sequences))), dtype=np.int64)
+    ids = np.zeros_like(mask)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = sequence
+        mask[row, : len(sequence)] = 1
+    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)

@@ -1,0 +1,155 @@
+"""A flat row gives the rewards and the gradients of padded batches, for every family that it fits.
+
+The reference is the padded path, one sequence at a time: neither padding nor a shared prompt.
+"""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from tasks.training.layout.plan import flat_plan, shared_prefix
+from tasks.training.layout.pruning import prune_last_layer
+from tasks.training.layout.support import why_not_flat
+from tasks.training.scoring import read_by_length, score, score_flat
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "num_labels": 1,
+}
+FAMILIES = {
+    "llama": {},
+    "qwen2": {},
+    "qwen3": {"head_dim": 8},
+    "qwen3_moe": {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2},
+    "gemma": {"head_dim": 8},
+    "gemma3_text": {"head_dim": 8, "sliding_window": 6},
+    "mistral": {"sliding_window": 6},
+    "phi": {},
+    "phi3": {},
+    "olmo2": {},
+    "smollm3": {},
+    "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128},
+}
+
+
+def reward_model(family: str, **changes: object) -> PreTrainedModel:
+    from transformers import AutoConfig
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{**SMALL, **FAMILIES.get(family, {}), **changes})
+    model = AutoModelForSequenceClassification.from_config(config)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3 if name.startswith("score") else 0.08)
+    read_by_length(model)
+    return model.eval()
+
+
+def sequences(seed: int = 0) -> tuple[list[np.ndarray], list[object]]:
+    """Three pairs and a comparison of four answers; equal ones and one within another included."""
+    rng = np.random.default_rng(seed)
+
+    def ids(n: int) -> np.ndarray:
+        return rng.integers(1, 97, n, dtype=np.int64)
+
+    prompts = [ids(n) for n in (11, 1, 17)]
+    found = [np.concatenate([p, ids(n)]) for p, n in zip(prompts, (4, 9, 1), strict=True)]
+    found += [np.concatenate([p, ids(n)]) for p, n in zip(prompts, (13, 2, 8), strict=True)]
+    groups: list[object] = [0, 1, 2, 0, 1, 2]
+    prompt, answer = ids(14), ids(6)
+    answers = [answer, np.concatenate([answer, ids(3)]), ids(5), answer]
+    return [*found, *(np.concatenate([prompt, a]) for a in answers)], [*groups, *"kkkk"]
+
+
+def one_by_one(model: PreTrainedModel, ids: list[np.ndarray]) -> torch.Tensor:
+    rows = [torch.from_numpy(i)[None] for i in ids]
+    return torch.cat([score(model, row, torch.ones_like(row)) for row in rows])
+
+
+def gradients(model: PreTrainedModel, rewards: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    weights = torch.linspace(-1, 1, len(rewards))
+    (rewards * weights).sum().backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["prefix_shared", "padding_free"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rewards_and_gradients_are_those_of_each_sequence_alone(family: str, shared: bool):
+    model = reward_model(family)
+    assert why_not_flat(model) is None
+    ids, groups = sequences()
+    plan = flat_plan(ids, groups if shared else range(len(ids)))
+    prune_last_layer(getattr(model, model.base_model_prefix))
+    expected = one_by_one(model, ids)
+    found = score_flat(model, plan)
+    assert len(plan.input_ids) < sum(map(len, ids)) if shared else True
+    assert expected.std() > 1e-3
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    wanted = gradients(model, one_by_one(model, ids))
+    torch.testing.assert_close(
+        gradients(model, score_flat(model, plan)), wanted, atol=3e-5, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_recomputes_the_same_rows(reentrant: bool):
+    model = reward_model("qwen3")
+    ids, groups = sequences()
+    plan, other = flat_plan(ids, groups), flat_plan(*sequences(1))
+    prune_last_layer(model.model)
+    wanted = gradients(model, score_flat(model, plan))
+    model.train()
+    newer = getattr(model, "activation_checkpointing_enable", None)
+    (newer or model.gradient_checkpointing_enable)({"use_reentrant": reentrant})
+    model.enable_input_require_grads()
+    for _ in range(2):
+        found = gradients(model, score_flat(model, plan))
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-4)
+        score_flat(model, other).sum().backward()
+
+
+def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
+    model = reward_model("llama")
+    ids, groups = sequences()
+    before = one_by_one(model, ids)
+    prune_last_layer(model.model)
+    score_flat(model, flat_plan(ids, groups))
+    assert torch.equal(one_by_one(model, ids), before)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "reason"),
+    [
+        ("bert", {}, "encoder"),
+        ("gemma2", {"head_dim": 8}, "caps its attention logits"),
+        ("modernbert", {}, "encoder"),
+    ],
+)
+def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reason):
+    assert reason in (why_not_flat(reward_model(family, **changes)) or "")
+
+
+def test_the_prompt_is_what_all_answers_begin_with_and_each_keeps_a_token():
+    def rows(*ids: str) -> list[np.ndarray]:
+        return [np.frombuffer(i.encode(), dtype=np.uint8).astype(np.int64) for i in ids]
+
+    assert shared_prefix(rows("abcde", "abxyz")) == 2
+    assert shared_prefix(rows("abc", "abcde")) == 2
+    assert shared_prefix(rows("abc", "abc")) == 2
+    assert shared_prefix(rows("abcd", "abce", "axcd")) == 1
+    assert shared_prefix(rows("a", "ab")) == 0
+    assert shared_prefix(rows("abc")) == 0
+    plan = flat_plan(rows("abxy", "cd", "abz", "cd"), [0, 1, 0, 1])
+    assert bytes(plan.input_ids.astype(np.uint8)) == b"abxyzcd"
+    assert plan.position_ids.tolist() == [0, 1, 2, 3, 2, 0, 1]
+    assert plan.last.tolist() == [3, 4, 6]
+    assert plan.answer.tolist() == [0, 2, 1, 2]
