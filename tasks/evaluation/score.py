@@ -1,9 +1,10 @@
 """Rewards of every pair of a split: float32, in the split's order, in bounded memory.
 
 In: `<split>/*.arrow` of tokenization and a reward model directory. Out: score tables (`table.py`).
-Pairs are read in windows off the memory-mapped files. Within a window all sequences, chosen and
-rejected alike, are sorted by length and padded on the right only to the longest of their batch;
-the rewards go back to their places. So a reward depends on its own tokens, not on its neighbours.
+Pairs are read in windows off the memory-mapped files. Within a window sequences that begin alike
+lie in one flat row, without padding and with what they share computed once, where that is exact
+for the model; else they are sorted by length and padded to the longest of their batch. The rewards
+go back to their places: a reward depends on its own tokens, not on its neighbours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,11 @@ from pyarrow import ipc
 
 from tasks.errors import DataError, ModelError
 from tasks.evaluation.table import Rewards, TokenIds, score_table, sequences
+from tasks.training.layout.grouping import shared_groups
+from tasks.training.layout.plan import flat_plan
 
 WINDOW_PAIRS = 2048
-"""Pairs that are sorted together: padding is then below 2 %, and ids fit in a few megabytes."""
+"""Pairs that are batched together: padding is then below 2 %, and ids fit in a few megabytes."""
 
 COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
     "pair_id": (pa.string(), None),
@@ -48,6 +51,8 @@ class RewardScorer:
         import torch
 
         from tasks.training import load_reward_model
+        from tasks.training.layout.pruning import prune_last_layer
+        from tasks.training.layout.support import why_not_flat
 
         self.model_directory = model_directory
         self.batch_size = batch_size
@@ -57,6 +62,9 @@ class RewardScorer:
         ).model
         self.model.to(self.device).eval()
         self.pad_id = int(self.model.config.pad_token_id or 0)
+        self.flat = why_not_flat(self.model) is None
+        if self.flat:
+            prune_last_layer(getattr(self.model, self.model.base_model_prefix))
 
     def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
         """float32 `[N]`: the reward of each sequence of token ids, in the order given."""
@@ -68,19 +76,49 @@ class RewardScorer:
         place = [places.setdefault(ids.tobytes(), len(places)) for ids in sequences]
         distinct = [np.frombuffer(ids, dtype=np.int32) for ids in places]
         rewards = np.empty(len(distinct), dtype=np.float32)
-        # Longest first: what does not fit into memory fails at once, not at the end.
-        order = sorted(range(len(distinct)), key=lambda i: (-len(distinct[i]), i))
         with torch.inference_mode(), _exact_float32(self.device):
-            for start in range(0, len(order), self.batch_size):
-                batch = order[start : start + self.batch_size]
+            for batch in self._batches(distinct):
                 rewards[batch] = self._batch([distinct[i] for i in batch])
         return rewards[place]
+
+    def _batches(self, sequences: list[TokenIds]) -> Iterator[list[int]]:
+        """Places of what is scored together; the longest first: what does not fit fails at once.
+
+        In a flat row sequences of one prompt stay together; a padded batch holds equal lengths.
+        """
+        if not self.flat:
+            order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
+            yield from (
+                order[start : start + self.batch_size]
+                for start in range(0, len(order), self.batch_size)
+            )
+            return
+        groups: dict[int, list[int]] = {}
+        for place, group in enumerate(shared_groups(sequences)):
+            groups.setdefault(group, []).append(place)
+        pieces = [
+            members[start : start + self.batch_size]
+            for members in groups.values()
+            for start in range(0, len(members), self.batch_size)
+        ]
+        batch: list[int] = []
+        for piece in sorted(pieces, key=lambda p: -max(len(sequences[i]) for i in p)):
+            if batch and len(batch) + len(piece) > self.batch_size:
+                yield batch
+                batch = []
+            batch = batch + piece
+        if batch:
+            yield batch
 
     def _batch(self, sequences: list[TokenIds]) -> Rewards:
         import torch
 
         from tasks.training import score
+        from tasks.training.scoring import score_flat
 
+        if self.flat:
+            plan = flat_plan(sequences, shared_groups(sequences))
+            return score_flat(self.model, plan).float().cpu().numpy()
         longest = max(map(len, sequences))
         input_ids = np.full((len(sequences), longest), self.pad_id, dtype=np.int64)  # (B, T)
         attention_mask = np.zeros_like(input_ids)

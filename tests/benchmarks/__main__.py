@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, default=9248, help="prep: rows of JSONL")
-    parser.add_argument("--pairs", choices=["hh", "uf", "turns"], default="hh")
+    parser.add_argument("--pairs", choices=["hh", "uf", "turns", "ranked"], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")
     parser.add_argument("--batch", type=int, default=8, help="pairs in one batch")

@@ -121,3 +121,29 @@ def random_pairs(kind: str, count: int, max_length: int, seed: int = 0) -> Pairs
             own = rng.integers(10, 30000, length(answer, answer_spread))
             ids.append(np.concatenate([shared, own])[:max_length].tolist())
     return pairs
+
+
+def ranked_pairs(count: int, max_length: int, answers: int = 4, seed: int = 0) -> Pairs:
+    """All pairs of `answers` ranked answers of UF-like lengths to one prompt, list after list.
+
+    `count` is a multiple of the pairs of one list; `comparison` names the list of every pair.
+    """
+    rng = np.random.default_rng(seed)
+    (prompt, prompt_spread, answer, answer_spread) = LENGTHS["uf"]
+    per_list = answers * (answers - 1) // 2
+    pairs: Pairs = {"chosen_input_ids": [], "rejected_input_ids": [], "comparison": []}
+    for number in range(count // per_list):
+        shared = rng.integers(
+            10, 30000, int(np.clip(rng.lognormal(np.log(prompt), prompt_spread), 4, 500))
+        )
+        lengths = np.clip(rng.lognormal(np.log(answer), answer_spread, answers), 4, 500).astype(int)
+        ids = [
+            np.concatenate([shared, rng.integers(10, 30000, n)])[:max_length].tolist()
+            for n in lengths
+        ]
+        for better in range(answers):
+            for worse in range(better + 1, answers):
+                pairs["chosen_input_ids"].append(ids[better])
+                pairs["rejected_input_ids"].append(ids[worse])
+                pairs["comparison"].append(str(number))
+    return pairs

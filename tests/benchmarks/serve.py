@@ -1,11 +1,11 @@
-"""Load test of the reward server on this machine: `python -m tests.benchmarks.serve DIRECTORY`.
+"""Serving: batch-1 requests of some clients to our server, beside the loader called one by one.
 
-In: a reward model directory; without one, a small model is made (4 layers of 256). Out: one line of
-requests/s and latencies per number of clients, against the same requests scored one by one without
-a server, and against a server whose batches are one request; then the gain of one prompt for all.
+Told as JSON: who, clients, requests, threads, root. Contestants: `loader` (one text after another,
+no server), `alone` (a server whose batches are one request), `ours`. A client sends one text a
+request over one connection. The model has 4 layers of 256, so that a pass costs what passes cost
+beside the network; texts are 20 to 120 words.
 """
 
-import argparse
 import http.client
 import json
 import os
@@ -14,155 +14,124 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 WORDS = ("the", "sky", "is", "blue", "or", "green", "what", "color", "they", "say", "so", "not")
+OPTIONS = {"ours": (), "alone": ("--window-ms", "0", "--batch-tokens", "1")}
+WARM_UP = 8
+
+Ask = Callable[[str], float]
 
 
-def main() -> None:
-    """Prints the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", nargs="?", type=Path)
-    parser.add_argument("--requests", type=int, default=400)
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = given.directory or small_model(Path(scratch))
-        texts = queries(given.requests)
-        alone(directory, texts)
-        for label, options in {
-            "no batching": ("--window-ms", "0", "--batch-tokens", "1"),
-            "batching": (),
-        }.items():
-            for clients in given.clients:
-                served(directory, texts, clients, label, options)
-        prompts(directory)
+def main(told: dict[str, Any]) -> dict[str, Any]:
+    """Requests a second, and the time of a request at three percentiles."""
+    directory = small_model(Path(told["root"]))
+    texts = queries(told["requests"] + WARM_UP)
+    if told["who"] == "loader":
+        return measured([loader(directory, told["threads"])], texts)
+    with server(directory, told["threads"], OPTIONS[told["who"]]) as port:
+        return measured([client(port) for _ in range(told["clients"])], texts)
 
 
-def small_model(scratch: Path) -> Path:
-    """A seeded reward model of 4 layers of 256, big enough for batches to matter."""
+def small_model(root: Path) -> Path:
+    """A seeded reward model, made once."""
     from tasks.model.params import ScratchParams
     from tasks.model.scratch import build_scratch
     from tests.evaluation.pieces import write_reward_model
 
-    params = ScratchParams(
-        vocab_size=400, hidden_size=256, intermediate_size=768, num_hidden_layers=4
-    )
-    (scratch / "base").mkdir()
-    build_scratch(params, iter([" ".join(WORDS)] * 20), scratch / "base")
-    write_reward_model(scratch / "base", scratch / "model", seed=1)
-    return scratch / "model"
+    if not (root / "served").is_dir():
+        params = ScratchParams(
+            vocab_size=400, hidden_size=256, intermediate_size=768, num_hidden_layers=4
+        )
+        (root / "served-base").mkdir(parents=True, exist_ok=True)
+        build_scratch(params, iter([" ".join(WORDS)] * 20), root / "served-base")
+        write_reward_model(root / "served-base", root / "served", seed=1)
+    return root / "served"
 
 
 def queries(n: int) -> list[str]:
-    """`n` different texts of 20 to 120 words."""
+    """`n` different texts."""
     draw = random.Random(0)
     return [" ".join(draw.choices(WORDS, k=draw.randint(20, 120))) for _ in range(n)]
 
 
-def alone(directory: Path, texts: list[str]) -> None:
-    """The loader, one text at a time."""
+def loader(directory: Path, threads: int) -> Ask:
+    """The loader in this process."""
+    import torch
+
     from tasks.registration import load_reward_model
 
+    torch.set_num_threads(threads)
     model = load_reward_model(directory, "cpu")
-    model.rewards(texts[:2])
-    print(f"{np.mean([len(model.token_ids(t)) for t in texts]):.0f} tokens a text")
-    seconds = []
-    for text in texts:
-        start = time.perf_counter()
-        model.rewards([text])
-        seconds.append(time.perf_counter() - start)
-    told("loader, one by one", 1, seconds, sum(seconds))
-    start = time.perf_counter()
-    model.rewards(texts)
-    print(
-        f"{'loader, all at once':22}            {len(texts) / (time.perf_counter() - start):8.1f}/s"
-    )
+    return lambda text: float(model.rewards([text])[0])
 
 
-def served(
-    directory: Path, texts: list[str], clients: int, label: str, options: tuple[str, ...]
-) -> None:
-    """A server of its own, asked by `clients` threads, each over one connection."""
+@contextmanager
+def server(directory: Path, threads: int, options: tuple[str, ...]) -> Iterator[int]:
+    """A server of its own; gives its port."""
+    command = [sys.executable, "-m", "flows", "serve", str(directory), "--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows", "serve", str(directory), "--port", "0", *options],
-        stdout=subprocess.DEVNULL,
+        [*command, "--device", "cpu", "--threads", str(threads), "--query-form", "text", *options],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "REWARD_PIPELINE_LOG": "INFO"},
+        env=os.environ | {"REWARD_PIPELINE_LOG": "INFO"},
     )
     assert process.stderr is not None
-    port = next(int(m[1]) for line in process.stderr if (m := re.search(r":(\d+),", line)))
-    seconds: list[float] = []
-    waiting = list(texts)
+    try:
+        yield next(int(m[1]) for line in process.stderr if (m := re.search(r"on \S+:(\d+),", line)))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        process.stderr.close()
 
-    def work() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        while True:
-            try:
-                text = waiting.pop()
-            except IndexError:
-                return
+
+def client(port: int) -> Ask:
+    """One connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    headers = {"content-type": "application/json"}
+
+    def ask(text: str) -> float:
+        connection.request("POST", "/get_reward", json.dumps({"query": [text]}), headers)
+        return json.loads(connection.getresponse().read())["rewards"][0]
+
+    return ask
+
+
+def measured(askers: list[Ask], texts: list[str]) -> dict[str, Any]:
+    """Every text is asked once, by whoever is free."""
+    rewards, seconds = [0.0] * len(texts), [0.0] * len(texts)
+    for number in range(WARM_UP):
+        rewards[number] = askers[number % len(askers)](texts[number])
+    numbers = iter(range(WARM_UP, len(texts)))
+
+    def work(ask: Ask) -> None:
+        for number in numbers:
             start = time.perf_counter()
-            body = json.dumps({"query": [text]})
-            connection.request("POST", "/get_reward", body, {"content-type": "application/json"})
-            answer = connection.getresponse()
-            assert len(json.loads(answer.read())["rewards"]) == answer.status - 199
-            seconds.append(time.perf_counter() - start)
+            rewards[number] = ask(texts[number])
+            seconds[number] = time.perf_counter() - start
 
-    time.sleep(1)
-    threads = [threading.Thread(target=work) for _ in range(clients)]
+    threads = [threading.Thread(target=work, args=(ask,)) for ask in askers]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    told(f"server, {label}", clients, seconds, time.perf_counter() - start)
-    process.send_signal(signal.SIGTERM)
-    process.wait()
-
-
-def prompts(directory: Path) -> None:
-    """8 answers of about 30 tokens to one prompt of about 400."""
-    from tasks.registration import load_reward_model
-
-    model = load_reward_model(directory, "cpu")
-    draw = random.Random(1)
-    prompt = " ".join(draw.choices(WORDS, k=300))
-    ids = [model.token_ids(prompt + " " + " ".join(draw.choices(WORDS, k=25))) for _ in range(8)]
-    model.rewards_of_ids(ids, [0] * 8)
-
-    def best(marks: list[int] | None) -> tuple[float, np.ndarray]:
-        times = []
-        for _ in range(7):
-            start = time.perf_counter()
-            rewards = model.rewards_of_ids(ids, marks)
-            times.append(time.perf_counter() - start)
-        return min(times), rewards
-
-    whole, expected = best(None)
-    once, found = best([0] * 8)
-    print(
-        f"prompt of {len(ids[0])} tokens less its answer, 8 answers: {whole * 1e3:.1f} ms each "
-        f"whole, {once * 1e3:.1f} ms once ({whole / once:.1f}x), largest difference "
-        f"{np.abs(expected - found).max():.1e}, reuse {model.reuses_prompts}"
-    )
-
-
-def told(label: str, clients: int, seconds: list[float], wall: float) -> None:
-    """One line of figures."""
-    p50, p95, p99 = np.percentile(np.array(seconds) * 1e3, [50, 95, 99])
-    print(
-        f"{label:22} {clients:3} clients {len(seconds) / wall:8.1f}/s  "
-        f"p50 {p50:7.1f} ms  p95 {p95:7.1f} ms  p99 {p99:7.1f} ms",
-        flush=True,
-    )
+    wall = time.perf_counter() - start
+    found = np.percentile(np.array(seconds[WARM_UP:]) * 1e3, [50, 95, 99])
+    percentiles = dict(zip(("p50_ms", "p95_ms", "p99_ms"), found.tolist(), strict=True))
+    return {
+        "requests_per_second": (len(texts) - WARM_UP) / wall,
+        **percentiles,
+        "rewards": rewards,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(main(json.loads(sys.argv[1]))))

@@ -1,7 +1,8 @@
 """Training: the peer's RewardTrainer and ours on the same pairs, in the same order, same weights.
 
-Told as JSON: who, pairs ("hh", "uf", "turns"), dtype, checkpointing, batch, steps, max_length,
-threads, root. The peer gets token ids, so preparation is not in the figures.
+Told as JSON: who, pairs ("hh", "uf", "turns", "ranked": all six pairs of four answers), dtype,
+checkpointing, batch, steps, max_length, threads, root. Both get token ids: preparation is not in
+the figures.
 """
 
 import json
@@ -11,10 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import hh_pairs, prepared, random_pairs
+from tests.benchmarks.data import hh_pairs, prepared, random_pairs, ranked_pairs
 from tests.benchmarks.harness import PeakMemory, rss
 
 WARM_UP_STEPS = 2
+PAIRS_OF_FOUR = 6
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
@@ -29,19 +31,26 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     if told["pairs"] == "hh":
         pairs = hh_pairs(ready.tokenized)
         pairs = {name: ids[:count] for name, ids in pairs.items()}
+    elif told["pairs"] == "ranked":
+        pairs = ranked_pairs(count, told["max_length"])
     else:
         pairs = random_pairs(told["pairs"], count, told["max_length"])
     peer = told["who"] == "peer"
+    batch = told["batch"]
     if peer:
         from trl import RewardConfig, RewardTrainer
 
         names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
-        pairs = {names[name]: ids for name, ids in pairs.items()}
+        pairs = {names[name]: ids for name, ids in pairs.items() if name in names}
         options: dict[str, Any] = {}
     else:
         from tasks.training import RewardConfig, RewardTrainer
 
         options = {"layout": told["who"]} if told["who"] != "ours" else {}
+        options["preflight"] = False
+        if told["pairs"] == "ranked":
+            options["loss"] = "all_pairs"
+            batch //= PAIRS_OF_FOUR
     torch.manual_seed(0)
     dtype = getattr(torch, told["dtype"])
     model = AutoModelForSequenceClassification.from_pretrained(
@@ -52,17 +61,20 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     class Clock(TrainerCallback):
         def __init__(self) -> None:
             self.seconds: list[float] = []
+            self.busy: list[float] = []
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.start = time.perf_counter()
+            self.start = time.perf_counter(), time.process_time()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.seconds.append(time.perf_counter() - self.start)
+            self.seconds.append(time.perf_counter() - self.start[0])
+            self.busy.append(time.process_time() - self.start[1])
 
     clock = Clock()
     args = RewardConfig(
         output_dir=f"{told['root']}/out-{told['who']}",
-        per_device_train_batch_size=told["batch"],
+        per_device_train_batch_size=batch,
+        train_sampling_strategy="sequential",
         max_steps=told["steps"],
         gradient_checkpointing=told["checkpointing"],
         max_length=told["max_length"],
@@ -91,6 +103,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     return {
         "pairs_per_second": told["batch"] * len(seconds) / sum(seconds),
         "step_seconds": median(seconds),
+        "cpu_seconds": sum(clock.busy[WARM_UP_STEPS:]),
         "peak_mb": (memory.peak - before) / 2**20,
         "activations_mb": max(0.0, (memory.peak - before - states) / 2**20),
         "losses": [r["loss"] for r in trainer.state.log_history if "loss" in r],

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
+from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.plan import flat_plan, shared_prefix
 from tasks.training.layout.pruning import prune_last_layer
 from tasks.training.layout.support import why_not_flat
@@ -153,3 +154,26 @@ def test_the_prompt_is_what_all_answers_begin_with_and_each_keeps_a_token():
     assert plan.position_ids.tolist() == [0, 1, 2, 3, 2, 0, 1]
     assert plan.last.tolist() == [3, 4, 6]
     assert plan.answer.tolist() == [0, 2, 1, 2]
+
+
+def test_sequences_of_one_prompt_are_found_in_any_order():
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 97, n, dtype=np.int32) for n in (12, 30, 5, 9)]
+    told, ids = [], []
+    for prompt, count in zip(prompts, (2, 5, 3, 1), strict=True):
+        for _ in range(count):
+            told.append(len(prompt))
+            ids.append(np.concatenate([prompt, rng.integers(1, 97, rng.integers(1, 9))]))
+    order = rng.permutation(len(ids))
+    found = shared_groups([ids[i] for i in order])
+    pairs = {(told[i], group) for i, group in zip(order, found, strict=True)}
+    assert len(pairs) == len(prompts) == len(set(found))
+
+
+def test_a_group_grows_only_while_it_saves_tokens():
+    def rows(*texts: str) -> list[np.ndarray]:
+        return [np.frombuffer(t.encode(), dtype=np.uint8).astype(np.int64) for t in texts]
+
+    assert shared_groups(rows("abcdx", "q", "abcdy", "abcz")) == [0, 1, 0, 0]
+    assert shared_groups(rows("abcdefx", "abcdefy", "abz")) == [0, 0, 1]
+    assert shared_groups(rows("b", "a")) == [1, 0]
