@@ -7,22 +7,19 @@ is cached never imports torch.
 import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError
+from flows.alias_commands import aliases
+from flows.console import EXIT_FAILED, AsJson, Root, told_in_one_sentence
 
 if TYPE_CHECKING:
     from flows.pipeline import Pipeline
 
-EXIT_FAILED, EXIT_WORK_TO_DO = 1, 2
+EXIT_WORK_TO_DO = 2
 
 app = typer.Typer(
     help="Raw preference data to a reward model that RL can trust, in cached, resumable stages.",
@@ -30,13 +27,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(aliases)
 
 ParamsFile = Annotated[Path, typer.Argument(help="The params file (YAML).")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="dotted.key=value, as many as needed.")]
-Root = Annotated[
-    Path, typer.Option(envvar="REWARD_PIPELINE_ROOT", help="Directory of data/ and mlruns/.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 
 
 @app.command()
@@ -52,7 +46,7 @@ def run(
     from flows.run import run_pipeline
     from flows.summary import print_summary
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         pipeline = _pipeline(params, overrides, root)
         summary = run_pipeline(pipeline, until=until, force=force or ())
     if as_json:
@@ -71,7 +65,7 @@ def plan(
     from flows.pipeline import plan as planned_steps
     from flows.summary import print_plan
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         planned = planned_steps(_pipeline(params, overrides, root))
     if as_json:
         print(json.dumps([asdict(line) for line in planned]))
@@ -92,7 +86,7 @@ def explain(
     from flows.pipeline import checked_stage
     from flows.pipeline import plan as planned_steps
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         checked_stage(stage)
         planned = planned_steps(_pipeline(params, overrides, root))
     for line in planned:
@@ -110,7 +104,7 @@ def verify(
     from tasks.artifact import Store
     from tasks.artifact.collection import verify as verify_all
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         verdicts = verify_all(Store(root.resolve() / "data"), deep=deep)
     for name, problem in verdicts.items():
         print(f"{'ok     ' if problem is None else 'DAMAGED'} {name}  {problem or ''}".rstrip())
@@ -130,7 +124,7 @@ def verify_model(
     from flows.contract_table import print_verdicts
     from tasks.training.contract import replay
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         verdicts = replay(directory, device)
     if as_json:
         print(json.dumps({verdict.probe: verdict.difference for verdict in verdicts}))
@@ -142,26 +136,69 @@ def verify_model(
 
 @app.command()
 def serve(
-    source: Annotated[str, typer.Argument(help="models:/name@alias, or a directory.")],
-    host: Annotated[str, typer.Option(help="Beyond this machine only with a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: a free one.")] = 8000,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda.")] = None,
-    allowed_host: Annotated[list[str] | None, typer.Option(help="Name it is asked by.")] = None,
-    query_form: Annotated[str, typer.Option(help="Bare strings: auto, rendered, text.")] = "auto",
-    too_long: Annotated[str, typer.Option(help="error, cut_start.")] = "error",
-    max_tokens: Annotated[int | None, typer.Option(help="Of one sequence.")] = None,
+    source: Annotated[
+        str, typer.Argument(help="models:/name@alias, models:/name/version, or a directory.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to bind; beyond this machine only with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one, and the log names it.")] = 8000,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda.", show_default="cuda if there is one")
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="The model's threads on a CPU.", show_default="OMP_NUM_THREADS, else cores - 1"
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name that clients ask by, beside addresses and localhost; repeatable."
+        ),
+    ] = None,
+    query_form: Annotated[
+        str,
+        typer.Option(
+            help="How bare strings are read: rendered (by the chat template, nothing is added), "
+            "text (the end token is added), or auto (rendered if there is a template)."
+        ),
+    ] = "auto",
+    too_long: Annotated[
+        str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
+    ] = "error",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Of one sequence.", show_default="the model's positions"),
+    ] = None,
     max_sequences: Annotated[int, typer.Option(help="Of one request.")] = 1024,
-    window_ms: Annotated[float, typer.Option(help="Wait for others to batch with.")] = 2.0,
-    batch_tokens: Annotated[int, typer.Option(help="Tokens scored together.")] = 16_384,
-    grace_seconds: Annotated[int, typer.Option(help="For requests in flight at the end.")] = 30,
-    tracking_uri: Annotated[str | None, typer.Option(help="Another MLflow than mlruns/.")] = None,
+    max_waiting_requests: Annotated[
+        int, typer.Option(help="Accepted at a time; more are told to ask again (503).")
+    ] = 1024,
+    window_ms: Annotated[
+        float, typer.Option(help="How long the first of a batch waits for others.")
+    ] = 2.0,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 4096"),
+    ] = None,
+    grace_seconds: Annotated[
+        int, typer.Option(help="Time for requests in flight after SIGTERM.")
+    ] = 30,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow's address.", show_default="mlruns/ below the root")
+    ] = None,
     root: Root = Path(),
 ) -> None:
-    """Serve a reward model over HTTP; token: REWARD_PIPELINE_SERVE_TOKEN. SIGTERM ends it."""
+    """Serve a reward model over HTTP until SIGTERM.
+
+    With REWARD_PIPELINE_SERVE_TOKEN set, clients must show that token.
+    """
     from tasks.registration.serving.server import serve as serve_model
     from tasks.registration.serving.settings import settings_from
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         settings = settings_from(
             host=host,
             port=port,
@@ -170,6 +207,8 @@ def serve(
             too_long=too_long,
             max_tokens=max_tokens,
             max_sequences=max_sequences,
+            max_waiting_requests=max_waiting_requests,
+            threads=threads,
             window_ms=window_ms,
             batch_tokens=batch_tokens,
             grace_seconds=grace_seconds,
@@ -187,7 +226,7 @@ def gc(
     from tasks.artifact import Store
     from tasks.artifact.collection import collect
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         swept = collect(Store(root.resolve() / "data"), keep_runs=keep_runs, dry_run=dry_run)
     for entry in swept:
         print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
@@ -226,7 +265,7 @@ def inspect(
     from flows.inspection import inspect as inspected
     from flows.inspection import print_inspection
 
-    with _told_in_one_sentence():
+    with told_in_one_sentence():
         found = inspected(_pipeline(params, overrides, root), pairs)
     if as_json:
         print(json.dumps(found.to_json()))
@@ -240,29 +279,6 @@ def _pipeline(params: Path, overrides: list[str] | None, root: Path) -> "Pipelin
 
     origin = {"file": str(params), "overrides": list(overrides or ())}
     return Pipeline(load(params, overrides or ()), root.resolve(), origin=origin)
-
-
-@contextmanager
-def _told_in_one_sentence() -> Generator[None, None, None]:
-    """Errors raised on purpose end in their sentence and an exit code; others keep the traceback.
-
-    SIGTERM counts as an interruption: the training child saves its state before this ends.
-    """
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    except Interrupted as error:
-        print(f"interrupted: {error}", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from error
-    except PipelineError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        raise typer.Exit(EXIT_FAILED) from error
-
-
-def _interrupt(signal_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted(
-        f"stopped by {signal.Signals(signal_number).name}; run the same command again to continue"
-    )
 
 
 def main() -> None:

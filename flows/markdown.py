@@ -66,9 +66,12 @@ def stage_page(artifact: Artifact) -> str:
     ]
     if "ledger" in artifact.report:
         parts += _ledger(Ledger.from_json(artifact.report["ledger"]))
+    if "bounds" in artifact.report:
+        parts += decision(artifact.report)
     parts += _unusable(artifact)
     parts += _plots(artifact)
-    numbers = {name: value for name, value in artifact.report.items() if name != "ledger"}
+    shown_above = ("ledger", "bounds")
+    numbers = {name: v for name, v in artifact.report.items() if name not in shown_above}
     flat = list(flattened(numbers))
     if flat:
         parts += ["### Numbers", table(("name", "value"), flat[:MOST_NUMBERS], numbers=1)]
@@ -101,8 +104,9 @@ def summary_page(summary: Mapping[str, Any]) -> str:
     if summary["metrics"]:
         flat = flattened(summary["metrics"])
         parts += ["### Metrics", table(("name", "value"), flat, numbers=1)]
-    if summary["registered"]:
-        parts += ["### Registered", table(("", ""), flattened(summary["registered"]))]
+    if registered := summary["registered"]:
+        facts = {name: value for name, value in registered.items() if name != "bounds"}
+        parts += [*decision(registered), "### Registered", table(("", ""), flattened(facts))]
     return "\n\n".join(parts)
 
 
@@ -116,7 +120,37 @@ def headline(summary: Mapping[str, Any]) -> str:
     if registered := summary["registered"]:
         alias = f" ({registered['alias']})" if registered["alias"] else ""
         parts.append(f"registered {registered['name']} version {registered['version']}{alias}")
+        if "decision" in registered:
+            parts.append(decided(registered))
     return "; ".join(parts)
+
+
+def decided(registered: Mapping[str, Any]) -> str:
+    """What a version was found to be, and why, in one line."""
+    return f"{registered['outcome']}: {registered['decision']}"
+
+
+def decision(registered: Mapping[str, Any]) -> list[str]:
+    """The decision with every bound of the gate: its figure, what was asked, the verdict."""
+    rows = [
+        (
+            bound["name"],
+            "not computable" if bound["value"] is None else f"{bound['value']:.4g}",
+            f"{bound['relation']} {bound['bound']:g}",
+            "holds" if bound["holds"] else f"fails: at most {bound['otherwise']}",
+            bound["note"],
+        )
+        for bound in registered["bounds"]
+    ]
+    headings = ("bound", "figure", "asked", "verdict", "")
+    return ["### Decision", f"**{literal(decided(registered))}**", table(headings, rows)]
+
+
+def state_message(artifact: Artifact) -> str:
+    """Why a stage was built or reused; of registration also what was decided."""
+    if "outcome" not in artifact.report:
+        return artifact.reason
+    return f"{decided(artifact.report)} ({artifact.reason})"
 
 
 def flattened(value: Any, name: str = "") -> Iterable[tuple[str, str]]:

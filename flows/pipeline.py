@@ -20,7 +20,7 @@ from tasks.evaluation import task as evaluation
 from tasks.ingestion import task as ingestion
 from tasks.model import task as model
 from tasks.registration import task as registration
-from tasks.registration.tracking import MetricsSink
+from tasks.registration.metrics_sink import MetricsSink
 from tasks.templating import task as templating
 from tasks.tokenization import task as tokenization
 from tasks.training import task as training
@@ -96,6 +96,7 @@ def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[
         except BaseException as error:
             sink.close("KILLED" if isinstance(error, Interrupted | KeyboardInterrupt) else "FAILED")
             raise
+        sink.flush()
 
     return build_and_close
 

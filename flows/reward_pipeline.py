@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.markdown import headline
+from flows.markdown import headline, state_message
 from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
 from flows.params import load
 from flows.pipeline import ORDER, Pipeline, Planned, checked_stage, plan
@@ -93,6 +93,6 @@ def obtain_in_task(store: Store, force: Collection[str], step: Step) -> Artifact
                 return Failed(message=str(error), data=error)
             show_stage(artifact)
         name = "Cached" if artifact.cached else "Completed"
-        return Completed(name=name, message=artifact.reason, data=artifact)
+        return Completed(name=name, message=state_message(artifact), data=artifact)
 
     return stage(return_state=True).result()

@@ -37,7 +37,7 @@ def stage_facts(artifact: Artifact) -> dict[str, Any]:
 
 
 def _registered(artifact: Artifact) -> dict[str, Any]:
-    names = ("name", "version", "alias", "decision", "run_id", "model_uri")
+    names = ("name", "version", "alias", "outcome", "decision", "bounds", "run_id", "model_uri")
     return {name: artifact.report[name] for name in names}
 
 
@@ -98,6 +98,8 @@ def _dropped_lines(stages: Mapping[str, Any]) -> list[str]:
 
 
 def _result_lines(summary: Mapping[str, Any]) -> list[str]:
+    from rich.markup import escape
+
     metrics, registered = summary["metrics"], summary["registered"]
     lines: list[str] = []
     if metrics:
@@ -116,6 +118,15 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"registered: [bold]{registered['name']}[/] version {registered['version']} "
             f"({alias}): models:/{registered['name']}/{registered['version']}"
         )
+        lines.append(
+            f"decision: [bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
+        )
+        lines += [
+            f"  fails: {escape(str(bound['name']))} {bound['value']}, bound {bound['relation']} "
+            f"{bound['bound']} {escape(str(bound['note']))}".rstrip()
+            for bound in registered["bounds"]
+            if not bound["holds"]
+        ]
     return lines
 
 

@@ -7,6 +7,8 @@ only after its files are held against its record; one builder at a time; one ren
 from tasks.artifact.digests import file_digest, merkle, tree_digests
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
+from tasks.artifact.memo import Memo, input_digests
+from tasks.artifact.processes import each, physical_cores
 from tasks.artifact.record import Artifact
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store, git_commit
@@ -18,6 +20,7 @@ __all__ = [
     "Finding",
     "Inert",
     "Ledger",
+    "Memo",
     "Params",
     "Quarantine",
     "Step",
@@ -27,8 +30,11 @@ __all__ = [
     "canonical",
     "canonical_json",
     "digest_json",
+    "each",
     "file_digest",
     "git_commit",
+    "input_digests",
     "merkle",
+    "physical_cores",
     "tree_digests",
 ]

@@ -29,6 +29,13 @@ class Workspace:
     lock_fd: int
     report: dict[str, Any] = field(default_factory=dict[str, Any])
     """Facts for the record: `ledger` for stages of rows, numbers for others."""
+    ingredients: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those of the step that is built here."""
+
+    @property
+    def root(self) -> Path:
+        """The directory of the store."""
+        return self.path.parent.parent
 
     @property
     def scratch(self) -> Path:

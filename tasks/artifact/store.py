@@ -130,7 +130,7 @@ class Store:
         work.mkdir(parents=True, exist_ok=True)
         for leftover in work.rglob(f"*{TEMPORARY_SUFFIX}"):
             leftover.unlink()
-        workspace = Workspace(work, lock_fd)
+        workspace = Workspace(work, lock_fd, ingredients=step.ingredients)
         start = time.monotonic()
         step.build(workspace)
         record = _record(step, workspace, reason, time.monotonic() - start)

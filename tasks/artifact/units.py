@@ -1,35 +1,52 @@
-"""A stage of rows, shard by shard: resumable, with one ledger and one quarantine at its end."""
+"""A stage of rows, shard by shard: resumable, in several processes, with one ledger and one
+quarantine at its end. A shard that an earlier artifact holds is taken from there (see `memo`).
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from tasks.artifact.ledger import Ledger, Quarantine
-from tasks.artifact.step import Workspace
+from tasks.artifact.memo import Memo
+from tasks.artifact.processes import each
+from tasks.artifact.record import LOGS
+from tasks.artifact.step import SCRATCH, UNITS, Workspace
 from tasks.errors import DataError
 
 QUARANTINE_FILE = "quarantine.parquet"
+REUSED = "shards_reused"
 
 ShardWork = Callable[[Path, Ledger, Quarantine], dict[str, Any]]
-"""Turns one shard into output files, counts its rows, and returns numbers to be kept."""
+"""Turns one shard into output files, counts its rows, and returns numbers to be kept. Its files
+are named `<folder>/<stem of the shard>.<anything>`; with several workers it has to be picklable."""
 
 
 def build_shards(
-    workspace: Workspace, stage: str, shards: Sequence[Path], work: ShardWork
+    workspace: Workspace,
+    stage: str,
+    shards: Sequence[Path],
+    work: ShardWork,
+    *,
+    workers: int = 1,
+    memo: Memo | None = None,
 ) -> list[dict[str, Any]]:
     """The numbers of every shard, in order; shards that an earlier attempt finished are not redone.
 
-    Leaves `quarantine.parquet` in the workspace and the balanced ledger in its report.
+    Leaves `quarantine.parquet` in the workspace and the balanced ledger in its report, and there
+    how many shards came from an earlier artifact.
 
     Raises:
         DataError: no row is left.
     """
+    missing, reused = _missing(workspace, shards, memo)
+    one = OneShard(workspace, stage, work, memo)
+    each(one, missing, workers, stage, len(shards) - len(missing))
     ledger, quarantine = Ledger(), Quarantine(stage)
     numbers: list[dict[str, Any]] = []
-    for shard in tqdm(shards, desc=stage, unit="shard", disable=None):
-        summary = workspace.finished(shard.stem) or _build_one(workspace, stage, shard, work)
+    for shard in shards:
+        summary = workspace.finished(shard.stem)
+        assert summary is not None, "each shard has just been built"
         ledger.merge(Ledger.from_json(summary["ledger"]))
         quarantine.extend(summary["quarantine"])
         numbers.append(summary["numbers"])
@@ -42,6 +59,7 @@ def build_shards(
     with workspace.writing(QUARANTINE_FILE) as path:
         quarantine.write(path)
     workspace.report["ledger"] = ledger.to_json()
+    workspace.report[REUSED] = f"{reused} of {len(shards)}"
     return numbers
 
 
@@ -53,10 +71,49 @@ def example(quarantine: Quarantine) -> str:
     return f"The first: {row['file']}:{row['row']} {row['reason']}: {row['message']}"
 
 
-def _build_one(workspace: Workspace, stage: str, shard: Path, work: ShardWork) -> dict[str, Any]:
-    ledger, quarantine = Ledger(), Quarantine(stage)
-    numbers = work(shard, ledger, quarantine)
-    ledger.check()
-    summary = {"ledger": ledger.to_json(), "quarantine": quarantine.rows, "numbers": numbers}
-    workspace.finish(shard.stem, summary)
-    return summary
+@dataclass(frozen=True)
+class OneShard:
+    """Builds one shard, and marks it as done."""
+
+    workspace: Workspace
+    stage: str
+    work: ShardWork
+    memo: Memo | None
+
+    def __call__(self, shard: Path) -> None:
+        """Leaves the shard's files, and its summary among the finished units."""
+        ledger, quarantine = Ledger(), Quarantine(self.stage)
+        numbers = self.work(shard, ledger, quarantine)
+        ledger.check()
+        summary = {"ledger": ledger.to_json(), "quarantine": quarantine.rows, "numbers": numbers}
+        if self.memo:
+            self.memo.keep(shard.stem, _files(self.workspace, shard.stem), summary)
+        self.workspace.finish(shard.stem, summary)
+
+
+def _missing(
+    workspace: Workspace, shards: Sequence[Path], memo: Memo | None
+) -> tuple[list[Path], int]:
+    """The shards that have to be built, and how many an earlier artifact gave."""
+    missing: list[Path] = []
+    reused = 0
+    for shard in shards:
+        if workspace.finished(shard.stem) is not None:
+            continue
+        summary = memo.take(shard.stem) if memo else None
+        if memo is None or summary is None:
+            missing.append(shard)
+            continue
+        memo.keep(shard.stem, _files(workspace, shard.stem), summary)
+        workspace.finish(shard.stem, summary)
+        reused += 1
+    return missing, reused
+
+
+def _files(workspace: Workspace, stem: str) -> list[str]:
+    """The payload's files of one shard."""
+    return [
+        path.relative_to(workspace.path).as_posix()
+        for path in workspace.path.glob(f"*/{stem}.*")
+        if path.parent.name not in (UNITS, SCRATCH, LOGS)
+    ]

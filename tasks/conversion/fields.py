@@ -140,6 +140,28 @@ def _is_schema(entry: Any) -> bool:
     )
 
 
+def images_of(value: Any) -> str | None:
+    """The images as JSON text, or None: a list of paths, URLs or objects that name one, or one.
+
+    Raises:
+        Unusable: bad_images.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        value = _parsed(value, "bad_images", "images", "a list of images")
+    if value is None or value == [] or value == "":
+        return None
+    images = cast(list[Any], value) if isinstance(value, list) else [value]
+    for i, image in enumerate(images):
+        told = cast(dict[str, Any], image).values() if isinstance(image, dict) else [image]
+        if not any(isinstance(each, str) and each for each in told):
+            raise Unusable(
+                "bad_images",
+                f"images[{i}]",
+                f'found {found(image)}, expected a path, a URL or an object like {{"path": ...}}',
+            )
+    return orjson.dumps(images).decode()
+
+
 def template_kwargs_of(value: Any) -> str | None:
     """The chat template's arguments as JSON text, or None: an object, or the JSON text of one.
 

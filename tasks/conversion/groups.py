@@ -23,10 +23,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Workspace
+from tasks.artifact import Workspace, each
 from tasks.conversion.answers import Answer
 from tasks.conversion.layouts import reader
-from tasks.conversion.processes import each
 from tasks.conversion.rows import KEY, ROW_COLUMNS, Plan, parsed
 from tasks.conversion.unusable import Unusable
 

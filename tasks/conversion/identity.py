@@ -3,8 +3,8 @@
 All of it is a pure function of the pair's content (and of seed and fraction for the split), so a
 new row never changes what an old one is called or where it goes.
 
-    pair_id   128 bits over prompt, chosen, rejected, tools and template arguments, to the byte,
-              and whether it is a tie
+    pair_id   128 bits over prompt, chosen, rejected, tools, template arguments and images, to the
+              byte, and whether it is a tie
     group     128 bits over the prompt in NFKC, without case, whitespace runs as one space; over
               the comparison, or the two answers, where there is no prompt
     split     "eval" where hash(seed, group), as a fraction of its range, is below eval_fraction
@@ -12,29 +12,37 @@ new row never changes what an old one is called or where it goes.
               chosen; the lowest bit says which. Equal keys are duplicates; keys that differ in
               that bit alone contradict each other. A tie has keys of its own: it contradicts no
               label and repeats none
+
+This runs on every pair: a text that neither NFC nor case can change (`characters`) is never copied
+character by character, and what has been hashed once is hashed no second time.
 """
 
 import unicodedata
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import orjson
 
-from tasks.conversion.messages import Messages
-from tasks.conversion.pair import TIE, Pair, normal
+from tasks.conversion.characters import NONE, SETTLED, beyond_ascii, level_of
+from tasks.conversion.messages import Message, Messages, text_of
+from tasks.conversion.pair import TIE, Pair, normal, normal_content
 
 Split = Literal["train", "eval"]
 DIGEST_BYTES = 16
 _MARK = "\0"
 """Keeps roles and contents apart in a prompt's group."""
 _MESSAGE_KEYS = ("role", "content")
+_PLAIN_KEYS = [*_MESSAGE_KEYS]
 _SEPARATOR = b"\0"
 """Cannot occur within JSON text."""
+_SPACES = b"\t\n\v\f\r\x1c\x1d\x1e\x1f"
+_FOLDED = bytes.maketrans(
+    bytes(range(65, 91)) + _SPACES, bytes(range(97, 123)) + b" " * len(_SPACES)
+)
+"""ASCII without case, and every whitespace character as a space."""
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """A pair's names, and its texts as the JSON that is stored."""
 
     pair_id: str
@@ -46,6 +54,10 @@ class Identity:
     prompt: bytes | None
     chosen: bytes
     rejected: bytes
+    text: bytes
+    """All that is stored of it, end to end, for those who search it."""
+    level: int
+    """What `characters` says of the text."""
 
 
 def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
@@ -53,24 +65,74 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     prompt = None if pair.prompt is None else _dumped(pair.prompt)
     chosen, rejected = _dumped(pair.chosen), _dumped(pair.rejected)
     context = [(pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()]
-    if pair.preference == TIE:
+    if pair.images is not None:
+        context += [b"images", pair.images.encode()]
+    tie = pair.preference == TIE
+    if tie:
         context.append(b"tie")
-    group = prompt_group(pair)
+    text = _SEPARATOR.join((prompt or b"", chosen, rejected, *context))
+    level = NONE if text.isascii() else level_of(beyond_ascii(text))
+    settled = level <= SETTLED
     asked = b""
     if pair.prompt is not None and prompt is not None:
-        asked = _comparable(pair.prompt, prompt)
-    sides = _comparable(pair.chosen, chosen), _comparable(pair.rejected, rejected)
-    context_digest = _digest(asked, *context)
-    return Identity(
-        pair_id=_digest(prompt or b"", chosen, rejected, *context).hex(),
-        group=group,
-        split=split_of(group, seed, eval_fraction),
-        key=_key(asked, *sides, context, pair.preference == TIE),
-        answers=(_answer(context_digest, sides[0]), _answer(context_digest, sides[1])),
-        prompt=prompt,
-        chosen=chosen,
-        rejected=rejected,
+        asked = _comparable(pair.prompt, prompt, settled)
+    compared = (
+        _digest(asked, *context),
+        _comparable(pair.chosen, chosen, settled),
+        _comparable(pair.rejected, rejected, settled),
     )
+    names = _names(text, _group(pair, settled), compared, seed, eval_fraction, tie)
+    return Identity(*names, prompt, chosen, rejected, text, level)
+
+
+def identify_usual(
+    prompt: Messages, chosen: Messages, rejected: Messages, seed: int, eval_fraction: float
+) -> Identity | None:
+    """The same for what `usual` let pass, in half the time; None where a text is not settled."""
+    parts = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    text = b"\0".join((*parts, b"", b""))
+    level = NONE if text.isascii() else level_of(beyond_ascii(text))
+    if level > SETTLED:
+        return None
+    asked, better, worse = [
+        part if all(m["content"].strip() == m["content"] for m in side) else _stripped(side)
+        for part, side in zip(parts, (prompt, chosen, rejected), strict=True)
+    ]
+    compared = _digest(asked, b"", b""), better, worse
+    group = _digest(b"prompt", _folded_turns([f"{m['role']} \0 {m['content']} \0" for m in prompt]))
+    names = _names(text, group.hex(), compared, seed, eval_fraction)
+    return Identity(*names, *parts, text, level)
+
+
+def _stripped(messages: Messages) -> bytes:
+    return orjson.dumps([m | {"content": m["content"].strip()} for m in messages])
+
+
+def _names(
+    text: bytes,
+    group: str,
+    compared: tuple[bytes, bytes, bytes],
+    seed: int,
+    eval_fraction: float,
+    tie: bool = False,
+) -> tuple[str, str, Split, bytes, tuple[bytes, bytes]]:
+    """The first fields of `Identity`; `compared`: digest of the context, and both answers."""
+    context, chosen, rejected = compared
+    better, worse = _digest(context, chosen), _digest(context, rejected)
+    return (
+        blake2b(text, digest_size=DIGEST_BYTES).hexdigest(),
+        group,
+        split_of(group, seed, eval_fraction),
+        _key(better, worse, tie),
+        (better[:8], worse[:8]),
+    )
+
+
+def _key(better: bytes, worse: bytes, tie: bool) -> bytes:
+    """Of both answers' digests, which are over their context too: the same either way round, but
+    for the lowest bit, which is 1 where chosen sorts after rejected."""
+    both = int.from_bytes(better, "big") ^ int.from_bytes(worse, "big")
+    return (both >> 1 << 1 | (better > worse and not tie)).to_bytes(DIGEST_BYTES, "big")
 
 
 def split_of(group: str, seed: int, eval_fraction: float) -> Split:
@@ -88,18 +150,22 @@ def prompt_group(pair: Pair) -> str:
     A text prompt and a single user turn of the same text are one group. Pairs without a prompt are
     grouped by their two answers, whichever is chosen.
     """
-    text = _group_text(pair.prompt) if pair.prompt else ""
+    return _group(pair, settled=False)
+
+
+def _group(pair: Pair, settled: bool) -> str:
+    text = _alike(pair.prompt, settled) if pair.prompt else b""
     if not text:
         if pair.comparison is not None:
             return _digest(b"comparison", pair.comparison.encode()).hex()
-        answers = sorted((_group_text(pair.chosen), _group_text(pair.rejected)))
-        return _digest(b"answers", *(a.encode() for a in answers)).hex()
-    return _digest(b"prompt", text.encode()).hex()
+        answers = sorted((_alike(pair.chosen, settled), _alike(pair.rejected, settled)))
+        return _digest(b"answers", *answers).hex()
+    return _digest(b"prompt", text).hex()
 
 
 def _dumped(value: str | Messages) -> bytes:
     """The value's JSON; a message's keys stand in one order, however its file had them."""
-    if isinstance(value, str) or all(tuple(m) == _MESSAGE_KEYS for m in value):
+    if isinstance(value, str) or all(list(m) == _PLAIN_KEYS for m in value):
         return orjson.dumps(value)
     return orjson.dumps([{k: m[k] for k in sorted(m, key=_message_key_order)} for m in value])
 
@@ -109,45 +175,54 @@ def _message_key_order(key: str) -> tuple[int, str]:
     return place, key
 
 
-def _group_text(value: str | Messages) -> str:
-    """The value as it is compared; "" for a blank text."""
+def _alike(value: str | Messages, settled: bool) -> bytes:
+    """The value as it is compared; nothing for a blank text.
+
+    NFKC, casefolded, whitespace runs as one space, none around a content. Of a settled text the
+    same is made of its bytes: NFKC and case are ASCII's there, and so is whitespace.
+    """
     if isinstance(value, str):
-        text = _alike(value)
-        return text and f"user {_MARK} {text} {_MARK}"
-    return " ".join([f"{m['role']} {_MARK} {_alike(m['content'] or '')} {_MARK}" for m in value])
+        if not value.strip():
+            return b""
+        value = [{"role": "user", "content": value}]
+    texts = [text_of(message) for message in value]
+    if settled:
+        pairs = zip(value, texts, strict=True)
+        return _folded_turns([f"{m['role']} {_MARK} {text} {_MARK}" for m, text in pairs])
+    turns = [
+        f"{m['role']} {_MARK} {_folded(text)} {_MARK}" for m, text in zip(value, texts, strict=True)
+    ]
+    return " ".join(turns).encode()
 
 
-def _alike(text: str) -> str:
-    """NFKC, casefolded, whitespace runs as one space, none around it."""
+def _folded_turns(turns: list[str]) -> bytes:
+    folded = " ".join(turns).encode().translate(_FOLDED)
+    while b"  " in folded:
+        folded = folded.replace(b"  ", b" ")
+    return folded.replace(b"\0 \0", b"\0  \0")  # a content of nothing but whitespace
+
+
+def _folded(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    text = text.casefold()
-    if text.isprintable() and "  " not in text:  # the usual case: no whitespace but single spaces
-        return text.strip()
-    return " ".join(text.split())
+    return " ".join(text.casefold().split())
 
 
-def _key(asked: bytes, a: bytes, b: bytes, context: list[bytes], tie: bool) -> bytes:
-    """16 bytes; the lowest bit of the last one is 1 where chosen sorts after rejected."""
-    digest = _digest(asked, min(a, b), max(a, b), *context)
-    return digest[:-1] + bytes([digest[-1] & 0xFE | (a > b and not tie)])
-
-
-def _answer(context: bytes, answer: bytes) -> bytes:
-    return blake2b(context + answer, digest_size=8).digest()
-
-
-def _comparable(value: str | Messages, dumped: bytes) -> bytes:
+def _comparable(value: str | Messages, dumped: bytes, settled: bool) -> bytes:
     """The value's JSON with every text normalised; `dumped` itself where nothing changes."""
     if isinstance(value, str):
-        return orjson.dumps(normal(value))
-    for message in value:
-        text = message["content"] or ""
-        if text != normal(text):
-            break
-    else:
+        text = value.strip() if settled else normal(value)
+        return dumped if text == value else orjson.dumps(text)
+    if all(_is_normal(message, settled) for message in value):
         return dumped
-    return orjson.dumps([m | {"content": normal(m["content"] or "")} for m in value])
+    return _dumped([m | {"content": normal_content(m["content"])} for m in value])
+
+
+def _is_normal(message: Message, settled: bool) -> bool:
+    content = message["content"]
+    if settled and isinstance(content, str):
+        return content.strip() == content
+    return normal_content(content) == (content or "")
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -5,6 +5,8 @@ Out: messages with a known role, their content, and only the keys that a chat te
 
     [{"role": " Human ", "content": "Hi", "weight": 1}]  ->  [{"role": "user", "content": "Hi"}]
     with the notes "role human -> user" and "message key 'weight' dropped"
+
+A content that is a list of parts stays one where an image is among them; texts alone are joined.
 """
 
 from typing import Any, cast
@@ -55,13 +57,27 @@ def check_messages(value: list[Any], field: str, notes: list[str]) -> Messages:
     ]
 
 
+def text_of(message: Message) -> str:
+    """What a message says: its content, or the texts of its parts, or ""."""
+    content = message["content"]
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join([part["text"] for part in content if part["type"] == "text"])
+
+
+def image_parts(messages: Messages) -> list[Message]:
+    """The parts of type image, in order."""
+    contents = [m["content"] for m in messages if isinstance(m["content"], list)]
+    return [part for content in contents for part in content if part["type"] == "image"]
+
+
 def _is_plain(item: Any) -> bool:
     """The usual message: a known role, text, and nothing else."""
     return (
-        isinstance(item, dict)
+        type(item) is dict
         and len(item) == 2
-        and isinstance(item.get("content"), str)
-        and isinstance(role := item.get("role"), str)
+        and type(item.get("content")) is str
+        and type(role := item.get("role")) is str
         and role in ROLES
     )
 
@@ -121,7 +137,7 @@ def _known_role(role: str, field: str, notes: list[str]) -> str:
     return known
 
 
-def _check_content(message: Message, field: str, notes: list[str]) -> str | None:
+def _check_content(message: Message, field: str, notes: list[str]) -> str | list[Message] | None:
     content = message["content"]
     if isinstance(content, str):
         return content
@@ -135,33 +151,34 @@ def _check_content(message: Message, field: str, notes: list[str]) -> str | None
             'give it "content": ""',
         )
     if isinstance(content, list):
-        return _joined_parts(cast(list[Any], content), field, notes)
+        return _checked_parts(cast(list[Any], content), field, notes)
     raise Unusable("wrong_type", field, f"found {found(content)}, expected text")
 
 
-def _joined_parts(parts: list[Any], field: str, notes: list[str]) -> str:
-    """The text of a content that is a list of text parts, joined without a separator."""
-    texts: list[str] = []
+def _checked_parts(parts: list[Any], field: str, notes: list[str]) -> str | list[Message]:
+    """The parts as they are where one is an image; else their texts joined without a separator."""
     for i, part in enumerate(parts):
         entry = cast(Message, part) if isinstance(part, dict) else {}
-        kind, text = entry.get("type"), entry.get("text")
-        if kind == "text" and isinstance(text, str):
-            texts.append(text)
-        elif isinstance(kind, str) and kind != "text":
+        kind = entry.get("type")
+        if kind == "image" or (kind == "text" and isinstance(entry.get("text"), str)):
+            continue
+        if isinstance(kind, str) and kind != "text":
             raise Unusable(
                 "image_part",
                 f"{field}[{i}]",
-                f"found a part of type {shown(kind, 40)}, expected only parts of type 'text': "
-                "this model reads text; leave such rows out of the source",
+                f"found a part of type {shown(kind, 40)}, expected only parts of type 'text' or "
+                "'image'; leave such rows out of the source",
             )
-        else:
-            raise Unusable(
-                "bad_message",
-                f"{field}[{i}]",
-                f'found {found(part)}, expected {{"type": "text", "text": ...}}',
-            )
+        raise Unusable(
+            "bad_message",
+            f"{field}[{i}]",
+            f'found {found(part)}, expected {{"type": "text", "text": ...}}',
+        )
+    if any(part["type"] == "image" for part in parts):
+        # A table of all rows has a null wherever another part has a value.
+        return [{k: v for k, v in part.items() if v is not None} for part in parts]
     notes.append("text parts joined")
-    return "".join(texts)
+    return "".join([part["text"] for part in parts])
 
 
 def _check_tool_calls(value: Any, field: str) -> None:

@@ -6,15 +6,18 @@ canonical form, or says why it cannot be used. Canonical means:
     standard         prompt text or None, chosen and rejected text
     conversational   prompt messages (at least one), chosen and rejected messages that end in an
                      assistant's turn; prompt + chosen is the whole conversation
+
+With images, a content may be a list of parts, of type text or image, and the images stand beside.
 """
 
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import orjson
 
-from tasks.conversion.messages import Messages, check_messages
+from tasks.conversion.messages import Messages, check_messages, image_parts, text_of
 from tasks.conversion.prompts import separated_messages, separated_text
 from tasks.conversion.unusable import Unusable, found
 
@@ -47,6 +50,11 @@ class Pair:
     where it is below that."""
     comparison: str | None = None
     """Names the list of judged answers to one prompt that this pair is one of several of."""
+    images: str | None = None
+    """JSON text of the row's images (paths, URLs, objects), in the order of the image parts."""
+    chosen_first: bool | None = None
+    """Whether `chosen` is the answer that the row, and so its judge, had first; None where the row
+    has no such order."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was changed to bring it into form: counted per source in the report."""
 
@@ -72,21 +80,64 @@ def checked(pair: Pair) -> Pair:
         Unusable: with the reason; the reasons are listed in this stage's package docstring.
     """
     if pair.preference < TIE:
-        pair = replace(
-            pair, chosen=pair.rejected, rejected=pair.chosen, preference=1 - pair.preference
-        )
+        pair = replace(swapped(pair), preference=1 - pair.preference)
     chosen, rejected = pair.chosen, pair.rejected
     _check_kinds(chosen, rejected)
     notes = list(pair.notes)
     if isinstance(chosen, str) and not isinstance(pair.prompt, list):
+        if pair.images is not None:
+            raise _images_beside_text()
         prompt, chosen, rejected = _standard(pair.prompt, chosen, rejected, notes)
     else:
         prompt, chosen, rejected = _conversational(pair.prompt, chosen, rejected, notes)
-    if pair.preference == TIE and orjson.dumps(rejected) < orjson.dumps(chosen):
-        chosen, rejected = rejected, chosen  # a tie has no order of its own: one for all
-    return replace(
-        pair, prompt=prompt, chosen=chosen, rejected=rejected, notes=tuple(dict.fromkeys(notes))
+        _check_images(pair, prompt, chosen, rejected)
+    made = Pair(
+        prompt,
+        chosen,
+        rejected,
+        pair.tools,
+        pair.chat_template_kwargs,
+        pair.margin,
+        pair.weight,
+        pair.preference,
+        pair.comparison,
+        pair.images,
+        pair.chosen_first,
+        tuple(dict.fromkeys(notes)) if notes else (),
     )
+    return in_tie_order(made) if made.preference == TIE else made
+
+
+def in_tie_order(tie: Pair) -> Pair:
+    """The tie with its answers in the one order that all ties have: it has none of its own."""
+    return swapped(tie) if orjson.dumps(tie.rejected) < orjson.dumps(tie.chosen) else tie
+
+
+def swapped(pair: Pair) -> Pair:
+    """The pair the other way round, with the same preference."""
+    first = None if pair.chosen_first is None else not pair.chosen_first
+    return replace(pair, chosen=pair.rejected, rejected=pair.chosen, chosen_first=first)
+
+
+def _images_beside_text() -> Unusable:
+    return Unusable(
+        "image_part",
+        "images",
+        "found images beside texts, expected messages whose parts say where an image belongs; "
+        "leave such rows out of the source, or write prompt and answers as messages",
+    )
+
+
+def _check_images(pair: Pair, *messages: Messages) -> None:
+    if pair.images is not None:
+        return
+    if any(part.keys() == {"type"} for side in messages for part in image_parts(side)):
+        raise Unusable(
+            "image_part",
+            "images",
+            "found a part of type 'image' without an image and no images beside the messages, "
+            "expected a column 'images', or the image's path or url in the part",
+        )
 
 
 def _check_kinds(chosen: Any, rejected: Any) -> None:
@@ -114,7 +165,7 @@ def _standard(
             raise empty_response(name, answer)
     if prompt is not IMPLICIT and not isinstance(prompt, str):
         raise _bad_prompt(prompt)
-    _check_differ(chosen, rejected, normal)
+    _check_differ(chosen, rejected, _alike_texts)
     given = None if prompt is IMPLICIT else cast(str, prompt)
     return separated_text(given, chosen, rejected, notes)
 
@@ -135,7 +186,7 @@ def _conversational(
         prompt = None
     elif isinstance(prompt, list):
         prompt = check_messages(cast(list[Any], prompt), "prompt", notes)
-    _check_differ(chosen, rejected, _normal_messages)
+    _check_differ(chosen, rejected, _alike_messages)
     return separated_messages(prompt, chosen, rejected, notes)
 
 
@@ -157,8 +208,11 @@ def check_last_turn(name: str, messages: Messages) -> None:
             f"found a last turn of role {last['role']!r}, expected 'assistant': the turn whose "
             "quality is compared",
         )
-    if not (last["content"] or "").strip() and "tool_calls" not in last:
-        raise empty_response(name, last["content"])
+    content = last["content"]
+    if isinstance(content, str) and content and not content[0].isspace():
+        return
+    if not text_of(last).strip() and not image_parts([last]) and "tool_calls" not in last:
+        raise empty_response(name, content)
 
 
 def empty_response(name: str, value: Any) -> Unusable:
@@ -184,12 +238,12 @@ def _bad_prompt(prompt: Any) -> Unusable:
     )
 
 
-def _check_differ(chosen: Any, rejected: Any, normal: Any) -> None:
+def _check_differ(chosen: Any, rejected: Any, alike: Callable[[Any, Any], bool]) -> None:
     if chosen == rejected:
         raise Unusable(
             "identical", "rejected", "found the same answer on both sides, expected two answers"
         )
-    if normal(chosen) == normal(rejected):
+    if alike(chosen, rejected):
         raise Unusable(
             "identical_normalised",
             "rejected",
@@ -198,8 +252,19 @@ def _check_differ(chosen: Any, rejected: Any, normal: Any) -> None:
         )
 
 
-def _normal_messages(messages: Messages) -> Messages:
-    return [m | {"content": normal(m["content"] or "")} for m in messages]
+def _alike_texts(a: str, b: str) -> bool:
+    return normal(a) == normal(b)
+
+
+def _alike_messages(a: Messages, b: Messages) -> bool:
+    if len(a) != len(b):
+        return False
+    return all(
+        one == other
+        or one | {"content": normal_content(one["content"])}
+        == other | {"content": normal_content(other["content"])}
+        for one, other in zip(a, b, strict=True)
+    )
 
 
 def normal(text: str) -> str:
@@ -207,3 +272,11 @@ def normal(text: str) -> str:
     if not text.isascii() and not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     return text.strip()
+
+
+def normal_content(content: Any) -> Any:
+    """A message's content as it is compared: null is no text, and of parts the texts count."""
+    if isinstance(content, list):
+        parts = cast(list[dict[str, Any]], content)
+        return [p | {"text": normal(p["text"])} if p["type"] == "text" else p for p in parts]
+    return normal(content or "")

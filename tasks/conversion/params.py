@@ -1,5 +1,6 @@
 """What a params file may say about conversion."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -26,5 +27,9 @@ class ConversionParams(Params):
     ties: Literal["drop", "keep"] = "drop"
     """Pairs neither answer of which is better: left out and counted, or kept with preference 0.5.
     Such a pair has no right answer, and evaluation counts it apart."""
-    workers: Annotated[int, Inert] = Field(default=1, ge=1)
-    """Processes that convert shards side by side; does not change the result."""
+    overrides: Annotated[Path | None, Inert] = None
+    """A file (CSV, Parquet, JSON or JSONL) with `pair_id` and `action` (flip, drop, tie or
+    empty), as evaluation's suspects.csv once looked through. Its bytes count, not its place."""
+    workers: Annotated[int | None, Inert] = Field(default=None, ge=1)
+    """Processes that convert shards side by side; None: one per core where it pays. Does not change
+    the result."""

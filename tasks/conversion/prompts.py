@@ -9,7 +9,7 @@ Each row is decided by its own content. In a conversation the two sides may only
 the assistant: where they part at a user's turn, they answer different prompts.
 """
 
-from tasks.conversion.messages import Messages
+from tasks.conversion.messages import Messages, text_of
 from tasks.conversion.shapes import common_messages, common_text
 from tasks.conversion.unusable import Unusable, found
 
@@ -92,7 +92,7 @@ def _with_text_prompt(
 ) -> tuple[Messages, Messages, Messages]:
     """The shape of UltraFeedback-binarized: `prompt` is also a user turn of both sides."""
     whole = _common_beginning([], chosen, rejected)
-    asked = [m["content"].strip() for m in whole[0] if m["role"] == "user" and m["content"]]
+    asked = [text_of(m).strip() for m in whole[0] if m["role"] == "user" and m["content"]]
     if prompt.strip() not in asked:
         seen = found(asked[0]) if asked else "no user turn"
         raise Unusable(

@@ -130,6 +130,33 @@ def _by_source(summaries: Summaries, name: str) -> dict[str, dict[str, int]]:
     return {source: dict(sorted(counts.items())) for source, counts in total.items()}
 
 
+def overridden(overrides: Mapping[str, str], summaries: Summaries) -> dict[str, Any]:
+    """How many decisions there are, how many pairs each action met, and which ids met none."""
+    applied: Counter[str] = Counter()
+    met: set[str] = set()
+    for summary in summaries:
+        for action, pairs in summary["overridden"].items():
+            applied[action] += sum(pairs.values())
+            met.update(pairs)
+    unknown = sorted(overrides.keys() - met)
+    return {
+        "listed": len(overrides),
+        "applied": dict(sorted(applied.items())),
+        "unknown": len(unknown),
+        "first_unknown": unknown[:3],
+    }
+
+
+def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list[str]:
+    """A sentence where decisions met no pair: of another data set, or of pairs changed since."""
+    if not told["unknown"]:
+        return []
+    return [
+        f"{params.overrides}: {told['unknown']} of {told['listed']} overrides name a pair_id that "
+        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside"
+    ]
+
+
 def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
     if train == 0 or (held_out == 0 and params.eval_fraction > 0):
         empty = "train" if train == 0 else "eval"

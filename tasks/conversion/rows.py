@@ -7,14 +7,17 @@ Out: the shard's pairs before duplicates are taken out, a small record per pair 
      duplicates, the quarantined rows, and a summary: ledger, first examples, notes.
 """
 
+import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,16 +25,18 @@ import pyarrow.parquet as pq
 from tasks.artifact import Ledger, Quarantine, Workspace
 from tasks.conversion import shards, tables
 from tasks.conversion.answers import Answer, Item
-from tasks.conversion.identity import identify
+from tasks.conversion.identity import Identity, identify, identify_usual
 from tasks.conversion.joining import Joined, Origin, join
 from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import Options
+from tasks.conversion.overrides import Action, overridden
 from tasks.conversion.pair import Pair, checked
 from tasks.conversion.signals import signals
 from tasks.conversion.ties import Tie, Ties
 from tasks.conversion.tolerance import first_examples
 from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
+from tasks.conversion.usual import PLAIN, is_usual, longer_by
 
 ROW_COLUMNS = ["source", "file", "row", "raw"]
 KEY = "key"
@@ -46,6 +51,8 @@ class Plan:
     seed: int
     eval_fraction: float
     ties: Ties = "drop"
+    overrides: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    """pair_id -> what a person decided."""
 
     @property
     def joined(self) -> frozenset[str]:
@@ -62,17 +69,45 @@ class _Shard:
     quarantine: Quarantine = field(default_factory=lambda: Quarantine("conversion"))
     notes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     labels: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    overridden: dict[Action, Counter[str]] = field(default_factory=dict[Action, Counter[str]])
+    """Action -> the pairs that it was applied to, by id."""
     pairs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     keys: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    stored: list[Identity] = field(default_factory=list[Identity])
+    sources: list[str] = field(default_factory=list[str])
+    key_arrays: list[npt.NDArray[Any]] = field(default_factory=list[npt.NDArray[Any]])
 
     def __post_init__(self) -> None:
         layouts = self.plan.layouts
         self.readers = {name: reader(*layout) for name, layout in layouts.items()}
+        # A usual row is one of a layout without options whose columns have their own names.
+        self.sides = {
+            name: None if mapping else LAYOUTS[layout].sides
+            for name, (layout, mapping, _) in layouts.items()
+        }
         self.numbers = {name: number for number, name in enumerate(layouts)}
+
+    def count(self, origins: Sequence[Origin]) -> None:
+        """Books rows as come in; `take` or `take_group` says what became of them."""
+        for source, n in Counter([origin.source for origin in origins]).items():
+            self.ledger.count_in(source, n)
 
     def take(self, origin: Origin) -> None:
         """Adds one row's pairs, or quarantines it."""
-        items = [item for item in self._read(origin) if not isinstance(item, Answer)]
+        row = self._parsed(origin)
+        if row is None:
+            return
+        sides = self.sides[origin.source]
+        if sides is not None and (given := sides(row)) is not None and self._usual(*given, origin):
+            return
+        items = self._read(row, origin)
+        if len(items) == 1 and type(items[0]) is Pair:  # the usual row
+            try:
+                self._add(checked(items[0]), origin)
+            except Unusable as problem:
+                self._drop(problem, origin)
+            return
+        items = [item for item in items if not isinstance(item, Answer)]
         if items:
             self._settle([(item, origin) for item in items], rows=1)
 
@@ -80,7 +115,8 @@ class _Shard:
         """Adds the pairs of rows that belong together, and of each what stands for itself."""
         answers: list[tuple[Answer, Origin]] = []
         for origin in origins:
-            items = self._read(origin)
+            row = self._parsed(origin)
+            items = () if row is None else self._read(row, origin)
             own = [(item, origin) for item in items if not isinstance(item, Answer)]
             if own:
                 self._settle(own, rows=1)
@@ -89,11 +125,17 @@ class _Shard:
             options = self.plan.layouts[origins[0].source][2]
             self._settle(join(answers, options), rows=len(answers))
 
-    def _read(self, origin: Origin) -> Sequence[Item]:
-        """What the row holds: an answer, or one item at least of other kinds; none if unusable."""
-        self.ledger.count_in(origin.source)
+    def _parsed(self, origin: Origin) -> Row | None:
         try:
-            items = self.readers[origin.source](parsed(origin.raw))
+            return parsed(origin.raw)
+        except Unusable as problem:
+            self._drop(problem, origin)
+            return None
+
+    def _read(self, row: Row, origin: Origin) -> Sequence[Item]:
+        """What the row holds: an answer, or one item at least of other kinds; none if unusable."""
+        try:
+            items = self.readers[origin.source](row)
         except Unusable as problem:
             self._drop(problem, origin)
             return ()
@@ -126,13 +168,38 @@ class _Shard:
             except Unusable as problem:
                 self._drop(problem, origin)
 
+    def _usual(self, prompt: Any, chosen: Any, rejected: Any, origin: Origin) -> bool:
+        """Adds a pair that is canonical as it stands; false where it has to be looked at."""
+        if not is_usual(prompt, chosen, rejected):
+            return False
+        plan = self.plan
+        identity = identify_usual(prompt, chosen, rejected, plan.seed, plan.eval_fraction)
+        if identity is None or identity.pair_id in plan.overrides:
+            return False
+        self._store(PLAIN, identity, origin, longer_by(chosen, rejected))
+        return True
+
     def _add(self, pair: Pair, origin: Origin) -> None:
-        identity = identify(pair, self.plan.seed, self.plan.eval_fraction)
-        notes = [*pair.notes, *signals(pair, identity.prompt, identity.chosen, identity.rejected)]
-        if notes:
-            self.notes.setdefault(origin.source, Counter()).update(notes)
+        plan = self.plan
+        identity = identify(pair, plan.seed, plan.eval_fraction)
+        action = plan.overrides.get(identity.pair_id)
+        if action is not None:
+            self.overridden.setdefault(action, Counter())[identity.pair_id] += 1
+            pair = overridden(pair, action, plan.ties)
+            identity = identify(pair, plan.seed, plan.eval_fraction)
+        if pair.notes:
+            self._note(origin.source, pair.notes)
+        self._store(pair, identity, origin, tables.longer_by(pair))
+
+    def _store(self, pair: Pair, identity: Identity, origin: Origin, longer: int) -> None:
+        source = origin.source
+        self.sources.append(source)
+        self.stored.append(identity)
         self.pairs.append(tables.pair_values(pair, identity, origin))
-        self.keys.append(tables.key_values(pair, identity, self.numbers[origin.source]))
+        self.keys.append(tables.key_values(pair, identity, self.numbers[source], longer))
+
+    def _note(self, source: str, notes: Iterable[str]) -> None:
+        self.notes.setdefault(source, Counter()).update(notes)
 
     def _drop(self, problem: Unusable, origin: Origin) -> None:
         self.ledger.drop(origin.source, problem.reason, problem.pairs)
@@ -140,12 +207,14 @@ class _Shard:
             fault = problem.reason, problem.field, problem.message
             self.quarantine.add(origin.source, origin.file, origin.row, *fault, origin.raw)
 
-    def table(self) -> pa.Table:
-        """The pairs since the last call."""
-        columns = list(zip(*self.pairs, strict=True)) or [()] * len(tables.SCHEMA)
-        self.pairs = []
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, tables.SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=tables.SCHEMA)
+    def batch(self) -> pa.RecordBatch:
+        """The pairs since the last call, after which they are noted and keyed as well."""
+        for place, note in signals(self.stored):
+            self._note(self.sources[place], (note,))
+        self.key_arrays.append(tables.key_array(self.keys))
+        batch = tables.record_batch(self.pairs)
+        self.pairs, self.keys, self.stored, self.sources = [], [], [], []
+        return batch
 
 
 def parsed(raw: str) -> Row:
@@ -165,14 +234,22 @@ def parsed(raw: str) -> Row:
     return row
 
 
-def convert_shard(workspace: Workspace, path: Path, plan: Plan) -> dict[str, Any]:
-    """Writes what the shard's rows become; the summary, which is kept as the unit's."""
+def rows_unit(path: Path) -> str:
+    """The unit of a shard's first pass."""
+    return f"rows-{path.stem}"
+
+
+def convert_shard(
+    workspace: Workspace, path: Path, plan: Plan
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Writes what the shard's rows become; its summary, which is kept as the unit's, and the
+    quarantined rows."""
     shard = _Shard(plan)
     name = path.stem
-    with workspace.writing(f"{shards.RAW_PAIRS}/{name}.parquet") as out:
+    with workspace.writing(f"{shards.RAW_PAIRS}/{name}.arrow") as out, uncollected():
         _write_pairs(shard, path, out)
     with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy") as out, out.open("wb") as stream:
-        np.save(stream, np.array(shard.keys, dtype=tables.KEYS))
+        np.save(stream, np.concatenate(shard.key_arrays))
     with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet") as out:
         shard.quarantine.write(out)
     summary = {
@@ -180,27 +257,46 @@ def convert_shard(workspace: Workspace, path: Path, plan: Plan) -> dict[str, Any
         "examples": first_examples(shard.quarantine),
         "labels": {source: dict(c) for source, c in shard.labels.items()},
         "notes": {source: dict(sorted(c.items())) for source, c in shard.notes.items()},
+        "overridden": {action: dict(sorted(c.items())) for action, c in shard.overridden.items()},
     }
-    workspace.finish(f"rows-{name}", summary)
-    return summary
+    workspace.finish(rows_unit(path), summary)
+    return summary, shard.quarantine.rows
+
+
+@contextmanager
+def uncollected() -> Generator[None, None, None]:
+    """Without the search for cycles, of which rows have none: it costs a tenth of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _write_pairs(shard: _Shard, rows: Path, out: Path) -> None:
-    passed_over = shard.plan.joined
-    with pq.ParquetFile(rows) as file, tables.open_writer(out) as writer:
+    """As Arrow: read once more and gone with the scratch, so that compressing it would not pay."""
+    with pq.ParquetFile(rows) as file, pa.ipc.new_file(out, tables.SCHEMA) as writer:
         if KEY in file.schema_arrow.names:
-            for batch, group in enumerate(_groups(file), 1):
+            for number, group in enumerate(_groups(file), 1):
+                shard.count(group)
                 shard.take_group(group)
-                if batch % tables.BATCH_ROWS == 0:
-                    writer.write_table(shard.table())
-            writer.write_table(shard.table())
-            return
-        for batch in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS):
-            columns = [batch.column(c).to_pylist() for c in ROW_COLUMNS]
-            for origin in map(Origin, *columns):
-                if origin.source not in passed_over:
+                if number % tables.BATCH_ROWS == 0:
+                    writer.write_batch(shard.batch())
+        else:
+            passed_over = shard.plan.joined
+            for batch in file.iter_batches(
+                tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False
+            ):
+                columns = [batch.column(c).to_pylist() for c in ROW_COLUMNS]
+                rows_read = map(Origin, *columns)
+                origins = [o for o in rows_read if o.source not in passed_over]
+                shard.count(origins)
+                for origin in origins:
                     shard.take(origin)
-            writer.write_table(shard.table())
+                writer.write_batch(shard.batch())
+        writer.write_batch(shard.batch())
 
 
 def _groups(file: pq.ParquetFile) -> Iterator[list[Origin]]:

@@ -4,7 +4,6 @@ In:  scratch/pairs, scratch/keys and the verdicts on all pairs.
 Out: pairs/NNNNN.parquet; the contradictions' rows in quarantine; the counts of what is left.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,6 +74,16 @@ class Kept:
             self.counts[source, split, what] += int(n)
 
 
+def counted(paths: Sequence[Path], codes: Array, sources: Sequence[str]) -> Kept:
+    """What is left of all shards, given their records and the verdicts as the params apply them."""
+    kept, start = Kept(sources, codes), 0
+    for path in paths:
+        keys = np.load(path)
+        kept.add(keys, codes[start : start + len(keys)])
+        start += len(keys)
+    return kept
+
+
 def applied(verdicts: Verdicts, params: ConversionParams) -> npt.NDArray[np.uint8]:
     """The verdicts with `KEEP` in place of those that the params do not act on."""
     codes = verdicts.codes.copy()
@@ -85,38 +94,40 @@ def applied(verdicts: Verdicts, params: ConversionParams) -> npt.NDArray[np.uint
     return codes
 
 
-def select(workspace: Workspace, rows: Path, codes: Array, keys: Array) -> None:
-    """Writes the shard's pairs that are kept, and quarantines its contradictions."""
+def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any]]:
+    """Writes the pairs of a shard that are kept, and its contradictions' quarantined rows, which
+    are also the result. `codes`: the verdicts on its pairs."""
     name = rows.stem
-    before = workspace.path / shards.RAW_PAIRS / rows.name
+    before = workspace.path / shards.RAW_PAIRS / f"{name}.arrow"
     with workspace.writing(f"{shards.PAIRS}/{name}.parquet") as out:
-        if (codes == KEEP).all():
-            shutil.copyfile(before, out)
-        else:
-            _write_kept(before, out, codes)
+        _write_kept(before, out, codes)
     origins: set[tuple[str, str, int]] = set()
     if (codes == CONTRADICTION).any():
         origins = _origins(before, codes == CONTRADICTION)
     quarantine = Quarantine("conversion")
     for source, file, row, raw in _raw_rows(rows, origins) if origins else []:
         quarantine.add(source, file, row, "contradiction", "chosen", _CONTRADICTED, raw)
-    with workspace.writing(f"{shards.QUARANTINES}/{name}-contradictions.parquet") as out:
+    with workspace.writing(f"{shards.QUARANTINES}/{name}{shards.CONTRADICTIONS}.parquet") as out:
         quarantine.write(out)
-    workspace.finish(f"pairs-{name}", {"kept": int((codes == KEEP).sum()), "of": len(keys)})
+    return quarantine.rows
 
 
 def _write_kept(before: Path, out: Path, codes: Array) -> None:
     start = 0
-    with pq.ParquetFile(before) as file, tables.open_writer(out) as writer:
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group)
-            keep = codes[start : start + len(table)] == KEEP
-            start += len(table)
-            writer.write_table(table.filter(pa.array(keep)))
+    with pa.memory_map(str(before)) as source, tables.open_writer(out) as writer:
+        file = pa.ipc.open_file(source)
+        for number in range(file.num_record_batches):
+            batch = file.get_batch(number)
+            keep = codes[start : start + len(batch)] == KEEP
+            start += len(batch)
+            if len(batch):
+                writer.write_batch(batch if keep.all() else batch.filter(pa.array(keep)))
 
 
 def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:
-    table = pq.read_table(pairs, columns=["source", "file", "row"]).filter(pa.array(mask))
+    with pa.memory_map(str(pairs)) as source:
+        table = pa.ipc.open_file(source).read_all()
+        table = table.select(["source", "file", "row"]).filter(pa.array(mask))
     return set(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
 
 

@@ -1,9 +1,10 @@
 """Where this stage's files stand, and how later stages find them.
 
 pairs/NNNNN.parquet           one per ingestion shard: what later stages read
+keys/NNNNN.npy                one small record per pair before duplicates are taken out
+                              (`tables.KEYS`): by them a later run knows the shard again
 quarantine.parquet            rows that could not be used, and both sides of contradictions
-scratch/pairs/NNNNN.parquet   pairs before duplicates are taken out
-scratch/keys/NNNNN.npy        one small record per pair (`tables.KEYS`), in the same order
+scratch/pairs/NNNNN.arrow     pairs before duplicates are taken out
 scratch/quarantine/NNNNN.parquet
 """
 
@@ -13,8 +14,9 @@ from tasks.artifact import Artifact
 
 PAIRS = "pairs"
 RAW_PAIRS = "scratch/pairs"
-KEY_ARRAYS = "scratch/keys"
+KEY_ARRAYS = "keys"
 QUARANTINES = "scratch/quarantine"
+CONTRADICTIONS = "-contradictions"
 QUARANTINE_FILE = "quarantine.parquet"
 
 

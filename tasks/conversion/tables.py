@@ -3,16 +3,20 @@
 Equal pairs give equal bytes: one writer, fixed settings, one row group per batch of rows.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.conversion.identity import Identity
 from tasks.conversion.joining import Origin
+from tasks.conversion.messages import text_of
 from tasks.conversion.pair import TIE, Pair
 
 BATCH_ROWS = 2048
@@ -35,9 +39,12 @@ SCHEMA = pa.schema(
         ("row", pa.int64()),
         ("group", pa.string()),
         ("split", pa.string()),
+        ("images", pa.string()),
+        ("chosen_first", pa.bool_()),
     ]
 )
-"""prompt, chosen, rejected: JSON text of a string or of a list of messages; prompt may be null."""
+"""prompt, chosen, rejected: JSON text of a string or of a list of messages; prompt may be null.
+images: JSON text of a list; chosen_first: null where the row has its answers in no order."""
 
 KEYS = np.dtype(
     [
@@ -89,31 +96,82 @@ def pair_values(pair: Pair, identity: Identity, origin: Origin) -> tuple[Any, ..
         origin.row,
         identity.group,
         identity.split,
+        pair.images,
+        pair.chosen_first,
     )
 
 
-def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
-    """A pair as a record of `KEYS`; `source` is its number among the sources."""
-    difference = _characters(pair.chosen) - _characters(pair.rejected)
+def record_batch(pairs: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of `pair_values` as columns."""
+    columns = list(zip(*pairs, strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def longer_by(pair: Pair) -> int:
+    """By how many characters the chosen answer is longer."""
+    return _characters(pair.chosen) - _characters(pair.rejected)
+
+
+def key_values(pair: Pair, identity: Identity, source: int, longer_by: int) -> tuple[Any, ...]:
+    """What `key_array` makes a record of; `source` is its number among the sources."""
     return (
-        int.from_bytes(identity.key[:8], "big"),
-        int.from_bytes(identity.key[8:], "big"),
-        int(identity.pair_id[:8], 16),
-        crc32(repr((pair.margin, pair.preference)).encode()),
-        int(identity.group[:16], 16),
+        identity.key,
+        identity.pair_id,
+        identity.group,
+        *identity.answers,
+        _print(pair.margin, pair.preference),
         source,
-        (difference > 0) - (difference < 0),
+        (longer_by > 0) - (longer_by < 0),
         identity.split == "eval",
         pair.format == "conversational",
         pair.margin is not None,
         pair.preference != 1,
         pair.comparison is not None,
         pair.preference == TIE,
-        *(int.from_bytes(name, "big") for name in identity.answers),
     )
+
+
+def key_array(values: Sequence[tuple[Any, ...]]) -> npt.NDArray[Any]:
+    """Rows of `key_values` as `KEYS`, column by column."""
+    records = np.zeros(len(values), KEYS)
+    if not values:
+        return records
+    keys, pair_ids, groups, better, worse, *others = zip(*values, strict=True)
+    records["high"], records["low"] = _numbers(b"".join(keys), ">u8", 2).T
+    records["exact"] = _numbers(bytes.fromhex("".join(pair_ids)), ">u4", 4)[:, 0]
+    records["group"] = _numbers(bytes.fromhex("".join(groups)), ">u8", 2)[:, 0]
+    records["better"] = np.frombuffer(b"".join(better), ">u8")
+    records["worse"] = np.frombuffer(b"".join(worse), ">u8")
+    for name, column in zip(_PLAIN, others, strict=True):
+        records[name] = column
+    return records
+
+
+_PLAIN = (
+    "margin",
+    "source",
+    "longer",
+    "eval",
+    "conversational",
+    "has_margin",
+    "has_preference",
+    "has_comparison",
+    "tie",
+)
+"""The fields that `key_values` ends with, in its order."""
+
+
+def _numbers(values: bytes, kind: str, each: int) -> npt.NDArray[Any]:
+    return np.frombuffer(values, kind).reshape(-1, each)
+
+
+@lru_cache(maxsize=4096)
+def _print(margin: float | None, preference: float) -> int:
+    return crc32(repr((margin, preference)).encode())
 
 
 def _characters(answer: Any) -> int:
     if isinstance(answer, str):
         return len(answer)
-    return sum(len(message["content"] or "") for message in answer)
+    return sum([len(text_of(message)) for message in answer])

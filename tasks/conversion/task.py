@@ -9,24 +9,28 @@ out). What lies between them, the verdicts over all shards, is computed again af
 of which several rows make a pair are first laid out anew (`routed-NNNNN`, `grouped-NNNNN`).
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tasks.artifact import Artifact, Step, Workspace
+from tasks.artifact import Artifact, Step, Workspace, file_digest, input_digests
 from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, recognise
 from tasks.conversion.options import Options
 from tasks.conversion.params import ConversionParams
+from tasks.errors import ParamsError
 from tasks.ingestion.params import Source
-from tasks.ingestion.shards import row_shards
+from tasks.ingestion.shards import ROWS, row_shards
 
 if TYPE_CHECKING:
     from tasks.conversion.rows import Plan
 
+logger = logging.getLogger(__name__)
+
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 3
+VERSION = 4
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -52,8 +56,17 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
         shelf=SHELF,
         params={"conversion": params, "sources": declared},
         inputs={"ingestion": ingestion},
+        files={"overrides": _digest(params.overrides)} if params.overrides else {},
         build=partial(build, params=params, sources=tuple(sources), ingestion=ingestion),
     )
+
+
+def _digest(overrides: Path) -> str:
+    if not overrides.is_file():
+        raise ParamsError(
+            f"conversion.overrides: {overrides} is no file; name one with pair_id and action"
+        )
+    return file_digest(overrides)
 
 
 def build(
@@ -73,30 +86,40 @@ def build(
     from tasks.conversion.duplicates import judge
     from tasks.conversion.groups import laid_out
     from tasks.conversion.leakage import near_duplicates
+    from tasks.conversion.passes import Passes
+    from tasks.conversion.selection import applied, counted
     from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)
     plan = plan_sources(params, sources, given)
-    single, grouped = laid_out(workspace, given, plan, params.workers)
+    single, grouped = laid_out(workspace, given, plan, params.workers or 1)
     rows = single + grouped
-    summaries = _convert(workspace, rows, plan, params.workers)
+    passes = Passes(workspace, plan, rows, input_digests(ingestion, ROWS), params.workers)
+    summaries = passes.convert()
     ledger = report.incoming(summaries)
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params)
-    verdicts = judge([_keys(workspace, r) for r in rows])
-    kept = _select(workspace, rows, verdicts, params, list(plan.layouts))
+    keys = [passes.keys(r) for r in rows]
+    verdicts = judge(keys)
+    kept = counted(keys, applied(verdicts, params), list(plan.layouts))
+    passes.select(kept.codes)
     ledger.merge(kept.ledger)
     ledger.check()
     report.check_enough_left(ledger, examples, params)
     workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
     told = workspace.report
-    told["cycles"] = cyclic_pairs([_keys(workspace, r) for r in rows], kept.codes)
+    told["overrides"] = report.overridden(plan.overrides, summaries)
+    for warning in report.override_warnings(told["overrides"], params):
+        logger.warning("%s", warning)
+    told["cycles"] = cyclic_pairs(keys, kept.codes)
     pairs = [workspace.path / shards.PAIRS / f"{r.stem}.parquet" for r in rows]
     told["near_duplicates"] = near_duplicates(pairs, told["train"], told["eval"])
     workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
-        quarantines / f"{r.stem}{part}.parquet" for r in rows for part in ("", "-contradictions")
+        quarantines / f"{r.stem}{part}.parquet"
+        for r in rows
+        for part in ("", shards.CONTRADICTIONS)
     ]
     with workspace.writing(shards.QUARANTINE_FILE) as path:
         merge(parts, path)
@@ -110,57 +133,15 @@ def plan_sources(
     Raises:
         DataError: no layout fits, or several do, or a mapped column does not exist.
     """
+    from tasks.conversion.overrides import read_overrides
     from tasks.conversion.rows import Plan
     from tasks.conversion.samples import first_rows
 
     samples = first_rows(rows, [source.name for source in sources], SAMPLE_ROWS)
+    overrides = read_overrides(params.overrides) if params.overrides else {}
     layouts: dict[str, tuple[str, Mapping[str, str], Options]] = {}
     for s in sorted(sources, key=lambda source: source.name):  # their order is not in the key
         layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name])
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
-    return Plan(layouts, params.seed, params.eval_fraction, params.ties)
-
-
-def _convert(
-    workspace: Workspace, rows: Sequence[Path], plan: "Plan", workers: int
-) -> list[dict[str, Any]]:
-    """Pass 1: the summary of every shard, in order; finished ones are not redone."""
-    from tasks.conversion.processes import each
-    from tasks.conversion.rows import convert_shard
-
-    left = [shard for shard in rows if workspace.finished(f"rows-{shard.stem}") is None]
-    done = len(rows) - len(left)
-    each(partial(convert_shard, workspace, plan=plan), left, workers, "conversion: rows", done)
-    return [workspace.finished(f"rows-{shard.stem}") or {} for shard in rows]
-
-
-def _keys(workspace: Workspace, rows: Path) -> Path:
-    from tasks.conversion import shards
-
-    return workspace.path / shards.KEY_ARRAYS / f"{rows.stem}.npy"
-
-
-def _select(
-    workspace: Workspace,
-    rows: Sequence[Path],
-    verdicts: Any,
-    params: ConversionParams,
-    sources: Sequence[str],
-) -> Any:
-    """Pass 2: writes every shard's pairs that are kept, and counts them."""
-    import numpy as np
-    from tqdm import tqdm
-
-    from tasks.conversion import selection
-
-    codes, start = selection.applied(verdicts, params), 0
-    kept = selection.Kept(sources, codes)
-    for shard in tqdm(rows, desc="conversion: pairs", unit="shard", disable=None):
-        keys = np.load(_keys(workspace, shard))
-        mine = codes[start : start + len(keys)]
-        start += len(keys)
-        kept.add(keys, mine)
-        if workspace.finished(f"pairs-{shard.stem}") is None:
-            selection.select(workspace, shard, mine, keys)
-    return kept
+    return Plan(layouts, params.seed, params.eval_fraction, params.ties, overrides)

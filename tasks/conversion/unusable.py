@@ -4,8 +4,9 @@ from typing import Any
 
 from tasks.errors import shown
 
-NOT_QUARANTINED = frozenset({"joined", "capped"})
-"""What these count is in the pairs that were made, or could have been: nothing to look after."""
+NOT_QUARANTINED = frozenset({"joined", "capped", "overridden_drop", "overridden_tie"})
+"""What these count is in the pairs that were made, or could have been, or was decided by a person:
+nothing to look after."""
 
 
 class Unusable(Exception):

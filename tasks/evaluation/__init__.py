@@ -1,13 +1,17 @@
 """How good is the reward model: per-pair scores of held-out pairs, and every figure from them.
 
-In: the reward model, the tokenized pairs, and (for what needs texts) the pairs of conversion. Out:
+In: the reward model, the tokenized pairs, (for what needs texts) the pairs of conversion, and files
+of public benchmarks. Out:
 
     scores.parquet      a row per pair, see `table.py`; the other tables are in the same order
     texts.parquet       what each pair looks like (`texts.py`)
     truncated.parquet   rewards of answers cut short (`truncation.py`)
     probes.parquet      rewards of extreme answers (`probes.py`)
     suspects.parquet, suspects.csv   labels worth a second look, to be filled in (`suspects.py`)
-    metrics.json        every figure; plots/*.png
+    samples.parquet     a few pairs to read: right, wrong, close (`samples.py`)
+    benchmarks.json, benchmarks/   figures, items and official forms (`benchmarks`)
+    metrics.json        every figure; plots/*.png, for dark pages plots/dark/*.png
+    report.html         all of it on one page (`report`)
 
 metrics.json. `format` is its version: 2. One family of figures per name. `x_interval` is the 95 %
 interval `[low, high]` of x; a figure that cannot be computed is null. Shares lie in 0 to 1.
@@ -27,6 +31,9 @@ interval `[low, high]` of x; a figure that cannot be computed is null. Shares li
                  {tie_rate, ...}; best_of_n [{n, groups, model, oracle, random}]; probes {case:
                  prompts, degenerate, mean_reward, z, above_median, beats_chosen}
     suspects     contradicted, confident, confident_at, confident_by_source
+    benchmarks   {label: benchmark, title, overall, complete, missing, unknown, sections, subsets,
+                 details (see `benchmarks/results.py`), items, answers, max_length, truncated,
+                 special_tokens_in_text, unscored, unscored_items, contamination}; only if declared
     warnings     [{figure: dotted place in this file, message}]
 
 `champion.against_champion` gives three more (agreement, drift, scale) once a champion has scored
@@ -39,26 +46,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tasks.evaluation.champion import against_champion
     from tasks.evaluation.metrics import all_metrics, metrics_of
-    from tasks.evaluation.params import EvaluationParams
+    from tasks.evaluation.params import BenchmarkParams, EvaluationParams
+    from tasks.evaluation.report import render_report, report_of
     from tasks.evaluation.score import RewardScorer, score_pairs
     from tasks.evaluation.task import step
 
 __all__ = [
+    "BenchmarkParams",
     "EvaluationParams",
     "RewardScorer",
     "against_champion",
     "all_metrics",
     "metrics_of",
+    "render_report",
+    "report_of",
     "score_pairs",
     "step",
 ]
 
 _HOMES = {
+    "BenchmarkParams": "params",
     "EvaluationParams": "params",
     "RewardScorer": "score",
     "against_champion": "champion",
     "all_metrics": "metrics",
     "metrics_of": "metrics",
+    "render_report": "report.page",
+    "report_of": "report.page",
     "score_pairs": "score",
     "step": "task",
 }

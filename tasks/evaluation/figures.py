@@ -1,12 +1,14 @@
 """From the tables to `metrics.json` and the table of suspects: no model is needed any more."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from tasks.artifact import Workspace
+from tasks.evaluation.benchmarks.concerns import benchmark_warnings
 from tasks.evaluation.bias import Judges
 from tasks.evaluation.intervals import Resampling
 from tasks.evaluation.metrics import all_metrics
@@ -18,10 +20,13 @@ from tasks.evaluation.texts import read_texts
 
 
 def write_figures(
-    params: EvaluationParams, conversion: Path | None, workspace: Workspace
+    params: EvaluationParams,
+    conversion: Path | None,
+    benchmarks: Mapping[str, Any],
+    workspace: Workspace,
 ) -> dict[str, Any]:
     """Writes `metrics.json`, `suspects.parquet` and `suspects.csv`; returns the metrics, as JSON
-    gives them back.
+    gives them back. `benchmarks` is `{label: figures}`.
 
     Raises:
         DataError: no held-out pair has a better side.
@@ -36,6 +41,9 @@ def write_figures(
         judges=_judges(params, scores, conversion, directory),
         probes=pq.read_table(probes) if probes.is_file() else None,
     )
+    if benchmarks:
+        metrics["warnings"] += benchmark_warnings(benchmarks)
+        metrics["benchmarks"] = dict(benchmarks)
     workspace.write_json("metrics.json", metrics)
     if conversion and params.suspects:
         suspects = suspect_table(scores, conversion, params.suspects)

@@ -1,10 +1,32 @@
 """The params of evaluation."""
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tasks.artifact import Inert, Params
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+class BenchmarkParams(Params):
+    """A public benchmark of reward models in local files of its own schema. It is scored, never
+    trained on; prompts that the training pairs hold as well are counted."""
+
+    name: Literal["rewardbench", "rewardbench2", "rm_bench", "judgebench"]
+    """Which benchmark it is: says how its rows are read and its figures made."""
+    path: str = Field(min_length=1)
+    """A file, a glob or a directory: .parquet .jsonl .json .csv, plain or compressed."""
+    called: Annotated[str, Field(pattern=NAME)] | None = None
+    """Names it in tables and files, where one benchmark is given twice; null: its name."""
+    max_length: Annotated[int, Field(ge=1)] | None = 2048
+    """Tokens of an answer with its prompt; of more, the first ones are cut off. 2048 is what the
+    benchmarks' own tools do. null: only what the model cannot read."""
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.called or self.name
 
 
 class EvaluationParams(Params):
@@ -30,3 +52,13 @@ class EvaluationParams(Params):
     """Held-out prompts that get nine extreme answers each (empty, repeated, ...); 0: none."""
     suspects: Annotated[int, Field(ge=0)] = 100
     """Most pairs in the table of labels that the model contradicts; 0: no table."""
+    benchmarks: tuple[BenchmarkParams, ...] = ()
+    """Benchmarks to score beside the held-out pairs."""
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        labels = [benchmark.label for benchmark in self.benchmarks]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice; tell them apart with `called`")
+        return self

@@ -1,9 +1,11 @@
-"""The two pictures of an evaluation, as PNG: equal scores give equal bytes.
+"""The histograms of an evaluation, and the canvas of all its plots: equal scores give equal bytes.
 
 `rewards.png`: where the rewards of chosen and of rejected answers lie. `margins.png`: by how much
-the chosen answer wins or loses. Needs no display; matplotlib is imported when first drawn.
+the chosen answer wins or loses. Each is drawn for light and for dark pages. Needs no display;
+matplotlib is imported when first drawn.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, INK, PALE = "#2166ac", "#d6604d", "#222222", "#8a8a8a"
-SIZE_INCHES = (8.0, 4.5)
+SIZE_INCHES = (6.4, 3.8)
 DPI = 150
 
 
-def plot_rewards(scores: Scores, path: Path, bins: int) -> None:
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a page that a plot stands on."""
+
+    paper: str
+    ink: str
+    pale: str
+    grid: str
+    good: str
+    """Of the chosen answers, and of the model."""
+    bad: str
+    """Of the rejected ones."""
+
+
+LIGHT = Theme("#ffffff", "#222222", "#8a8a8a", "#e6e6e6", "#2166ac", "#d6604d")
+DARK = Theme("#1a1d21", "#e4e6e8", "#8b9198", "#343a40", "#6cb2f5", "#f08a72")
+
+
+def plot_rewards(scores: Scores, path: Path, bins: int, theme: Theme = LIGHT) -> None:
     """Writes the histogram of chosen against rejected rewards."""
-    figure, axes = _canvas("Rewards of chosen and rejected answers", "reward")
+    figure, axes = canvas("Rewards of chosen and rejected answers", "reward", theme)
     edges = _edges(np.concatenate([scores.chosen, scores.rejected]), bins)
-    sides = (("chosen", scores.chosen, BLUE, "-"), ("rejected", scores.rejected, ORANGE, "--"))
+    sides = (
+        ("chosen", scores.chosen, theme.good, "-"),
+        ("rejected", scores.rejected, theme.bad, "--"),
+    )
     for name, rewards, colour, line in sides:
         mean = float(rewards.mean())
         label = f"{name} (mean {_signed(mean)})"
@@ -32,61 +54,63 @@ def plot_rewards(scores: Scores, path: Path, bins: int) -> None:
         axes.hist(rewards, edges, color=colour, linewidth=1.4, histtype="step")
         axes.axvline(mean, color=colour, linewidth=1.4, linestyle=line)
     axes.set_ylabel("answers")
-    _legend(axes)
-    _save(figure, path)
+    legend(axes, theme)
+    save(figure, path)
 
 
-def plot_margins(scores: Scores, path: Path, bins: int) -> None:
+def plot_margins(scores: Scores, path: Path, bins: int, theme: Theme = LIGHT) -> None:
     """Writes the histogram of margins, split at zero into right and wrong."""
     n = len(scores)
     right = int(np.count_nonzero(scores.margin > 0))
     wrong = int(np.count_nonzero(scores.margin < 0))
-    figure, axes = _canvas("Margin: reward of chosen minus reward of rejected", "margin")
+    figure, axes = canvas("Margin: reward of chosen minus reward of rejected", "margin", theme)
     edges = _edges_with_zero(scores.margin, bins)
     for name, count, colour, side in (
-        ("rejected wins", wrong, ORANGE, scores.margin[scores.margin < 0]),
-        ("chosen wins", right, BLUE, scores.margin[scores.margin > 0]),
+        ("rejected wins", wrong, theme.bad, scores.margin[scores.margin < 0]),
+        ("chosen wins", right, theme.good, scores.margin[scores.margin > 0]),
     ):
         label = f"{name}: {count:,} ({count / n:.1%})"
-        axes.hist(side, edges, color=colour, alpha=0.75, edgecolor="white", label=label)
+        axes.hist(side, edges, color=colour, alpha=0.75, edgecolor=theme.paper, label=label)
     if n > right + wrong:
-        axes.fill_between([], [], color=PALE, label=f"ties: {n - right - wrong:,}")
+        axes.fill_between([], [], color=theme.pale, label=f"ties: {n - right - wrong:,}")
     mean = float(scores.margin.mean())
-    axes.axvline(0.0, color=INK, linewidth=1.0)
-    axes.axvline(mean, color=INK, linewidth=1.4, linestyle=":", label=f"mean {_signed(mean)}")
+    axes.axvline(0.0, color=theme.ink, linewidth=1.0)
+    axes.axvline(mean, color=theme.ink, linewidth=1.4, linestyle=":", label=f"mean {_signed(mean)}")
     axes.set_ylabel("pairs")
-    _legend(axes)
-    _save(figure, path)
+    legend(axes, theme)
+    save(figure, path)
 
 
-def _canvas(title: str, x_label: str) -> tuple["Figure", "Axes"]:
+def canvas(title: str, x_label: str, theme: Theme) -> tuple["Figure", "Axes"]:
+    """A figure with one plot, titled on the left."""
     # A Figure of its own: no pyplot, so no global state, no backend and no window.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")
+    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained", facecolor=theme.paper)
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontsize=13, color=INK, pad=26)
-    axes.set_xlabel(x_label, color=INK)
+    axes = figure.add_subplot(facecolor=theme.paper)
+    axes.set_title(title, loc="left", fontsize=13, color=theme.ink, pad=26)
+    axes.set_xlabel(x_label, color=theme.ink)
+    axes.yaxis.label.set_color(theme.ink)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(PALE)
-    axes.tick_params(colors=INK, length=0, labelsize=9)
+    axes.spines["bottom"].set_color(theme.pale)
+    axes.tick_params(colors=theme.ink, length=0, labelsize=9)
     return figure, axes
 
 
-def _legend(axes: "Axes") -> None:
+def legend(axes: "Axes", theme: Theme) -> None:
     """One line under the title, where it covers no bar."""
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.012, 0.995)}
-    look: dict[str, Any] = {"frameon": False, "fontsize": 9.5, "labelcolor": INK}
-    legend = axes.legend(
+    look: dict[str, Any] = {"frameon": False, "fontsize": 9.5, "labelcolor": theme.ink}
+    drawn = axes.legend(
         ncols=4, handlelength=1.3, columnspacing=1.6, borderaxespad=0.2, **look, **place
     )
-    legend.set_in_layout(False)  # a long legend must not squeeze the bars
+    drawn.set_in_layout(False)  # a long legend must not squeeze the bars
 
 
 def _signed(value: float) -> str:
@@ -94,7 +118,8 @@ def _signed(value: float) -> str:
     return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _save(figure: "Figure", path: Path) -> None:
+def save(figure: "Figure", path: Path) -> None:
+    """Writes the figure as PNG, nothing in it that changes between runs."""
     figure.savefig(path, format="png", metadata={"Software": None})
 
 

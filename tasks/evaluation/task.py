@@ -1,18 +1,23 @@
-"""Evaluation as a step: scores every held-out pair, then writes tables, figures and plots.
+"""Evaluation as a step: scores every held-out pair and the benchmarks, then writes tables,
+figures, plots and the report.
 
 The pairs are scored window by window; a killed evaluation keeps its finished windows.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tasks.artifact import Artifact, Step, Workspace
+from tasks.artifact import Artifact, Step, Workspace, canonical
 from tasks.evaluation.params import EvaluationParams
+
+if TYPE_CHECKING:
+    from tasks.ingestion.files import SourceFile
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 SHELF = "6_evaluation"
 
 
@@ -25,51 +30,106 @@ def step(
     """The evaluation of a trained model on the held-out pairs.
 
     `conversion` holds the texts of the pairs that were tokenized; without it, figures that need
-    texts or prompts are left out.
+    texts or prompts are left out. The benchmarks' files are matched and hashed here.
+
+    Raises:
+        DataError: a benchmark's path matches no data file.
     """
     texts = {"conversion": conversion} if conversion else {}
+    files = _benchmark_files(params)
     return Step(
         stage="evaluation",
         version=VERSION,
         shelf=SHELF,
         params=params,
         inputs={"training": training, "tokenization": tokenization, **texts},
-        build=partial(build, params, training, tokenization, conversion),
+        build=partial(build, params, files, training, tokenization, conversion),
         libraries=("torch", "transformers"),
+        files={
+            f"{label}/{file.name}": file.digest for label, each in files.items() for file in each
+        },
     )
+
+
+def _benchmark_files(params: EvaluationParams) -> "dict[str, list[SourceFile]]":
+    """The files of every benchmark, by its label."""
+    if not params.benchmarks:
+        return {}
+    from tasks.evaluation.benchmarks.files import benchmark_files
+
+    return {benchmark.label: benchmark_files(benchmark) for benchmark in params.benchmarks}
 
 
 def build(
     params: EvaluationParams,
+    files: "Mapping[str, Sequence[SourceFile]]",
     training: Artifact,
     tokenization: Artifact,
     conversion: Artifact | None,
     workspace: Workspace,
 ) -> None:
-    """Writes the tables, `metrics.json` and `plots/`; the package's docstring lists them.
+    """Writes the tables, `metrics.json`, `plots/` and `report.html`; the package's docstring lists
+    them.
 
     Raises:
-        DataError: no pair is held out, none has a better side, or texts are of other pairs.
+        DataError: no pair is held out, none has a better side, texts are of other pairs, or a
+            benchmark's row is not of its schema.
         ModelError: the model cannot be loaded, or a reward is no finite number.
     """
+    from tasks.evaluation.benchmarks.files import items_of
+    from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures
     from tasks.evaluation.passes import Passes
-    from tasks.evaluation.plots import plot_margins, plot_rewards
-    from tasks.evaluation.table import read_scores
 
+    # Read first: a wrong file is told before the model has worked for hours.
+    items = [(each, items_of(each, files[each.label])) for each in params.benchmarks]
     passes = Passes(params, training.path / "model", tokenization.path, workspace)
-    passes.run(conversion.path if conversion else None)
-    metrics = write_figures(params, conversion.path if conversion else None, workspace)
-    scores = read_scores(workspace.path / "scores.parquet")
-    for name, plot in (("rewards", plot_rewards), ("margins", plot_margins)):
-        with workspace.writing(f"plots/{name}.png") as path:
-            plot(scores, path, params.histogram_bins)
+    texts = conversion.path if conversion else None
+    passes.run(texts)
+    found: dict[str, Any] = {}
+    if items:
+        benchmarks = BenchmarkPasses(params, items, passes.scorer, tokenization.path, workspace)
+        found = benchmarks.run(texts, f"reward-model-{training.key}")
+    metrics = write_figures(params, texts, found, workspace)
+    _write_pages(params, metrics, [training, tokenization, conversion], workspace)
     for concern in metrics["warnings"]:
         logger.warning("%s: %s", concern["figure"], concern["message"])
     report: dict[str, Any] = {
-        "rows": len(scores),
+        "rows": metrics["overall"]["pairs"] + metrics["overall"]["undecided"],
         "metrics": metrics["overall"],
         "scoring": passes.how,
         "warnings": [concern["message"] for concern in metrics["warnings"]],
     }
+    if found:
+        report["benchmarks"] = {
+            label: (each["overall"] or {}).get("score") for label, each in found.items()
+        }
     workspace.report.update(report)
+
+
+def _write_pages(
+    params: EvaluationParams,
+    metrics: Mapping[str, Any],
+    inputs: Sequence[Artifact | None],
+    workspace: Workspace,
+) -> None:
+    """Writes the plots, the sample pairs and the report."""
+    import pyarrow.parquet as pq
+
+    from tasks.evaluation.curves import draw_all
+    from tasks.evaluation.report import report_of
+    from tasks.evaluation.samples import sample_table
+    from tasks.evaluation.table import read_scores
+
+    scores = read_scores(workspace.path / "scores.parquet")
+    draw_all(scores, metrics, params.histogram_bins, workspace)
+    if inputs[-1] is not None:
+        with workspace.writing("samples.parquet") as path:
+            pq.write_table(sample_table(scores, inputs[-1].path), path, compression="zstd")
+    provenance = {
+        "Inputs": {a.stage: {"key": a.key, "digest": a.digest} for a in inputs if a is not None},
+        "Evaluation": {"version": VERSION, "params": canonical(params)},
+    }
+    page = report_of(workspace.path, provenance=provenance)
+    with workspace.writing("report.html") as path:
+        path.write_text(page, "utf-8")

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasks.registration.inference import ServedModel, load_reward_model
+    from tasks.registration.metrics_sink import MetricsSink
     from tasks.registration.params import RegistrationParams
     from tasks.registration.registry import current_alias, still_registered
+    from tasks.registration.reward_function import as_reward_func
     from tasks.registration.task import step
-    from tasks.registration.tracking import MetricsSink
 
 __all__ = [
     "MetricsSink",
     "RegistrationParams",
     "ServedModel",
+    "as_reward_func",
     "current_alias",
     "load_reward_model",
     "step",
@@ -26,9 +28,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "MetricsSink": "tracking",
+    "MetricsSink": "metrics_sink",
     "RegistrationParams": "params",
     "ServedModel": "inference",
+    "as_reward_func": "reward_function",
     "current_alias": "registry",
     "load_reward_model": "inference",
     "step": "task",

@@ -1,141 +1,113 @@
-"""Whether a new version beats the champion, on the same held-out pairs.
+"""Whether a new version beats the champion on the frozen pairs, and is worse on no source.
 
-The champion is downloaded and scores the pairs itself. With the same tokenizer it reads the same
-token ids; with another it reads the pairs' messages or text, rendered by its own template.
-Accuracy decides, then loss.
+Accuracy decides, then loss. Per source, a one-sided paired test asks whether the new model's
+accuracy is below the champion's by more than the allowed drop, beyond chance:
+
+    McNemar   exact, where no drop is allowed and every prompt has one pair: of the pairs on which
+              the two disagree, as many or more lost by fair coin tosses (McNemar 1947)
+    bootstrap else: whole prompts are drawn, and the drop is beyond chance if the share of draws
+              with an allowed drop is below the significance
+
+The significance is divided by the number of sources (Bonferroni), so that a gate over ten sources
+does not fail twice as often as one over five.
 """
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from math import comb
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks.artifact import Artifact
-from tasks.errors import RegistrationError
+from tasks.evaluation.intervals import Resampling, cluster_bootstrap
 from tasks.evaluation.metrics import metrics_of
-from tasks.evaluation.score import RewardScorer, read_windows, score_pairs, split_files
-from tasks.evaluation.table import Scores, score_table
-from tasks.registration.facts import input_directory
-from tasks.registration.inference import load_reward_model
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+from tasks.evaluation.table import Floats, Scores
+from tasks.registration.gate import CHALLENGER, Bound
+from tasks.registration.params import GateParams
 
 ROUNDING = 1e-9
-
-Alias = Literal["champion", "challenger"]
+EXACT_PAIRS = 2000
+"""With more disagreeing pairs than this, the coin tosses are counted by their normal limit."""
+DRAWS = Resampling(resamples=10_000, seed=0)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The alias that a version gets, and why, in plain words."""
+class Comparison:
+    """How a model stands beside the champion."""
 
-    alias: Alias
-    reason: str
+    beats: bool
+    sentence: str
+    bounds: tuple[Bound, ...] = ()
 
 
-def verdict(
+def compare(
+    scores: Scores, champion_scores: Scores, champion: str, min_improvement: float, gate: GateParams
+) -> Comparison:
+    """The model that gave `scores` beside the champion; both score the same pairs, in one order."""
+    beats, sentence = beaten(scores, champion_scores, champion, min_improvement)
+    return Comparison(beats, sentence, source_bounds(scores, champion_scores, champion, gate))
+
+
+def beaten(
     scores: Scores, champion_scores: Scores, champion: str, min_improvement: float
-) -> Verdict:
-    """The alias of the model that gave `scores`; both score the same pairs."""
+) -> tuple[bool, str]:
+    """Whether the model beats the champion, and the figures that decided it."""
     new, old = metrics_of(scores), metrics_of(champion_scores)
     figures = f"accuracy {new['accuracy']:.4f} against {old['accuracy']:.4f}"
     more = new["correct"] - old["correct"]
     if more / new["pairs"] > min_improvement + ROUNDING:
-        return Verdict("champion", f"beats version {champion}: {figures}")
+        return True, f"beats version {champion}: {figures}"
     if more == 0 and min_improvement == 0:
         losses = f"{figures}, loss {new['loss']:.5f} against {old['loss']:.5f}"
         if new["loss"] < old["loss"]:
-            return Verdict("champion", f"beats version {champion}: {losses}")
-        return Verdict("challenger", f"does not beat version {champion}: {losses}")
+            return True, f"beats version {champion}: {losses}"
+        return False, f"does not beat version {champion}: {losses}"
     needed = f", by more than {min_improvement} needed" if min_improvement else ""
-    return Verdict("challenger", f"does not beat version {champion}: {figures}{needed}")
+    return False, f"does not beat version {champion}: {figures}{needed}"
 
 
-def champion_table(
-    champion: Path, model: Path, tokenization: Artifact, batch_size: int, device: str | None
-) -> pa.Table:
-    """The score table of the held-out pairs by the champion in a downloaded directory.
-
-    Raises:
-        PipelineError, OSError, ValueError: the champion cannot score these pairs.
-    """
-    files = split_files(tokenization.path)
-    if same_tokenizer(champion, model):
-        scorer = RewardScorer(champion, batch_size=batch_size, device=device)
-        return score_pairs(scorer, files)
-    return _table_by_text(champion, tokenization, files, device)
-
-
-def same_tokenizer(first: Path, second: Path) -> bool:
-    """Whether two model directories turn conversations into the same token ids."""
-    return all(_bytes(first / name) == _bytes(second / name) for name in TOKENIZER_FILES)
-
-
-def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def _table_by_text(
-    champion: Path, tokenization: Artifact, files: list[Path], device: str | None
-) -> pa.Table:
-    served = load_reward_model(champion, device)
-    parts: list[pa.Table] = []
-    texts = _held_out_rows(tokenization)
-    for window in read_windows(files):
-        sides: list[np.ndarray] = []
-        for side in (0, 1):
-            rows = [texts[str(pair_id)][side] for pair_id in window["pair_id"].to_pylist()]
-            sides.append(served.rewards(rows))
-        parts.append(score_table(window, "eval", sides[0], sides[1]))
-    return pa.concat_tables(parts)
+def source_bounds(
+    scores: Scores, champion_scores: Scores, champion: str, gate: GateParams
+) -> tuple[Bound, ...]:
+    """One bound per source with a decided pair: the drop against the champion, and its test."""
+    allowed = gate.max_source_drop
+    if allowed is None:
+        return ()
+    keep = scores.decided
+    scores, champion_scores = scores.take(keep), champion_scores.take(keep)
+    sources = sorted(set(scores.source.tolist()))
+    level = gate.significance / max(1, len(sources))
+    found: list[Bound] = []
+    for source in sources:
+        new, old = scores.of_source(source), champion_scores.of_source(source)
+        lost = (old.margin > 0).astype(np.float64) - (new.margin > 0)
+        p, test = p_value(lost, new, allowed)
+        drop = float(lost.mean())
+        chance = "within chance" if p >= level else "beyond chance"
+        note = (
+            f"{len(new)} pairs against version {champion}, {test} p {p:.3g} at level {level:.3g}"
+            + (f", {chance}" if drop > allowed else "")
+        )
+        holds = drop <= allowed + ROUNDING or p >= level
+        name = f"max_source_drop.{source}"
+        found.append(Bound(name, drop, "<=", allowed, holds, CHALLENGER, note))
+    return tuple(found)
 
 
-def _held_out_rows(tokenization: Artifact) -> dict[str, tuple[Any, Any]]:
-    """`{pair_id: (chosen, rejected)}` of the held-out pairs, as `inference` takes them."""
-    directory = conversion_directory(tokenization)
-    return {
-        str(row["pair_id"]): (_row(row, "chosen"), _row(row, "rejected"))
-        for row in _rows(directory)
-        if row["split"] == "eval"
-    }
+def p_value(lost: Floats, scores: Scores, allowed: float) -> tuple[float, str]:
+    """How likely so large a mean of `lost [N]` is where the true drop is the allowed one, and the
+    test's name. `lost`: 1 where only the champion is right, -1 where only the model is, else 0."""
+    alone = len(set(scores.group.tolist())) == len(scores)
+    if not allowed and alone:
+        return mcnemar(int((lost > 0).sum()), int((lost < 0).sum())), "McNemar"
+    member = np.unique(scores.group, return_inverse=True)[1].astype(np.int64)
+    draws = cluster_bootstrap(lost[:, None], member, DRAWS)[:, 0]
+    return float((1 + (draws <= allowed + ROUNDING).sum()) / (1 + len(draws))), "bootstrap"
 
 
-def conversion_directory(tokenization: Artifact) -> Path:
-    """Where the pairs lie that were tokenized.
+def mcnemar(worse: int, better: int) -> float:
+    """P(at least `worse` of `worse + better` fair tosses): 1 where the two never disagree."""
+    n = worse + better
+    if n > EXACT_PAIRS:
+        from math import erfc, sqrt
 
-    Raises:
-        RegistrationError: they are gone.
-    """
-    path = tokenization.path
-    for stage in ("templating", "conversion"):
-        record = path / "record.json"
-        inputs = json.loads(record.read_bytes())["inputs"] if record.is_file() else {}
-        if stage not in inputs:
-            raise RegistrationError(
-                f"{record} names no {stage}, whose pairs are needed to score a champion that has "
-                "another tokenizer; run the pipeline again"
-            )
-        path = input_directory(path, inputs[stage])
-    return path
-
-
-def _rows(directory: Path) -> Iterator[dict[str, Any]]:
-    for file in sorted((directory / "pairs").glob("*.parquet")):
-        for batch in pq.ParquetFile(file).iter_batches(batch_size=1024):
-            yield from batch.to_pylist()
-
-
-def _row(row: dict[str, Any], side: str) -> Any:
-    prompt, answer = json.loads(row["prompt"] or "null"), json.loads(row[side])
-    if row["format"] == "standard":
-        return (prompt or "") + answer
-    return {
-        "messages": [*(prompt or []), *answer],
-        "tools": row["tools"],
-        "chat_template_kwargs": row["chat_template_kwargs"],
-    }
+        return 0.5 * erfc((worse - 0.5 - n / 2) / sqrt(n / 2))
+    return sum(comb(n, k) for k in range(worse, n + 1)) / 2**n

@@ -7,12 +7,12 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.artifact import Artifact, canonical, digest_json
 from tasks.artifact.record import read_artifact
 from tasks.evaluation.metrics import flat
+from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tracking import METRICS_PER_CALL, log_history
 
@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 PARAMS_PER_CALL = 100
 PARAM_LENGTH = 6000
 DATASET_DIGEST_LENGTH = 36
-PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+EVALUATION_FILES = ("metrics.json", "scores.parquet", "suspects.csv", "report.html")
+REDACTED = "<redacted>"
+USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+QUERY = re.compile(r"(://[^\s?#]*)[?#][^\s\"']*")
+"""Of an address: signatures and tokens stand there."""
+BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+KEYS = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{20,}|sk-[\w-]{16,}|AKIA[0-9A-Z]{16})\b")
+SECRET = re.compile(
+    r"(^|[._-])(password|passwd|secret|secret_key|api_key|access_key|access_token|auth_token|"
+    r"hub_token|token|authorization|credentials?|signature)$",
+    re.IGNORECASE,
+)
+"""Names whose value is nobody's business; `pad_token` and the like are none of them."""
+SPECIAL = re.compile(r"(pad|eos|bos|unk|sep|cls|mask)_token$")
 UNNAMEABLE = re.compile(r"[^\w.\- /]")
 """Characters that MLflow takes in no name of a param or metric."""
 
@@ -42,15 +55,18 @@ def log_facts(
     training, evaluation, tokenization = subject.training, subject.evaluation, subject.tokenization
     log_history(client, run_id, training.path / "metrics.jsonl")
     lineage = stage_keys(training, evaluation, tokenization)
-    tags = lineage_tags(lineage, training)
+    tags = lineage_tags(lineage, training) | {"model_digest": subject.digest}
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
     _log_params(client, run_id, context)
     _log_metrics(client, run_id, evaluation)
     _log_datasets(client, run_id, tokenization)
     for path in sorted((evaluation.path / "plots").glob("*.png")):
         client.log_artifact(run_id, str(path), "plots")
-    for name in ("metrics.json", "scores.parquet"):
-        client.log_artifact(run_id, str(evaluation.path / name), "evaluation")
+    for name in EVALUATION_FILES:
+        if (evaluation.path / name).is_file():
+            client.log_artifact(run_id, str(evaluation.path / name), "evaluation")
+    trained_on = write_trained_on(tokenization, subject.scratch / "lineage")
+    client.log_artifact(run_id, str(trained_on), LINEAGE)
 
 
 def stage_keys(*artifacts: Artifact) -> dict[str, str]:
@@ -70,33 +86,45 @@ def stage_keys(*artifacts: Artifact) -> dict[str, str]:
     return dict(sorted(keys.items()))
 
 
-def input_directory(artifact: Path, entry: Mapping[str, Any]) -> Path:
-    """Where an input of an artifact stands now, also after the store was moved as a whole."""
-    shelf, key = Path(entry["path"]).parts[-2:]
-    return artifact.parent.parent / shelf / key
-
-
 def lineage_tags(lineage: Mapping[str, str], training: Artifact) -> dict[str, str]:
     """The tags that stand on both the run and the version."""
     tags = {f"stage.{stage}": key for stage, key in lineage.items()}
     tags |= {f"library.{n}": str(v) for n, v in training.record["libraries"].items()}
     commit = training.record.get("git_commit")
-    return tags | ({"mlflow.source.git.commit": str(commit)} if commit else {})
+    if commit is None:
+        return tags
+    commit, dirty, _ = str(commit).partition("-dirty")
+    return tags | {
+        "mlflow.source.git.commit": commit,
+        "mlflow.source.git.dirty": "true" if dirty else "false",
+    }
 
 
 def flattened(value: Any, path: str = "") -> dict[str, str]:
-    """`{dotted name: text}` of nested params, passwords in addresses left out."""
+    """`{dotted name: text}` of nested params, without secrets (`redacted`)."""
     if isinstance(value, Mapping) and value:
         items = [(str(key), inner) for key, inner in value.items()]
     elif isinstance(value, list) and value:
         items = [(str(index), inner) for index, inner in enumerate(value)]
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return {UNNAMEABLE.sub("_", path)[:250]: PASSWORD.sub("", text)[:PARAM_LENGTH]}
+        secret = value is not None and SECRET.search(path) and not SPECIAL.search(path)
+        shown = REDACTED if secret else redacted(text)
+        return {UNNAMEABLE.sub("_", path)[:250]: shown[:PARAM_LENGTH]}
     flat_items: dict[str, str] = {}
     for key, inner in items:
         flat_items |= flattened(inner, f"{path}.{key}" if path else key)
     return flat_items
+
+
+def redacted(text: str) -> str:
+    """The text without what opens doors: user and query of an address, keys, and the value of an
+    override `dotted.key=value` whose key says that it is a secret."""
+    key, equals, _ = text.partition("=")
+    if equals and "://" not in key and SECRET.search(key) and not SPECIAL.search(key):
+        return f"{key}={REDACTED}"
+    text = QUERY.sub(rf"\1?{REDACTED}", USERINFO.sub("", text))
+    return KEYS.sub(REDACTED, BEARER.sub(rf"\1 {REDACTED}", text))
 
 
 def _log_params(client: "MlflowClient", run_id: str, context: Mapping[str, Any]) -> None:

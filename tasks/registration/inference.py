@@ -2,15 +2,18 @@
 
     model = load_reward_model(directory)                      a downloaded version
     model.rewards([[{"role": "user", ...}, ...], "text"])     float32 [N], raw logits
+    model.rewards_of_answers(prompt, ["one", "other"])        float32 [N], the prompt computed once
 
 Conversations go through the model's own chat template and get nothing added. Text gets the end
 token unless it ends in it, and the tokenizer's special tokens. The reward is read at the last
-token by length, in float32. MLflow loads this file through `_load_pyfunc`; it must not import any
-other part of the project.
+token by length, in float32. No code of the directory is run: it may hold data files alone. MLflow
+loads this module through `_load_pyfunc`; it may import only modules that travel with it, which
+package.py lists.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,15 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-BATCH_TOKENS = 16_384
-"""Padded tokens in one forward pass."""
+from tasks.registration import reward_scale
+from tasks.registration.allowed_files import check_files
+from tasks.registration.contract_replay import replay
+from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
+
+PASS_TOKENS = {"cpu": 512}
+OTHER_PASS_TOKENS = 16_384
+"""Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
+slower than one sequence after the other."""
 CONVERSATION, TEXT = "messages", "text"
 OPTIONS = ("tools", "chat_template_kwargs")
 
@@ -27,14 +37,25 @@ OPTIONS = ("tools", "chat_template_kwargs")
 class ServedModel:
     """A reward model and its tokenizer, on one device."""
 
-    def __init__(self, directory: str | Path, device: str | None = None) -> None:
+    def __init__(
+        self, directory: str | Path, device: str | None = None, *, normalize: bool = False
+    ) -> None:
+        directory = Path(directory)
+        check_files(directory)
+        self.scale = reward_scale.read(directory)
+        if normalize and self.scale is None:
+            raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
+        self.normalize = normalize
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
         model: Any = AutoModelForSequenceClassification.from_pretrained(
             directory, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
         )
         self.model: Any = model.to(self.device).eval()
+        self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
         self.pad_id = int(model.config.pad_token_id or 0)
+        self.golden = replay(self, directory)
+        """Golden sequences that came out as in training; None without a contract."""
 
     def rewards(self, rows: Iterable[Any]) -> np.ndarray:
         """float32 `[N]`: one reward per row.
@@ -42,7 +63,19 @@ class ServedModel:
         A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
         `chat_template_kwargs`) or `text`.
         """
-        return self.rewards_of_ids([self.token_ids(row) for row in rows])
+        return self.scaled(self.rewards_of_ids([self.token_ids(row) for row in rows]))
+
+    def rewards_of_answers(self, prompt: Any, answers: Sequence[Any], **options: Any) -> np.ndarray:
+        """float32 `[N]`: one reward per answer, the prompt computed once where the family allows.
+
+        `prompt`: messages or text; `answers`: messages or texts; `options` as in a row.
+        """
+        ids = [self.token_ids(conversation(prompt, answer, options)) for answer in answers]
+        return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
+
+    def scaled(self, rewards: np.ndarray) -> np.ndarray:
+        """Raw rewards on the scale that was asked for when the model was loaded."""
+        return self.scale.normalized(rewards) if self.normalize and self.scale else rewards
 
     def token_ids(self, row: Any) -> list[int]:
         """The token ids that the model reads for a row.
@@ -65,22 +98,43 @@ class ServedModel:
             raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
         return ids
 
-    def rewards_of_ids(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
-        """float32 `[N]`: the reward of each sequence of token ids."""
-        rewards = np.empty(len(sequences), dtype=np.float32)
-        order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
+    def rewards_of_ids(
+        self, sequences: Sequence[Sequence[int]], prompts: Sequence[Any] | None = None
+    ) -> np.ndarray:
+        """float32 `[N]`: the raw reward of each sequence of token ids; equal ones are scored once.
+
+        `prompts`: equal values mark sequences that answer one prompt, which is then computed once.
+        """
+        places: dict[tuple[int, ...], int] = {}
+        place = [places.setdefault(tuple(ids), len(places)) for ids in sequences]
+        distinct = list(places)
+        rewards = np.full(len(distinct), np.nan, dtype=np.float32)
         with torch.inference_mode():
-            while order:
-                size = max(1, BATCH_TOKENS // len(sequences[order[0]]))
-                batch, order = order[:size], order[size:]
-                rewards[batch] = self._forward([sequences[i] for i in batch])
-        return rewards
+            for members in _groups(place, prompts):
+                alike = [distinct[i] for i in members]
+                if saves(alike) and self.reuses_prompts:
+                    rewards[members] = rewards_after_prompt(self.model, alike, self.pass_tokens)
+            whole = np.flatnonzero(np.isnan(rewards)).tolist()
+            for batch in batches([len(distinct[i]) for i in whole], self.pass_tokens):
+                members = [whole[i] for i in batch]
+                rewards[members] = self._forward([distinct[i] for i in members])
+        return rewards[place]
+
+    @cached_property
+    def reuses_prompts(self) -> bool:
+        """Whether a prompt's keys and values can serve several answers: tried once, if needed."""
+        return can_reuse(self.model, self._forward, int(self.model.config.vocab_size))
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of the longest sequence that the model has positions for; None: no limit known."""
+        return getattr(self.model.config, "max_position_embeddings", None)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
         return self.rewards(_rows(data))
 
-    def _forward(self, sequences: list[Sequence[int]]) -> np.ndarray:
+    def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
         lengths = torch.tensor([len(ids) for ids in sequences])  # (B)
         input_ids = torch.full((len(sequences), int(lengths.max())), self.pad_id)  # (B, T)
         for row, ids in enumerate(sequences):
@@ -98,16 +152,43 @@ class ServedModel:
         return self.model.score(last)[:, 0].cpu().numpy()
 
 
-def load_reward_model(directory: str | Path, device: str | None = None) -> ServedModel:
-    """The reward model in a downloaded directory."""
-    return ServedModel(directory, device)
+def load_reward_model(
+    directory: str | Path, device: str | None = None, *, normalize: bool = False
+) -> ServedModel:
+    """The reward model in a downloaded directory; raw rewards unless `normalize`.
+
+    Raises:
+        ValueError: the directory holds more than data (allowed_files.py).
+    """
+    return ServedModel(directory, device, normalize=normalize)
+
+
+def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:
+    """The row of a prompt with its answer: text with text, messages with messages or a text."""
+    if isinstance(prompt, str):
+        if not isinstance(answer, str):
+            raise ValueError(f"the prompt is text, but the answer is {str(answer)[:80]!r}")
+        return prompt + answer
+    turns = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+    return {CONVERSATION: [*_messages(prompt), *_messages(turns)], **(options or {})}
+
+
+def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
+    """The distinct sequences of each prompt, each in one group at most."""
+    groups: dict[Any, list[int]] = {}
+    seen: set[int] = set()
+    for index, prompt in zip(place, prompts or (), strict=False):
+        if index not in seen:
+            groups.setdefault(prompt, []).append(index)
+        seen.add(index)
+    return list(groups.values())
 
 
 def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]
     path: str, model_config: Mapping[str, Any] | None = None
 ) -> ServedModel:
-    """MLflow's entry; `model_config={"device": "cpu"}` chooses the device."""
-    return ServedModel(path, (model_config or {}).get("device"))
+    """MLflow's entry; `model_config={"device": "cpu", "normalize": True}` for other defaults."""
+    return ServedModel(path, **(model_config or {}))
 
 
 def _content(row: Any) -> tuple[Any, Mapping[str, Any]]:

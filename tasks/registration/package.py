@@ -1,29 +1,48 @@
 """A model directory that serves everybody: MLflow's and Hugging Face's files in one root.
 
-    MLmodel requirements.txt code/reward_inference_<hash>.py    mlflow.pyfunc.load_model
+    MLmodel requirements.txt code/reward_*_<hash>.py            mlflow.pyfunc.load_model
     config.json model*.safetensors tokenizer.json ...           from_pretrained
+    reward_contract.json README.md                              as training wrote them
+    normalization.json evaluation/                              scale, figures, plots, report
 
-Only files on an allow-list travel, and none of them runs code on loading but the inference module,
-whose name holds its hash: two versions in one process do not take each other's code.
+Only files on an allow-list travel, and none of them runs code on loading but the inference modules,
+whose names hold their hash: two versions in one process do not take each other's code.
 """
 
-import hashlib
 import json
 import shutil
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
+
+from tasks.artifact import digest_json, file_digest
 from tasks.errors import RegistrationError
-from tasks.registration import inference
+from tasks.registration import reward_scale
+from tasks.registration.allowed_files import UNNAMED, shipped_digest
 from tasks.registration.tracking import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
+SHIPPED = (
+    *("allowed_files", "contract_replay", "inference", "prompt_reuse"),
+    *("reward_function", "reward_scale"),
+)
+"""The modules that travel; they import nothing of the project but each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")
 REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", "numpy", "pandas")
 
 
-def package(model_directory: Path, destination: Path) -> None:
+MLFLOW = ("MLmodel", "requirements.txt", "conda.yaml", "python_env.yaml", "registered_model_meta")
+EVALUATION = "evaluation"
+ENCLOSED = ("metrics.json", "report.html", "plots/*.png")
+"""Of the evaluation, where it has them."""
+
+
+def package(model_directory: Path, destination: Path, evaluation: Path | None = None) -> None:
     """Writes the model directory that MLflow takes; replaces what an earlier attempt left.
+
+    `evaluation`: the artifact's directory, for the scale of the rewards and the figures.
 
     Raises:
         RegistrationError: a file is missing, or the model would run code of its own.
@@ -31,26 +50,73 @@ def package(model_directory: Path, destination: Path) -> None:
     names = carried_files(model_directory)
     shutil.rmtree(destination, ignore_errors=True)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    source = Path(inference.__file__).read_text("utf-8")
-    module = f"reward_inference_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
-    code = destination.with_name(f"{module}.py")
-    code.write_text(source, "utf-8")
+    sources = shipped_sources()
+    for name, text in sources.items():
+        destination.with_name(f"{name}.py").write_text(text, "utf-8")
     with quietly():
         from mlflow import pyfunc
 
         pyfunc.save_model(
             path=str(destination),
-            loader_module=module,
-            code_paths=[str(code)],
+            loader_module=next(name for name in sources if "_inference_" in name),
+            code_paths=[str(destination.with_name(f"{name}.py")) for name in sources],
             pip_requirements=requirements(),
         )
     for name in names:
         target = destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(model_directory / name, target)
+    if evaluation:
+        _enclose(evaluation, destination)
     for path in destination.rglob("*"):
         if path.is_file():  # transformers saves weights readable for their owner alone
             path.chmod(0o644)
+
+
+def _enclose(evaluation: Path, destination: Path) -> None:
+    """Puts the scale of the held-out rewards and the evaluation's figures beside the weights."""
+    scores = pq.read_table(
+        evaluation / "scores.parquet", columns=["reward_chosen", "reward_rejected"]
+    )
+    rewards = np.concatenate([column.to_numpy() for column in scores.columns])
+    if np.ptp(rewards) > 0:  # rewards that are all equal have no scale
+        reward_scale.write(reward_scale.fit(rewards), destination)
+    for pattern in ENCLOSED:
+        for source in sorted(evaluation.glob(pattern)):
+            target = destination / EVALUATION / source.relative_to(evaluation)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
+def identity(model_directory: Path) -> str:
+    """The digest of a model's own files: the same where it was trained and where it is downloaded.
+
+    What registration puts beside them (MLflow's files, the loader, scale and figures) does not
+    count: a new evaluation of one model is no new model.
+    """
+    return digest_json(
+        {n: file_digest(model_directory / n) for n in carried_files(model_directory)}
+    )
+
+
+def shipped_sources() -> dict[str, str]:
+    """`{module name: source}` of the inference modules, which import each other by these names."""
+    home = Path(__file__).parent
+
+    def named(digest: str) -> dict[str, str]:
+        sources: dict[str, str] = {}
+        for name in sorted(SHIPPED):
+            text = (home / f"{name}.py").read_text("utf-8")
+            for other in SHIPPED:
+                new = f"reward_{other}_{digest}"
+                text = text.replace(f"from tasks.registration.{other} import", f"from {new} import")
+                text = text.replace(
+                    f"from tasks.registration import {other}\n", f"import {new} as {other}\n"
+                )
+            sources[f"reward_{name}_{digest}"] = text
+        return sources
+
+    return named(shipped_digest(list(named(UNNAMED).values())))
 
 
 def carried_files(model_directory: Path) -> list[str]:
@@ -62,7 +128,7 @@ def carried_files(model_directory: Path) -> list[str]:
     names = sorted(
         path.relative_to(model_directory).as_posix()
         for path in model_directory.rglob("*")
-        if path.is_file() and path.suffix in CARRIED
+        if path.is_file() and path.suffix in CARRIED and not _is_added(path, model_directory)
     )
     missing = [name for name in REQUIRED if name not in names]
     if not any(name.endswith(".safetensors") for name in names):
@@ -79,6 +145,12 @@ def carried_files(model_directory: Path) -> list[str]:
                 "directory wherever it is loaded; expected an architecture of transformers"
             )
     return names
+
+
+def _is_added(path: Path, directory: Path) -> bool:
+    """Whether a file came in at registration, or is one of the downloader's own."""
+    name = path.relative_to(directory)
+    return name.parts[0] in (*MLFLOW, EVALUATION, reward_scale.FILE, "code", ".cache")
 
 
 def requirements() -> list[str]:

@@ -1,6 +1,7 @@
 """The downloaded version is what was trained: the same bytes, and the same rewards to the bit."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Artifact, file_digest
+from tasks.artifact import file_digest
 from tasks.errors import RegistrationError
 from tasks.evaluation.score import RewardScorer, score_pairs, split_files
-from tasks.registration.package import carried_files
+from tasks.registration.clean_process import ask, score_in_clean_process
+from tasks.registration.package import carried_files, identity
+from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.subject import Subject
 from tasks.training.contract import CONTRACT, replay
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 ELSEWHERE_TOLERANCE = 1e-3
 """Largest difference of rewards, relative to their size, between two machines or devices."""
+HERE_TOLERANCE = 1e-5
+"""The same between two batches on one device: long sequences are batched by tokens when serving."""
 
 
 def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:
@@ -36,36 +42,66 @@ def download(client: "MlflowClient", version: "ModelVersion", destination: Path)
     return Path(copy)
 
 
-def prove(
-    downloaded: Path, training: Artifact, evaluation: Artifact, tokenization: Artifact
-) -> str:
-    """How the downloaded model was found to be the trained one, in a few words.
+@dataclass(frozen=True)
+class Proof:
+    """How a downloaded model was found to be the trained one, in a few words."""
+
+    sentence: str
+    golden: int | None
+    """Golden sequences of the score contract that came out as in training; None: no contract."""
+
+
+def prove(downloaded: Path, subject: Subject) -> Proof:
+    """Scores the held-out pairs with the downloaded version, in a clean process.
 
     Raises:
         RegistrationError: a file differs, or a reward does.
     """
-    model = training.path / "model"
-    _compare_files(downloaded, model)
+    _compare_files(downloaded, subject.model)
     _replay_contract(downloaded)
-    how = evaluation.report["scoring"]
-    files = split_files(tokenization.path)
-
-    def scored(directory: Path) -> pa.Table:
-        scorer = RewardScorer(directory, batch_size=how["batch_size"], device=how["device"])
-        return score_pairs(scorer, files)
-
-    expected = pq.read_table(evaluation.path / "scores.parquet")
-    found = scored(downloaded)
-    if _difference(expected, found) == 0.0:
-        return f"identical rewards for {len(found)} pairs after download"
+    how = subject.evaluation.report["scoring"]
+    files = split_files(subject.tokenization.path)
+    expected = pq.read_table(subject.evaluation.path / "scores.parquet")
+    found, golden = score_in_clean_process(
+        downloaded, files, how["batch_size"], how["device"], subject.scratch
+    )
+    if (gap := _difference(expected, found)) == 0.0:
+        return Proof(f"identical rewards for {len(found)} pairs after download", golden)
     # Other threads or another device add up in another order: the trained model decides, here.
-    here = scored(model)
-    if _difference(here, found) == 0.0 and (gap := _difference(expected, found)) < _limit(expected):
-        return (
-            f"identical rewards for {len(found)} pairs after download; the evaluation ran with "
-            f"other threads or on another device and differs by {gap:.1e}"
+    scorer = RewardScorer(subject.model, batch_size=how["batch_size"], device=how["device"])
+    here = _difference(score_pairs(scorer, files), found)
+    if here < _limit(expected, HERE_TOLERANCE) and gap < _limit(expected, ELSEWHERE_TOLERANCE):
+        return Proof(
+            f"rewards for {len(found)} pairs after download differ by {here:.1e} from the trained "
+            f"model's here, and by {gap:.1e} from the evaluation's",
+            golden,
         )
     raise RegistrationError(_complaint(expected, found))
+
+
+def prove_again(client: "MlflowClient", version: "ModelVersion", scratch: Path) -> Proof:
+    """The same of a version whose training need not be at hand: its files and its contract.
+
+    Raises:
+        RegistrationError: its files are others than were registered, or it breaks its contract.
+    """
+    what = f"version {version.version} of {version.name!r}"
+    downloaded = download(client, version, scratch / "downloaded")
+    registered = version.tags.get(ARTIFACT_DIGEST)
+    if registered is None:
+        raise RegistrationError(
+            f"{what} was not registered by this pipeline: no tag {ARTIFACT_DIGEST!r} says what its "
+            "files should be; run the pipeline, and promote what it registers"
+        )
+    if identity(downloaded) != registered:
+        raise RegistrationError(
+            f"the files of {what} are not those that were registered; run the pipeline that made "
+            "it again, which uploads them anew"
+        )
+    golden = ask(downloaded, (), None, scratch).golden
+    if golden is None:
+        raise RegistrationError(f"{what} has no score contract: nothing says what it should answer")
+    return Proof(f"the registered files; {golden} golden sequences as in training", golden)
 
 
 def _replay_contract(downloaded: Path) -> None:
@@ -102,8 +138,8 @@ def _difference(first: pa.Table, second: pa.Table) -> float:
     return float(np.abs(_rewards(first) - _rewards(second)).max())
 
 
-def _limit(expected: pa.Table) -> float:
-    return ELSEWHERE_TOLERANCE * max(1.0, float(np.abs(_rewards(expected)).max()))
+def _limit(expected: pa.Table, tolerance: float) -> float:
+    return tolerance * max(1.0, float(np.abs(_rewards(expected)).max()))
 
 
 def _complaint(expected: pa.Table, found: pa.Table) -> str:

@@ -1,6 +1,9 @@
-"""One version in the registry per (training, evaluation): made, proved, and given its alias.
+"""One version in the registry per model: made, proved, judged, and given its alias.
 
-    run -> logged model -> version -> proof -> alias -> receipt
+    run -> logged model -> version -> proof -> decision -> alias -> receipt
+
+A model is known by the digest of its own files: a new evaluation of the same weights makes no new
+version, but is proved, judged and tagged on the one that stands.
 
 Every step looks first for what an earlier attempt left, by tag, and goes on from there: a kill
 between any two leaves nothing doubled. One lock covers them, so versions are compared and aliases
@@ -12,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError
-from tasks.registration.alias import ensure_alias
+from tasks.registration.alias import CONTRACT, ensure_decision
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
+from tasks.registration.history import SEQUENCE
+from tasks.registration.lock import registry_lock
 from tasks.registration.package import package
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proof import download, prove
-from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
-from tasks.registration.tracking import client_for, experiment_for, registry_lock, run_for
+from tasks.registration.tracking import client_for, experiment_for, run_for, sequence_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 PROVED, REFUSED = "verified", "refused"
+EVALUATED = "evaluation_digest"
 
 
 def register(
@@ -41,20 +47,23 @@ def register(
     experiment = experiment_for(client, params, root)
     run_id = run_for(client, params, root, subject.training.key)
     log_facts(client, run_id, subject, context)
-    with registry_lock(root):
+    with registry_lock(client, params, root) as still_ours:
         earlier = find_version(client, params, subject)
         anew = earlier is not None and REFUSED in earlier.tags
         model, uploaded = ensure_model(client, experiment, run_id, params, subject, anew=anew)
         version = earlier or create_version(client, params, subject, run_id, model)
-        if uploaded or PROVED not in version.tags:
+        if uploaded or not _is_proved(version, subject):
             ensure_proof(client, version, subject)
-        decided = ensure_alias(client, params, version, subject)
+        decided = ensure_decision(client, params, version, subject, still_ours)
+        aliases = client.get_model_version(version.name, version.version).aliases
     client.set_terminated(run_id, "FINISHED")
     return {
         "name": params.model_name,
         "version": int(version.version),
-        "alias": decided.alias,
+        "alias": next((a for a in (CHAMPION, CHALLENGER) if a in aliases), None),
+        "outcome": decided.outcome,
         "decision": decided.reason,
+        "bounds": decided.to_json()["bounds"],
         "run_id": run_id,
         "model_uri": f"models:/{params.model_name}/{version.version}",
         "logged_model_id": model.model_id,
@@ -77,7 +86,7 @@ def ensure_model(
     model = _logged_model(client, experiment, run_id, params, subject)
     if not anew and model.status == "READY" and _is_complete(client, model.model_id, subject):
         return model, False
-    package(subject.model, subject.scratch / "package")
+    package(subject.model, subject.scratch / "package", subject.evaluation.path)
     client.log_model_artifacts(model.model_id, str(subject.scratch / "package"))
     if model.status != "READY":
         model = client.finalize_logged_model(model.model_id, "READY")
@@ -139,27 +148,35 @@ def create_version(
     model: "LoggedModel",
 ) -> "ModelVersion":
     """A new version, with its tags from the first moment: there is no version without them."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        client.create_registered_model(params.model_name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-    metrics = subject.evaluation.report["metrics"]
     keys = stage_keys(subject.training, subject.evaluation, subject.tokenization)
     tags = {
         ARTIFACT_DIGEST: subject.digest,
-        "accuracy": f"{metrics['accuracy']:.4f}",
-        "margin": f"{metrics['margin']:.4f}",
-        "loss": f"{metrics['loss']:.5f}",
-        "pairs": str(metrics["pairs"]),
+        SEQUENCE: str(sequence_of(client, params, run_id)),
+        **figure_tags(subject),
         **lineage_tags(keys, subject.training),
     }
     source = f"models:/{model.model_id}"
     return client.create_model_version(
         params.model_name, source, run_id, tags, model_id=model.model_id
     )
+
+
+def figure_tags(subject: Subject) -> dict[str, str]:
+    """What the registry's list shows of a version: metrics do not stand there, tags do."""
+    metrics = subject.evaluation.report["metrics"]
+    return {
+        "accuracy": f"{metrics['accuracy']:.4f}",
+        "margin": f"{metrics['margin']:.4f}",
+        "loss": f"{metrics['loss']:.5f}",
+        "pairs": str(metrics["pairs"]),
+        "stage.evaluation": subject.evaluation.key,
+    }
+
+
+def _is_proved(version: "ModelVersion", subject: Subject) -> bool:
+    """Whether the version was proved with this evaluation."""
+    tags = version.tags
+    return PROVED in tags and tags.get(EVALUATED) == subject.evaluation.digest
 
 
 def ensure_proof(client: "MlflowClient", version: "ModelVersion", subject: Subject) -> None:
@@ -170,7 +187,7 @@ def ensure_proof(client: "MlflowClient", version: "ModelVersion", subject: Subje
     """
     try:
         downloaded = download(client, version, subject.scratch / "downloaded")
-        proof = prove(downloaded, subject.training, subject.evaluation, subject.tokenization)
+        proof = prove(downloaded, subject)
     except Exception as error:
         client.set_model_version_tag(version.name, version.version, REFUSED, str(error)[:500])
         if isinstance(error, PipelineError):
@@ -179,6 +196,8 @@ def ensure_proof(client: "MlflowClient", version: "ModelVersion", subject: Subje
             f"version {version.version} of {version.name!r} cannot be downloaded and scored again: "
             f"{type(error).__name__}: {error}; it gets no alias"
         ) from error
-    client.set_model_version_tag(version.name, version.version, PROVED, proof)
+    tags = {CONTRACT: str(proof.golden or 0), PROVED: proof.sentence, **figure_tags(subject)}
+    for name, value in {**tags, EVALUATED: subject.evaluation.digest}.items():
+        client.set_model_version_tag(version.name, version.version, name, value)
     if REFUSED in version.tags:
         client.delete_model_version_tag(version.name, version.version, REFUSED)

@@ -1,11 +1,13 @@
 """What is registered: a trained model with its evaluation, and where it is worked on."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from tasks.artifact import Artifact, digest_json
-from tasks.registration.package import carried_files
+from tasks.artifact import Artifact
+from tasks.registration.package import carried_files, identity
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,15 @@ class Subject:
         """The reward model directory."""
         return self.training.path / "model"
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Identity of what is registered: equal bytes get one version."""
-        return digest_json([self.training.digest, self.evaluation.digest])
+        """Identity of what is registered: equal model files get one version."""
+        return identity(self.model)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What `metrics.json` of the evaluation holds."""
+        return json.loads((self.evaluation.path / "metrics.json").read_bytes())
 
     @cached_property
     def sizes(self) -> dict[str, int]:

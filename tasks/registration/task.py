@@ -13,7 +13,7 @@ from tasks.artifact.durable import read_json
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
-VERSION = 1
+VERSION = 2
 SHELF = "7_registration"
 RECEIPT = "registered.json"
 
@@ -66,6 +66,6 @@ def build(
     subject = Subject(training, evaluation, tokenization, workspace.scratch)
     registered = register(params, root, subject, context)
     workspace.write_json(RECEIPT, registered)
-    shown = ("name", "version", "alias", "decision", "run_id", "model_uri")
+    shown = ("name", "version", "alias", "outcome", "decision", "bounds", "run_id", "model_uri")
     workspace.report.update({name: registered[name] for name in shown})
     workspace.report["rows"] = evaluation.report["rows"]

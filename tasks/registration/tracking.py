@@ -14,7 +14,7 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TRAINING_KEY = "training_key"
+LAST_SEQUENCE = "last_sequence"
+"""Tag of the registered model: the place that was drawn last in the order of runs."""
 STEP_NAMES = ("step", "global_step")
 NO_METRICS = (*STEP_NAMES, "max_steps")
 METRICS_PER_CALL = 1000
@@ -116,30 +118,60 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
     return found.experiment_id
 
 
-def registry_lock(root: Path) -> AbstractContextManager[int]:
-    """Held while versions are made and aliases moved: one process of this checkout at a time."""
-    return locked(_locks(root) / "registry", "the model registry")
-
-
-def _locks(root: Path) -> Path:
-    return root / "mlruns" / ".locks"
-
-
 def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:
-    """The id of the one run of the training with this key; RUNNING, whatever became of it."""
-    with locked(_locks(root) / "runs", "the MLflow run"):
+    """The id of the one run of the training with this key; RUNNING, whatever became of it.
+
+    A new run draws its place in the order of runs, as it begins.
+    """
+    with locked(_locks(params, root) / "runs", "the MLflow run"):
         experiment = experiment_for(client, params, root)
         found = client.search_runs(
             [experiment], f"tags.{TRAINING_KEY} = '{key}'", order_by=["attributes.start_time ASC"]
         )
         if not found:
             tags = {TRAINING_KEY: key, "mlflow.source.name": "reward-pipeline"}
+            tags[_sequence_tag(params)] = str(_draw_sequence(client, params))
             run = client.create_run(experiment, tags=tags, run_name=f"training-{key[:8]}")
             return run.info.run_id
     run_id = found[0].info.run_id
     if found[0].info.status != "RUNNING":
         client.update_run(run_id, status="RUNNING")
     return run_id
+
+
+def sequence_of(client: "MlflowClient", params: RegistrationParams, run_id: str) -> int:
+    """The run's place in the order in which runs of this model began: 1, 2, ...
+
+    One checkout, or all on one SQLite file, draw different places. On a server two runs that begin
+    in the same instant may draw the same one; then the later version counts as newer.
+    """
+    tags = client.get_run(run_id).data.tags
+    if _sequence_tag(params) not in tags:  # its run was begun for another registered model
+        tags = {_sequence_tag(params): str(_draw_sequence(client, params))}
+        client.set_tag(run_id, *next(iter(tags.items())))
+    return int(tags[_sequence_tag(params)])
+
+
+def _sequence_tag(params: RegistrationParams) -> str:
+    return f"sequence.{params.model_name}"
+
+
+def _draw_sequence(client: "MlflowClient", params: RegistrationParams) -> int:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(params.model_name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    last = client.get_registered_model(params.model_name).tags.get(LAST_SEQUENCE, "0")
+    client.set_registered_model_tag(params.model_name, LAST_SEQUENCE, str(int(last) + 1))
+    return int(last) + 1
+
+
+def _locks(params: RegistrationParams, root: Path) -> Path:
+    database = database_path(store_uri(params, root))
+    return (database.parent if database else root / "mlruns") / ".locks"
 
 
 def logged_points(client: "MlflowClient", run_id: str) -> Points:
@@ -177,53 +209,3 @@ def log_history(client: "MlflowClient", run_id: str, path: Path) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-class MetricsSink:
-    """Takes the records of a training as they come: `sink(record)`. Opens the run at the first.
-
-    Fails silently but for one warning: registration logs what is missing.
-    """
-
-    def __init__(self, params: RegistrationParams, root: Path, training_key: str) -> None:
-        self.params, self.root, self.training_key = params, root, training_key
-        self.run_id: str | None = None
-        self._client: MlflowClient | None = None
-        self._known: Points = set()
-        self._broken = False
-
-    def __call__(self, record: Mapping[str, Any]) -> None:
-        """Logs one record's numbers at its `global_step` (or `step`)."""
-        if self._broken:
-            return
-        try:
-            client, run_id = self._open()
-            log_records(client, run_id, [record], self._known)
-        except Exception as error:  # MLflow, its database and its server fail in many ways
-            self._give_up(error)
-
-    def close(self, status: str = "FAILED") -> None:
-        """Says that training ended without a model; a finished one is closed at registration."""
-        if self._client is None or self.run_id is None or self._broken:
-            return
-        try:
-            self._client.set_terminated(self.run_id, status)
-        except Exception as error:
-            self._give_up(error)
-
-    def _open(self) -> tuple["MlflowClient", str]:
-        if self._client is None or self.run_id is None:
-            client = client_for(self.params, self.root)
-            self.run_id = run_for(client, self.params, self.root, self.training_key)
-            self._known = logged_points(client, self.run_id)
-            self._client = client
-        return self._client, self.run_id
-
-    def _give_up(self, error: Exception) -> None:
-        self._broken = True
-        logger.warning(
-            "training metrics do not reach MLflow (%s: %s); training goes on, and registration "
-            "logs them from the artifact",
-            type(error).__name__,
-            error,
-        )

@@ -1,11 +1,11 @@
 """The `templating:` section: which chat template turns messages into text."""
 
 import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks.artifact import Params
+from tasks.artifact import Inert, Params
 
 
 class TemplatingParams(Params):
@@ -25,3 +25,5 @@ class TemplatingParams(Params):
     delimiters_in_text: Literal["count", "quarantine"] = "count"
     """What becomes of a row whose text holds what other templates mark turns with, such as [INST]
     or "### Response:": ordinary text to this tokenizer, and counted in the report."""
+    workers: Annotated[int | None, Inert] = Field(default=None, ge=1)
+    """Processes, one shard each at a time; None: one per core."""

@@ -20,6 +20,7 @@ FIRST_STAND_IN = 0x100000
 FIRST_ALIAS = 0xF0000
 """Private-use characters by which the literal encoder names genuine special tokens."""
 ALIASES = re.compile("[\U000f0000-\U000ffffd]")
+MOST_ENDS = 6
 FREE_TEXT = ("content", "name", "reasoning_content", "thinking")
 
 
@@ -34,6 +35,22 @@ class SpecialTokens:
     """Beginnings of tokens, without the tokens themselves."""
     tails: frozenset[str]
     longest: int
+    ends: tuple[str, ...] = ()
+    """The first and last characters of tokens, where they are few; else nothing."""
+
+    def innocent(self, text: str) -> bool:
+        """Whether free text neither holds a token nor could complete one: the quick way to know.
+
+        What completes a token has its first or its last character, or lies within one.
+        """
+        if self.ends and len(text) >= self.longest:
+            for end in self.ends:
+                if end in text:
+                    break
+            else:
+                inner = text.strip()
+                return len(inner) >= self.longest or not self.within(inner)
+        return not suspicious({"content": text}, self)
 
     def markup(self, text: str, literals: Literals = ()) -> list[tuple[int, int]]:
         """Where special tokens stand outside of the literal stretches: start and end of each."""
@@ -74,6 +91,9 @@ def special_tokens(tokenizer: Any) -> SpecialTokens | None:
         frozenset(token[:n] for token in tokens for n in range(1, len(token))),
         frozenset(token[n:] for token in tokens for n in range(1, len(token))),
         len(tokens[0]),
+        ends
+        if len(ends := tuple(sorted({c for t in tokens for c in (t[0], t[-1])}))) <= MOST_ENDS
+        else (),
     )
 
 

@@ -22,12 +22,20 @@ def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
     """The tokenizer of `directory` (`PreTrainedTokenizerBase`) with the effective chat template.
 
     Raises:
-        TemplateError: the template does not compile, depends on the clock or on chance, writes the
-            BOS twice, opens an answer that nobody asked for, or takes too long.
+        TemplateError: as `with_effective_template`.
     """
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(directory)
+    return with_effective_template(AutoTokenizer.from_pretrained(directory), params)
+
+
+def with_effective_template(tokenizer: Any, params: TemplatingParams) -> Any:
+    """The tokenizer (of transformers, or a plain one), its chat template as it will be used.
+
+    Raises:
+        TemplateError: the template does not compile, depends on the clock or on chance, writes the
+            BOS twice, opens an answer that nobody asked for, or takes too long.
+    """
     source = template_source(params)
     if source is not None:
         tokenizer.chat_template = source

@@ -1,8 +1,10 @@
-"""The `tokenization:` section: how long a side of a pair may be."""
+"""The `tokenization:` section: how long a side of a pair may be, and what encodes."""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks.artifact import Params
+from tasks.artifact import Inert, Params
 
 
 class TokenizationParams(Params):
@@ -10,3 +12,9 @@ class TokenizationParams(Params):
 
     max_length: int | None = Field(default=1024, ge=1)
     """A pair is dropped, and counted, when either side has more tokens; None keeps all."""
+    encoder: Literal["auto", "fastokens", "tokenizers"] = "auto"
+    """The same ids at different speeds. auto takes fastokens (extra `fast`) where it is installed,
+    loads the tokenizer and gives its very ids on a probe of this data; else tokenizers. fastokens
+    makes it an error where it does not."""
+    workers: Annotated[int | None, Inert] = Field(default=None, ge=1)
+    """Processes, one shard each at a time; None: one per core."""

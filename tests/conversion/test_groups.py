@@ -210,7 +210,9 @@ def test_cut_off_at_any_unit_it_continues_to_the_same_bytes(ingest):
             store, left = Store(memory / f"cut-{cut_at}"), [cut_at]
 
             def build(workspace, left=left):
-                whole.build(CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left))
+                whole.build(
+                    CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left=left)
+                )
 
             with pytest.raises(Cut):
                 store.obtain(dataclasses.replace(whole, build=build))

@@ -40,6 +40,8 @@ def test_columns_of_a_pair(convert, pairs_of):
         "file": "votes.jsonl",
         "row": 1,
         "split": "train",
+        "images": None,
+        "chosen_first": None,
     }
 
 
@@ -210,7 +212,9 @@ def test_cut_off_at_any_operation_it_continues_to_the_same_bytes(memory, ingest,
 
         def build(workspace, left=left):
             whole.build(
-                CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left, after)
+                CutWorkspace(
+                    workspace.path, workspace.lock_fd, workspace.report, left=left, after=after
+                )
             )
 
         try:
@@ -229,7 +233,7 @@ def test_finished_units_are_not_done_again(memory, ingest):
     store, left = Store(memory / "data"), [9]  # in the third shard: 4 operations each
 
     def build(workspace):
-        whole.build(CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left))
+        whole.build(CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left=left))
 
     with pytest.raises(Cut):
         store.obtain(dataclasses.replace(whole, build=build))

@@ -33,7 +33,7 @@ def test_the_artifact_holds_scores_metrics_and_plots_that_agree(made):
     assert metrics["overall"]["correct"] == sum(table["correct"].to_pylist())
     assert set(metrics["sources"]) == {"skies", "others"}
     assert found.report["metrics"]["accuracy"] == metrics["overall"]["accuracy"]
-    for name in ("rewards", "margins"):
+    for name in ("rewards", "margins", "calibration", "length_ratio", "dark/rewards"):
         assert (found.path / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert not (found.path / "scratch").exists()
 
@@ -79,7 +79,8 @@ def test_what_is_switched_off_leaves_no_table_and_no_figure(whole):
     off = EvaluationParams(first_tokens=None, probe_prompts=0, suspects=0, null_model_pairs=0)
     found = store.obtain(step(off, *artifacts))
     names = {path.name for path in found.path.glob("*.*")}
-    assert names == {"metrics.json", "record.json", "scores.parquet", "texts.parquet"}
+    always = {"metrics.json", "record.json", "report.html", "samples.parquet", "scores.parquet"}
+    assert names == always | {"texts.parquet"}
     metrics = json.loads((found.path / "metrics.json").read_bytes())
     assert metrics["readiness"]["probes"] is None
     assert not {"first_tokens", "surface"} & set(metrics["bias"]["null_models"])

@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import RegistrationError
-from tasks.registration import load_reward_model
+from tasks.registration import as_reward_func, load_reward_model
 from tasks.registration.package import carried_files, package
 from tasks.registration.task import receipt
 from tests.evaluation.pieces import conversations, write_reward_model
@@ -176,3 +177,157 @@ def test_a_model_that_brings_code_or_lacks_its_tokenizer_is_refused(model_direct
     (trained / "tokenizer_config.json").unlink()
     with pytest.raises(RegistrationError, match="has no tokenizer_config"):
         carried_files(trained)
+
+
+@pytest.fixture(scope="module")
+def sky_prompts():
+    words = ("sky", "color", "blue", "green")
+    return [[{"role": "user", "content": f"What color is the {word}?"}] for word in words]
+
+
+def steps_of(trainer_name, policy, reward_funcs, prompts, tmp_path):
+    """What an RL trainer of TRL logs in one step."""
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+
+    settings = getattr(trl, f"{trainer_name}Config")(
+        output_dir=str(tmp_path / "rl"),
+        max_steps=1,
+        per_device_train_batch_size=4,
+        num_generations=2,
+        max_completion_length=8,
+        logging_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        seed=3,
+    )
+    trainer = getattr(trl, f"{trainer_name}Trainer")(
+        model=str(policy),
+        reward_funcs=reward_funcs,
+        args=settings,
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+    )
+    trainer.train()
+    return trainer.state.log_history[0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trainer_name", ["GRPO", "RLOO"])
+def test_trl_trains_with_the_directory_and_with_our_function_and_both_score_alike(
+    trainer_name, tiny_model_directory, model_directory, sky_prompts, tmp_path
+):
+    model = load_reward_model(model_directory, "cpu")
+    ours, calls = as_reward_func(model, "ours"), []
+
+    def recorded(prompts, completions, **columns):
+        calls.append((prompts, completions, ours(prompts, completions, **columns)))
+        return calls[-1][-1]
+
+    funcs = [str(model_directory), recorded]
+    logged = steps_of(trainer_name, tiny_model_directory, funcs, sky_prompts, tmp_path)
+    (prompts, completions, rewards), *_ = calls
+    talks = [[*p, *c] for p, c in zip(prompts, completions, strict=True)]
+    assert rewards == pytest.approx(model.rewards(talks), abs=1e-5)
+    by_name = {
+        k.split("/")[1]: v
+        for k, v in logged.items()
+        if k.startswith("rewards/") and k.endswith("/mean")
+    }
+    assert by_name[model_directory.name] == pytest.approx(by_name["recorded"], abs=1e-5)
+    assert by_name["recorded"] == pytest.approx(sum(rewards) / len(rewards), abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_trl_trains_on_text_with_our_function(tiny_model_directory, model_directory, tmp_path):
+    model = load_reward_model(model_directory, "cpu")
+    ours, calls = as_reward_func(model), []
+
+    def recorded(prompts, completions, **columns):
+        calls.append((prompts, completions, ours(prompts, completions, **columns)))
+        return calls[-1][-1]
+
+    prompts = ["The sky is", "What color", "It is green", "or so"]
+    steps_of("GRPO", tiny_model_directory, [recorded], prompts, tmp_path)
+    (asked, completions, rewards), *_ = calls
+    texts = [p + c for p, c in zip(asked, completions, strict=True)]
+    assert rewards == pytest.approx(model.rewards(texts), abs=1e-5)
+
+
+def test_a_ppo_loop_gets_one_scalar_tensor_per_response(tiny_model_directory, model_directory):
+    """Steps 3 to 5 of the PPO quick start, with the constant 1.0 replaced by the model."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    reward_model = load_reward_model(model_directory, "cpu")
+    policy = AutoModelForCausalLM.from_pretrained(tiny_model_directory)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_directory)
+    for query_txt in ("What color is the ", "The sky is "):
+        query_tensor = tokenizer.encode(query_txt, return_tensors="pt")
+        with torch.no_grad():
+            generated = policy.generate(query_tensor, max_new_tokens=8, do_sample=False)
+        response_txt = tokenizer.decode(generated[0, query_tensor.shape[1] :])
+        scored = reward_model.rewards_of_answers(query_txt, [response_txt])
+        reward = [torch.tensor(float(r)) for r in scored]
+        assert [r.shape for r in reward] == [torch.Size([])]
+        expected = reward_model.rewards([query_txt + response_txt])
+        assert reward[0].item() == pytest.approx(expected[0], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_mlflow_serves_the_champion_over_http(place, tmp_path):
+    import socket
+    import time
+    import urllib.request
+
+    registered = receipt(place.register(place.evaluated(1)))
+    talk = [{"role": "user", "content": "What color?"}, {"role": "assistant", "content": "So"}]
+    expected = load_reward_model(registered["location"], "cpu").rewards([talk, "blue"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["models", "serve", "-m", "models:/reward-model@champion", "--env-manager", "local"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "_MLFLOW"))}
+    log = os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", *arguments, "-p", str(port)],
+        cwd=tmp_path,
+        start_new_session=True,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env={
+            **environment,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "MLFLOW_TRACKING_URI": f"sqlite:///{place.root}/mlruns/mlflow.db",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "OMP_NUM_THREADS": "1",
+        },
+    )  # fmt: skip
+
+    def predictions(body):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/invocations",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read())["predictions"]
+
+    try:
+        for _ in range(240):
+            try:
+                first = predictions({"dataframe_records": [{"messages": talk}]})
+                break
+            except OSError:
+                assert server.poll() is None, (tmp_path / "log").read_text()[-3000:]
+                time.sleep(0.5)
+        assert first == [pytest.approx(expected[0], abs=1e-5)]
+        assert predictions({"inputs": ["blue"]}) == [pytest.approx(expected[1], abs=1e-5)]
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+        os.close(log)

@@ -1,8 +1,9 @@
 """One version per model, proved, with its alias: also when it was cut short, damaged or beaten."""
 
-import dataclasses
+import contextlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,7 +13,8 @@ from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation.table import read_scores
 from tasks.registration import alias, current_alias, register, still_registered
-from tasks.registration.comparison import verdict
+from tasks.registration.comparison import beaten
+from tasks.registration.history import history
 from tasks.registration.task import receipt
 
 
@@ -47,7 +49,7 @@ def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(place):
     assert set(datasets) == {"pairs-train", "pairs-eval"}
     assert all(len(digest) == 36 for digest in datasets.values())
     plots = {entry.path for entry in client.list_artifacts(found["run_id"], "plots")}
-    assert plots == {"plots/margins.png", "plots/rewards.png"}
+    assert plots == {f"plots/{p.name}" for p in (evaluation.path / "plots").glob("*.png")} != set()
     assert str(tokenization.path) in run.inputs.dataset_inputs[0].dataset.source
 
 
@@ -76,9 +78,11 @@ AFTER = [
     (register, "create_version"),
     (register, "download"),
     (register, "ensure_proof"),
-    (alias, "_decide"),
+    (alias, "_judge"),
     (alias, "_description"),
-    (register, "ensure_alias"),
+    (alias, "_write"),
+    (alias, "make_champion"),
+    (register, "ensure_decision"),
 ]
 
 
@@ -105,21 +109,59 @@ def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(pla
     assert [(m.model_id, str(m.status)) for m in models] == [(found["logged_model_id"], "READY")]
 
 
-@pytest.mark.parametrize("setter", ["set_registered_model_alias", "get_model_version_by_alias"])
-def test_cut_short_at_the_alias_it_keeps_its_reason(place, monkeypatch, setter):
+WRITES = (
+    *("set_model_version_tag", "delete_model_version_tag", "update_model_version"),
+    *("set_registered_model_tag", "set_registered_model_alias"),
+)
+
+
+def cut_after(patch, write: int) -> None:
+    """Ends the attempt after so many writes to the registry."""
     from mlflow import MlflowClient
 
-    made = place.evaluated(1)
-    whole = getattr(MlflowClient, setter)
+    left = [write]
 
-    def cut(*arguments):
+    def counting(whole):
+        def call(*arguments, **options):
+            found = whole(*arguments, **options)
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            return found
+
+        return call
+
+    for name in WRITES:
+        patch.setattr(MlflowClient, name, counting(getattr(MlflowClient, name)))
+
+
+def test_cut_short_after_any_write_of_the_decision_it_keeps_its_reason(place, monkeypatch):
+    made = place.evaluated(1)
+    whole = register.ensure_proof
+
+    def proved(*arguments):
         whole(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(MlflowClient, setter, cut)
+        patch.setattr(register, "ensure_proof", proved)
         place.register(made)
-    assert receipt(place.register(made))["decision"].startswith("the first champion")
+    cuts, write, found = 0, 0, None
+    decided = False
+    while found is None:
+        # Of the decision, one write more at a time; once it stands, each attempt makes one of the
+        # alias's, and goes on where the last one ended.
+        write = 1 if decided else write + 1
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            cut_after(patch, write)
+            found = receipt(place.register(made))
+        cuts += found is None
+        decided = "decision.for" in versions(place)[0].tags
+    assert cuts >= 12
+    assert (found["version"], found["alias"]) == (1, "champion")
+    assert found["decision"].startswith("the first champion")
+    moves = history(place.client, "reward-model")
+    assert [(m.alias, m.previous, m.version) for m in moves] == [("champion", None, 1)]
 
 
 def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(place):
@@ -157,15 +199,15 @@ def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked
         for m in sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
     )
     gain = (high.margin > 0).mean() - (low.margin > 0).mean()
-    assert verdict(high, low, "1", 0.0).alias == "champion"
-    assert verdict(low, high, "1", 0.0).alias == "challenger"
-    assert verdict(high, low, "1", gain - 0.01).alias == "champion"
-    assert verdict(high, low, "1", gain).alias == "challenger"
-    assert verdict(high, high, "1", 0.0).alias == "challenger"
-    sharper = dataclasses.replace(high, margin=high.margin + (high.margin > 0))
-    found = verdict(sharper, high, "1", 0.0)
-    assert (found.alias, "loss" in found.reason) == ("champion", True)
-    assert verdict(sharper, high, "1", 0.001).alias == "challenger"
+    assert beaten(high, low, "1", 0.0)[0]
+    assert not beaten(low, high, "1", 0.0)[0]
+    assert beaten(high, low, "1", gain - 0.01)[0]
+    assert not beaten(high, low, "1", gain)[0]
+    assert not beaten(high, high, "1", 0.0)[0]
+    sharper = replace(high, margin=high.margin + (high.margin > 0))
+    beats, figures = beaten(sharper, high, "1", 0.0)
+    assert (beats, "loss" in figures) == (True, True)
+    assert not beaten(sharper, high, "1", 0.001)[0]
 
 
 def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, tmp_path_factory):

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tasks.artifact.lock import locked
 from tasks.registration import MetricsSink, RegistrationParams
 from tasks.registration.facts import flattened
-from tasks.registration.tracking import client_for, experiment_for, log_history, run_for
+from tasks.registration.tracking import (
+    client_for,
+    experiment_for,
+    log_history,
+    run_for,
+    sequence_of,
+)
 
 
 def history(place, run_id, name):
@@ -23,9 +30,11 @@ def test_a_resumed_training_logs_each_step_once_to_the_one_run(place):
     killed = MetricsSink(place.params, place.root, "abc")
     for record in records[:2]:
         killed(record)
+    killed.flush()
     resumed = MetricsSink(place.params, place.root, "abc")
     for record in records[1:]:  # step 20 came after the checkpoint: it comes again
         resumed(record)
+    resumed.flush()
     assert resumed.run_id == killed.run_id
     assert history(place, resumed.run_id, "loss") == [(10, 0.1), (20, 0.05), (30, 1 / 30)]
 
@@ -34,6 +43,7 @@ def test_a_record_may_add_metrics_to_a_step_and_what_is_no_number_is_left_out(pl
     sink = MetricsSink(place.params, place.root, "abc")
     sink({"step": 10, "max_steps": 90, "loss": 0.5})
     sink({"global_step": 10, "eval_loss": 0.4, "note": "x", "flag": True, "bad": float("nan")})
+    sink.flush()
     assert history(place, sink.run_id, "eval_loss") == [(10, 0.4)]
     assert set(place.client.get_run(sink.run_id).data.metrics) == {"loss", "eval_loss"}
 
@@ -44,6 +54,7 @@ def test_mlflow_that_fails_is_told_once_and_registration_logs_what_is_missing(
     database = place.root / "mlruns" / "mlflow.db"
     sink = MetricsSink(place.params, place.root, "abc")
     sink({"global_step": 10, "loss": 0.5})
+    sink.flush()
     held = database.read_bytes()
     database.write_bytes(b"no database")
     with caplog.at_level(logging.WARNING):
@@ -67,6 +78,75 @@ def test_a_failed_run_is_closed_and_taken_up_again(place):
     assert run_for(client, place.params, place.root, "abc") == sink.run_id
     assert client.get_run(sink.run_id).info.status == "RUNNING"
     assert run_for(client, place.params, place.root, "other") != sink.run_id
+
+
+def test_a_training_does_not_wait_for_mlflow(place):
+    sink = MetricsSink(place.params, place.root, "abc")
+    with locked(place.root / "mlruns" / ".locks" / "runs", "a slow server"):
+        for step in (10, 20):
+            sink({"global_step": step, "loss": 1 / step})
+        assert sink.run_id is None
+    sink.flush()
+    assert history(place, sink.run_id, "loss") == [(10, 0.1), (20, 0.05)]
+    sink({"global_step": 30, "loss": 1 / 30})  # goes on after a flush
+    sink.flush()
+    assert len(history(place, sink.run_id, "loss")) == 3
+
+
+def test_load_and_memory_of_the_machine_are_logged_where_asked_for(place, monkeypatch):
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
+    params = place.params.model_copy(update={"system_metrics": True})
+    sink = MetricsSink(params, place.root, "abc")
+    sink({"global_step": 10, "loss": 0.5})
+    name = "system/system_memory_usage_percentage"
+    for _ in range(600):
+        if sink.run_id and name in place.client.get_run(sink.run_id).data.metrics:
+            break
+        time.sleep(0.05)
+    sink.flush()
+    assert name in place.client.get_run(sink.run_id).data.metrics
+    assert history(place, sink.run_id, "loss") == [(10, 0.5)]
+
+
+def test_runs_draw_their_place_when_they_begin_and_keep_it(place):
+    client, params = place.client, place.params
+    first, second = (run_for(client, params, place.root, key) for key in ("abc", "def"))
+    assert [sequence_of(client, params, run) for run in (second, first, second)] == [2, 1, 2]
+    assert run_for(client, params, place.root, "abc") == first
+    other = params.model_copy(update={"model_name": "other"})
+    assert sequence_of(client, other, second) == 1
+
+
+def test_no_secret_of_params_or_overrides_reaches_mlflow():
+    url = "https://me:pw@bucket.example/x.jsonl?X-Amz-Signature=abc&X-Amz-Date=1#part"
+    hidden = {
+        "a": f"see {url} and s3://bucket/key?versionId=1",
+        "origin": {
+            "overrides": [
+                f"ingestion.sources.0.path={url}",
+                "model.hub_token=hf_abcdefghijklmnopqrst",
+                "headers=Authorization: Bearer abcdefghijkl",
+                "training.max_steps=3",
+            ]
+        },
+        "hub_token": "short",
+        "pad_token": "<pad>",
+        "api_key": None,
+        "note": "hf_abcdefghijklmnopqrst in a text",
+    }
+    assert flattened(hidden) == {
+        "a": "see https://bucket.example/x.jsonl?<redacted> and s3://bucket/key?<redacted>",
+        "origin.overrides.0": (
+            "ingestion.sources.0.path=https://bucket.example/x.jsonl?<redacted>"
+        ),
+        "origin.overrides.1": "model.hub_token=<redacted>",
+        "origin.overrides.2": "headers=Authorization: Bearer <redacted>",
+        "origin.overrides.3": "training.max_steps=3",
+        "hub_token": "<redacted>",
+        "pad_token": "<pad>",
+        "api_key": "null",
+        "note": "<redacted> in a text",
+    }
 
 
 def test_no_password_reaches_mlflow():

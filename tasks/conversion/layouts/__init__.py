@@ -43,6 +43,8 @@ from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.options import LabelOptions, Options, TextOptions
 from tasks.errors import DataError, ParamsError, shown
 
+Sides = tuple[Any, Any, Any]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -54,10 +56,13 @@ class Layout:
     """What `read` takes beside the row; None: nothing."""
     joins: bool = False
     """Whether a pair may need several rows, wherever they stand."""
+    sides: Callable[[Row], Sides | None] | None = None
+    """Prompt, chosen and rejected of a row that holds these and nothing else that is read: a way
+    round `read` for rows that need no repair."""
 
 
 LAYOUTS = {
-    "trl": Layout(trl.pairs, trl.fits),
+    "trl": Layout(trl.pairs, trl.fits, sides=trl.sides),
     "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits),
     "columns": Layout(columns.pairs, columns.fits),
     "sharegpt_ranking": Layout(sharegpt_ranking.pairs, sharegpt_ranking.fits),

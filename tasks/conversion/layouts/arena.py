@@ -55,7 +55,7 @@ def pairs(row: Row) -> list[Item]:
         prompts = _texts(required(row, "prompt"), "prompt")
         sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
     chosen, rejected = sides if better != "b" else reversed(sides)
-    pair = Pair(IMPLICIT, chosen, rejected)
+    pair = Pair(IMPLICIT, chosen, rejected, chosen_first=better != "b")
     if better == "tie":
         field = "winner" if "winner" in row else "winner_tie"
         return [Tie(field, f"found {found(row[field])}: a tie prefers neither answer", [pair])]

@@ -22,6 +22,7 @@ from typing import Any
 
 from tasks.conversion.answers import Item
 from tasks.conversion.fields import (
+    images_of,
     margin_of,
     preference_of,
     score_margin,
@@ -44,6 +45,7 @@ FIELDS = (
     "margin",
     "tools",
     "chat_template_kwargs",
+    "images",
     *ONLY_IF_MAPPED,
 )
 """What can be mapped."""
@@ -87,14 +89,8 @@ def pairs(row: Row) -> list[Item]:
     """The one pair, or the tie, of a row whose columns bear the names of `FIELDS`.
 
     Raises:
-        Unusable: missing_column, image_part, wrong_type, or the reason of a single value.
+        Unusable: missing_column, wrong_type, or the reason of a single value.
     """
-    if row.get("images"):
-        raise Unusable(
-            "image_part",
-            "images",
-            "found images, expected text only: leave such rows out of the source",
-        )
     prompt = row.get("prompt", IMPLICIT)
     if "system" in row:
         prompt = _with_system(row["system"], prompt)
@@ -110,6 +106,7 @@ def pairs(row: Row) -> list[Item]:
         margin=difference if margin is None else margin,
         weight=weight_of(row.get("weight")),
         preference=preference_of(row.get("preference")),
+        images=images_of(row.get("images")),
     )
     if difference == 0 or pair.preference == TIE:
         field = "score_chosen" if difference == 0 else "preference"

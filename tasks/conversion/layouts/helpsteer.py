@@ -108,9 +108,11 @@ def _preference(row: Row, prompt: Any, field: str, soft: bool) -> Pair | Tie:
             "bad_score", field, f"found {found(row[field])}, expected a number from -3 to 3"
         )
     if strength == 0:
-        return Tie(field, "found 0: a tie prefers neither answer", [Pair(prompt, *answers)])
+        tied = Pair(prompt, *answers, chosen_first=True)
+        return Tie(field, "found 0: a tie prefers neither answer", [tied])
     chosen, rejected = answers if strength < 0 else reversed(answers)
     if soft:
         sure = float((1 + abs(strength) / STRONGEST) / 2)
-        return Pair(prompt, chosen, rejected, preference=sure)
-    return Pair(prompt, chosen, rejected, margin=float(abs(strength)))
+        return Pair(prompt, chosen, rejected, preference=sure, chosen_first=strength < 0)
+    margin = float(abs(strength))
+    return Pair(prompt, chosen, rejected, margin=margin, chosen_first=strength < 0)

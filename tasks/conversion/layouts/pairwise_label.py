@@ -80,11 +80,12 @@ def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
     chosen, rejected = responses if lead > 0 else reversed(responses)
     if lead == 0:
         message = f"found {says}: a tie, or as many for one as for another, prefers neither"
-        return [Tie(options.labels[0], message, [Pair(prompt, *responses)])]
+        return [Tie(options.labels[0], message, [Pair(prompt, *responses, chosen_first=True)])]
     if options.soft:
-        return [Pair(prompt, chosen, rejected, preference=float((1 + abs(lead)) / 2))]
+        sure = float((1 + abs(lead)) / 2)
+        return [Pair(prompt, chosen, rejected, preference=sure, chosen_first=lead > 0)]
     margin = None if options.preference is None else float(abs(lead))
-    return [Pair(prompt, chosen, rejected, margin=margin)]
+    return [Pair(prompt, chosen, rejected, margin=margin, chosen_first=lead > 0)]
 
 
 def _prompt(row: Row) -> Any:

@@ -58,14 +58,17 @@ def read(row: Row, options: ShpOptions) -> list[Item]:
     chosen, rejected = (required(row, f"human_ref_{side}") for side in sides)
     if ratio is not None and ratio < options.min_score_ratio:
         message = f"found {ratio}, less than min_score_ratio: taken as a tie"
-        tied = Pair(required(row, "history"), chosen, rejected)
+        tied = Pair(required(row, "history"), chosen, rejected, chosen_first=first_is_better)
         return [as_conversation(Tie("score_ratio", message, [tied]))]
     margin = None
     if options.margin == "difference" and better is not None and worse is not None:
         margin = float(better - worse)
     elif options.margin == "log_ratio" and ratio is not None:
         margin = log(ratio)
-    return [as_conversation(Pair(required(row, "history"), chosen, rejected, margin=margin))]
+    pair = Pair(
+        required(row, "history"), chosen, rejected, margin=margin, chosen_first=first_is_better
+    )
+    return [as_conversation(pair)]
 
 
 def _ratio(row: Row, better: Decimal | None, worse: Decimal | None) -> float | None:

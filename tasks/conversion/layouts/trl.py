@@ -5,10 +5,12 @@
      "rejected": [{"role": "assistant", "content": "Red."}], "margin": 2}
 
 is one pair: the prompt's messages, an answer on each side, margin 2. Optional beside them:
-`margin`, `tools` (a list, or its JSON text), `chat_template_kwargs`. Each row's shape is found on
-its own: text or messages, explicit or implicit prompt, a prompt that both answers repeat, a text
-prompt beside messages. Other columns (`score_chosen`, `messages`, ids ...) are not read.
+`margin`, `tools` (a list, or its JSON text), `chat_template_kwargs`, `images`. Each row's shape is
+found on its own: text or messages, explicit or implicit prompt, a prompt that both answers repeat,
+a text prompt beside messages. Other columns (`score_chosen`, `messages`, ids ...) are not read.
 """
+
+from typing import Any
 
 from tasks.conversion.answers import Item
 from tasks.conversion.layouts import columns, hh_rlhf
@@ -31,6 +33,16 @@ def pairs(row: Row) -> list[Item]:
     """The row's one pair.
 
     Raises:
-        Unusable: missing_column, image_part, or the reason of a single value.
+        Unusable: missing_column, or the reason of a single value.
     """
     return columns.pairs({name: row[name] for name in READ if name in row})
+
+
+def sides(row: Row) -> tuple[Any, Any, Any] | None:
+    """Prompt, chosen and rejected of a row of just these columns."""
+    if row.keys() != _SIDES:
+        return None
+    return row["prompt"], row["chosen"], row["rejected"]
+
+
+_SIDES = {"prompt", "chosen", "rejected"}
