@@ -31,6 +31,7 @@ LENGTHS = {
     # name: (median prompt, its spread, median answer, its spread) of log-normal lengths in tokens
     "uf": (120, 0.8, 260, 0.6),
     "turns": (600, 0.3, 60, 0.2),
+    "hh": (110, 0.7, 60, 0.8),
 }
 
 Ids = npt.NDArray[np.int32]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
+from tasks.training.layout import attention
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.plan import flat_plan, shared_prefix
 from tasks.training.layout.pruning import prune_last_layer
@@ -177,3 +178,51 @@ def test_a_group_grows_only_while_it_saves_tokens():
     assert shared_groups(rows("abcdx", "q", "abcdy", "abcz")) == [0, 1, 0, 0]
     assert shared_groups(rows("abcdefx", "abcdefy", "abz")) == [0, 0, 1]
     assert shared_groups(rows("b", "a")) == [1, 0]
+
+
+def reference_varlen(q, k, v, q_starts, k_starts, max_q, max_k, *, window_size, scale, enable_gqa):
+    """What `torch.nn.attention.varlen.varlen_attn` says: ragged, aligned at the lower right."""
+    before, after = window_size
+    assert after == 0
+    outputs = []
+    for n in range(len(q_starts) - 1):
+        own = q[q_starts[n] : q_starts[n + 1]].float()
+        keys, values = (x[k_starts[n] : k_starts[n + 1]].float() for x in (k, v))
+        assert len(own) <= max_q
+        assert len(keys) <= max_k
+        if enable_gqa:
+            keys, values = (
+                x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (keys, values)
+            )
+        last = torch.arange(len(keys) - len(own), len(keys))[:, None]
+        seen = torch.arange(len(keys))[None]
+        mask = (seen <= last) & ((before < 0) | (last - seen <= before))
+        scores = torch.einsum("qhd,khd->hqk", own, keys) * scale
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+        outputs.append(torch.einsum("hqk,khd->qhd", weights, values))
+    return torch.cat(outputs).to(q.dtype)
+
+
+@pytest.mark.parametrize("window", [None, 6])
+def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
+    monkeypatch.setattr(attention, "varlen_attn", reference_varlen)
+    plan = flat_plan(*sequences())
+    rows, cpu = len(plan.input_ids), torch.device("cpu")
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, heads, rows, 8, dtype=torch.bfloat16) for heads in (4, 2, 2))
+    given = {"scaling": 0.3, "sliding_window": window}
+    module = torch.nn.Module()
+    ragged, _ = attention.flat_attention(
+        module, q, k, v, None, layout=attention.varlen_layout(plan, cpu), **given
+    )
+    blocks, _ = attention.flat_attention(
+        module,
+        q.float(),
+        k.float(),
+        v.float(),
+        None,
+        layout=attention.layout_of(plan, cpu),
+        **given,
+    )
+    assert ragged.shape == blocks.shape == (1, rows, 4, 8)
+    torch.testing.assert_close(ragged.float(), blocks, atol=2e-2, rtol=2e-2)

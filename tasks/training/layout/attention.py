@@ -78,16 +78,21 @@ class Layout:
 
 def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout on a device."""
-    last = torch.from_numpy(plan.last).to(device, non_blocking=True)
-    if device.type != "cuda" or varlen_attn is None:
-        return Layout(plan.blocks, last)
+    if device.type == "cuda" and varlen_attn is not None:
+        return varlen_layout(plan, device)
+    return Layout(plan.blocks, torch.from_numpy(plan.last).to(device, non_blocking=True))
+
+
+def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
+    """The plan's layout with what the variable-length call needs."""
     rows = list(key_rows(plan))
-    starts = [
-        torch.from_numpy(np.cumsum([0, *sizes]).astype(np.int32)).to(device, non_blocking=True)
-        for sizes in ([b.own for b in plan.blocks], [len(r) for r in rows])
-    ]
-    keys = torch.from_numpy(np.concatenate(rows)).to(device, non_blocking=True)
-    return Layout(plan.blocks, last, keys, query_starts=starts[0], key_starts=starts[1])
+    lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
+    starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
+    last, keys, query_starts, key_starts = (
+        torch.from_numpy(array).to(device, non_blocking=True)
+        for array in (plan.last, np.concatenate(rows), *starts)
+    )
+    return Layout(plan.blocks, last, keys, query_starts, key_starts)
 
 
 @contextmanager
