@@ -1,0 +1,37 @@
+"""Benchmark prompts that the model was trained on: by the group that conversion gives a prompt.
+
+Equal groups are equal prompts but for case, whitespace and Unicode forms.
+"""
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tasks.evaluation.benchmarks.items import Item
+
+EXAMPLES = 20
+
+
+def training_groups(conversion: Path) -> set[str]:
+    """The prompt groups of the training pairs."""
+    found: set[str] = set()
+    for shard in sorted((conversion / "pairs").glob("*.parquet")):
+        table = pq.read_table(shard, columns=["group", "split"])
+        splits = table["split"].to_pylist()
+        groups = table["group"].to_pylist()
+        found.update(g for g, split in zip(groups, splits, strict=True) if split == "train")
+    return found
+
+
+def contamination(items: Sequence[Item], trained_on: Set[str]) -> dict[str, Any]:
+    """`{items, shared, share, ids}`: items whose prompt stands in the training pairs; the first
+    20 by id."""
+    shared = [item.id for item in items if item.group in trained_on]
+    return {
+        "items": len(items),
+        "shared": len(shared),
+        "share": len(shared) / len(items),
+        "ids": shared[:EXAMPLES],
+    }

@@ -1,0 +1,76 @@
+"""The rows of a benchmark's local files, as items; read by the readers of ingestion.
+
+In: a file, a glob or a directory (.parquet .jsonl .json .csv ..., plain or compressed). Nothing is
+left out: a line that cannot be read is an error.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from tasks.errors import DataError
+from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
+from tasks.evaluation.benchmarks.items import Item, Place
+from tasks.evaluation.params import BenchmarkParams
+from tasks.ingestion.batches import Origin
+from tasks.ingestion.files import SourceFile, check_unchanged, match
+from tasks.ingestion.params import Source
+from tasks.ingestion.unit import READERS
+
+
+def benchmark_files(params: BenchmarkParams) -> list[SourceFile]:
+    """The files that the path matches, hashed.
+
+    Raises:
+        DataError: none, or one of a kind that holds no rows.
+    """
+    try:
+        found = match(Source(name="benchmark", path=params.path))
+    except DataError as error:
+        said = str(error).removeprefix("source 'benchmark': ")
+        raise DataError(f"evaluation.benchmarks {params.label}: {said}") from None
+    for file in found:
+        if file.is_archive:
+            raise DataError(
+                f"evaluation.benchmarks {params.label}: {file.name} is an archive; unpack it"
+            )
+    return found
+
+
+def items_of(params: BenchmarkParams, files: Sequence[SourceFile]) -> list[Item]:
+    """Every row of the files as an item, in order.
+
+    Raises:
+        DataError: a row is not of the benchmark's schema, a file changed, or there is no row.
+    """
+    benchmark = BENCHMARKS[params.name]
+    found: list[Item] = []
+    for file in files:
+        check_unchanged(file)
+        name = Path(file.name).name
+        found += [
+            benchmark.item(row, Place(params.name, name, number)) for number, row in _rows(file)
+        ]
+        check_unchanged(file)
+    if not found:
+        raise DataError(f"evaluation.benchmarks {params.label}: {params.path} holds no row")
+    benchmark.check(found)
+    return found
+
+
+def _rows(file: SourceFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with TemporaryDirectory() as scratch:
+        origin = Origin(
+            file.path, file.name, file.codec, file.delimiter, Path(scratch), _no, _no, _no
+        )
+        for batch in READERS[file.format](origin):
+            for bad in batch.bad:
+                raise DataError(f"{file.name} row {bad.row}: {bad.fault.message}")
+            yield from zip(batch.rows, map(orjson.loads, batch.raws), strict=True)
+
+
+def _no(_: object) -> None:
+    """Nobody watches the reading of a benchmark."""

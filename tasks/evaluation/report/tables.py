@@ -1,0 +1,197 @@
+"""The tables of the page from the figures of `metrics.json`: sources, bias, readiness, labels."""
+
+from collections.abc import Sequence
+
+from tasks.evaluation.report.layout import Figures, Table
+from tasks.evaluation.report.wording import (
+    count,
+    interval,
+    number,
+    share,
+    share_interval,
+    worded,
+)
+
+ACCURACY = ("pairs", "accuracy", "95 % interval", "ties as ½", "margin", "loss")
+
+
+def _accuracy(figures: Figures) -> list[str]:
+    return [
+        count(figures["pairs"]),
+        share(figures["accuracy"]),
+        share_interval(figures["accuracy_interval"]),
+        share(figures["accuracy_ties_half"]),
+        number(figures["margin"]),
+        number(figures["loss"]),
+    ]
+
+
+def sources(metrics: Figures) -> list[Table]:
+    """Accuracy by source and by slice."""
+    rows = [[source, *_accuracy(figures)] for source, figures in metrics["sources"].items()]
+    rows.append(["all", *_accuracy(metrics["overall"])])
+    strong = frozenset({len(rows) - 1})
+    tables = [Table("By source", ("source", *ACCURACY), rows, strong=strong)]
+    for name, slices in metrics["slices"].items():
+        rows = [[each["slice"], *_accuracy(each)] for each in slices]
+        if len(rows) > 1:
+            tables.append(Table(f"By {worded(name)}", (worded(name), *ACCURACY), rows, folded=True))
+    return tables
+
+
+def bias(metrics: Figures) -> list[Table]:
+    """The model beside null models, leanings, and what length and prompt explain."""
+    found = metrics["bias"]
+    judges = sorted(found["null_models"].items(), key=lambda e: -(e[1]["accuracy"] or 0))
+    rows = [
+        [
+            worded(n),
+            share(f["decides"]),
+            share(f["accuracy"]),
+            share_interval(f["accuracy_interval"]),
+        ]
+        for n, f in judges
+    ]
+    own = frozenset(i for i, (name, _) in enumerate(judges) if name == "model")
+    heads = ("judge", "decides", "accuracy", "95 % interval")
+    note = "Ties count ½. Null models see only length, markup or the opening of an answer."
+    return [
+        Table("The model beside null models", heads, rows, note, strong=own),
+        _leanings(found["leanings"]),
+        Table("Length and prompt", ("", "figure"), _length_rows(found)),
+    ]
+
+
+def _leanings(found: Figures) -> Table:
+    rows = [
+        [f"more {worded(n)}", count(f["pairs"]), share(f["data"]), share(f["model"])]
+        for n, f in found.items()
+    ]
+    heads = ("answer with", "pairs that differ", "data prefer it", "model prefers it")
+    return Table("Leanings of the data and of the model", heads, rows, folded=True)
+
+
+def _length_rows(found: Figures) -> list[list[str]]:
+    length, prompt = found["length"], found["prompt"]
+    kinds = ("matched", "chosen_longer", "chosen_shorter")
+    return [
+        *(
+            [
+                f"accuracy, {worded(k)} ({count(length[k]['pairs'])} pairs)",
+                share(length[k]["accuracy"]),
+            ]
+            for k in kinds
+        ),
+        ["balanced accuracy of the last two", share(length["balanced_accuracy"])],
+        ["correlation of reward and length, within prompts", number(length["partial_correlation"])],
+        ["variance of the reward that the prompt explains", share(prompt["share_of_variance"])],
+    ]
+
+
+def readiness(metrics: Figures) -> list[Table]:
+    """What RL will find: spread, ties, best of n, extreme answers."""
+    found = metrics["readiness"]
+    tables = [Table("Spread and ties", ("", "figure"), _spread_rows(found))]
+    if found["best_of_n"]:
+        rows = [
+            [
+                str(b["n"]),
+                count(b["groups"]),
+                *(number(b[k]) for k in ("model", "oracle", "random")),
+            ]
+            for b in found["best_of_n"]
+        ]
+        heads = ("n", "prompts", "model", "best possible", "random")
+        tables.append(Table("Best of n", heads, rows, folded=True))
+    if found.get("probes"):
+        rows = [
+            [
+                worded(case),
+                number(p["mean_reward"]),
+                number(p["z"]),
+                share(p["above_median"]),
+                share(p["beats_chosen"]),
+            ]
+            for case, p in found["probes"].items()
+        ]
+        heads = ("answer", "mean reward", "z", "above the median", "beats the chosen")
+        note = "Made-up answers to held-out prompts; z: deviations from the mean of all answers."
+        tables.append(Table("Extreme answers", heads, rows, note))
+    return tables
+
+
+def _spread_rows(found: Figures) -> list[list[str]]:
+    serving, groups = found["bfloat16"], found["groups"]
+    rows = [
+        ["tie rate in float32", share(serving["tie_rate_float32"])],
+        ["tie rate once rounded to bfloat16", share(serving["tie_rate"])],
+    ]
+    if groups:
+        rows += [
+            ["prompts with several answers", count(groups["groups"])],
+            ["mean deviation within a prompt", number(groups["within_std_mean"])],
+            ["prompts whose answers all earn the same", share(groups["zero_advantage"])],
+            ["the same in bfloat16", share(groups["zero_advantage_bfloat16"])],
+        ]
+    return rows
+
+
+def calibration(metrics: Figures) -> list[Table]:
+    """Calibration by bin, and where the rewards lie."""
+    rows = [
+        [share(b["confidence"]), share(b["accuracy"]), count(b["pairs"])]
+        for b in metrics["calibration"]
+    ]
+    rewards = metrics["rewards"]
+    levels = [f"{100 * level:g} %" for level in rewards["levels"]]
+    spread = [
+        [name, number(r["mean"]), number(r["std"]), *map(number, r["quantiles"])]
+        for name, r in ((n, rewards[n]) for n in ("chosen", "rejected", "all", "margin"))
+    ]
+    return [
+        Table("Calibration", ("mean confidence", "right", "pairs"), rows, names=0, folded=True),
+        Table("Quantiles of the rewards", ("", "mean", "deviation", *levels), spread, folded=True),
+    ]
+
+
+def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
+    """The labels that the model contradicts most."""
+    if not rows:
+        return []
+    names = ("prompt", "chosen", "rejected")
+    cells = [
+        [
+            *(str(row[n]) for n in names),
+            row["source"],
+            share(row["confidence"]),
+            number(row["margin"]),
+        ]
+        for row in rows
+    ]
+    heads = (*names, "source", "confidence", "margin")
+    found = metrics["suspects"]
+    note = (
+        f"The model contradicts {count(found['contradicted'])} labels, "
+        f"{count(found['confident'])} with at least {share(found['confident_at'])} confidence. "
+        "All of them, to be relabelled: suspects.csv."
+    )
+    return [Table("Labels worth a second look", heads, cells, note, names=4, folded=True)]
+
+
+def headline(metrics: Figures) -> list[tuple[str, str, str]]:
+    """`(name, figure, its interval or neighbour)` of what is read first."""
+    overall = metrics["overall"]
+    null = {
+        n: f
+        for n, f in metrics["bias"]["null_models"].items()
+        if n not in ("model", "first_tokens")
+    }
+    best = max(null, key=lambda name: null[name]["accuracy"] or 0)
+    return [
+        ("accuracy", share(overall["accuracy"]), share_interval(overall["accuracy_interval"])),
+        ("margin", number(overall["margin"]), interval(overall["margin_interval"])),
+        ("loss", number(overall["loss"]), interval(overall["loss_interval"])),
+        ("best null model", share(null[best]["accuracy"]), worded(best)),
+        ("calibration error", share(overall["ece"]), f"Brier {number(overall['brier'])}"),
+        ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts"),
+    ]

@@ -1,0 +1,153 @@
+"""The page: what it says, and that no text in the data can do more than be read."""
+
+import base64
+import json
+import re
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+
+from tasks.evaluation.bias import Judges
+from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.metrics import all_metrics
+from tasks.evaluation.report import render_report
+from tasks.evaluation.report.page import Material
+from tasks.evaluation.report.wording import visible
+from tests.evaluation.pieces import made_scores
+
+HOSTILE = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7 * 7 }} \u202egnp.exe "
+    "\x1b[31mred\x00 =cmd|'/C calc'!A0 </div></body> &amp; \u2066\ud800"
+)
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text of every element but style."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text, self.inside = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.inside:
+            while self.inside.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if self.inside[-1:] != ["style"]:
+            self.text.append(data)
+
+    def named(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture
+def metrics():
+    scores = made_scores([2.0, 1.0, -0.5, 0.3], sources=[HOSTILE, "b", "b", "b"])
+    found = all_metrics(scores, None, Resampling(100), judges=Judges())
+    found["warnings"] = [{"figure": "overall.loss", "message": HOSTILE}]
+    return json.loads(json.dumps(found))
+
+
+SAMPLE = {
+    "kind": "wrong",
+    "source": HOSTILE,
+    "file": HOSTILE,
+    "row": 3,
+    "margin": -1.5,
+    "reward_chosen": 0.0,
+    "reward_rejected": 1.5,
+    "prompt": HOSTILE,
+    "chosen": HOSTILE,
+    "rejected": "",
+}
+SUSPECT = SAMPLE | {"confidence": 0.9}
+DECISION = {
+    "outcome": "challenger",
+    "reason": HOSTILE,
+    "bounds": [
+        {"name": "min_accuracy", "value": 0.75, "relation": ">=", "bound": 0.8}
+        | {"holds": False, "otherwise": "challenger", "note": HOSTILE},
+        {"name": "max_tie_rate", "value": None, "relation": "<=", "bound": 0.5}
+        | {"holds": True, "otherwise": "rejected", "note": ""},
+    ],
+}
+
+
+def test_hostile_text_anywhere_stays_text(metrics):
+    html = render_report(
+        metrics,
+        Material(samples=[SAMPLE], suspects=[SUSPECT]),
+        decision=DECISION,
+        links=[(HOSTILE, HOSTILE), ("run", "javascript:alert(1)"), ("ok", "https://x.test/?a=1&b")],
+        provenance={HOSTILE: {HOSTILE: [HOSTILE]}},
+    )
+    page = Page(html)
+    allowed = "html head meta title style body header h1 h2 h3 div p a span dl dt dd section ul li"
+    allowed += " nav code main details summary table thead tbody tr th td article figure picture"
+    assert {tag for tag, _ in page.tags} <= {*allowed.split(), "source", "img"}
+    assert not page.named("img")
+    assert not any(name.startswith("on") for _, found in page.tags for name in found)
+    assert not any("style" in found for _, found in page.tags)
+    assert {a["href"] for a in page.named("a") if not a["href"].startswith("#")} == {
+        "https://x.test/?a=1&b"
+    }
+    shown = visible(HOSTILE)
+    assert "".join(page.text).count(shown) >= 10
+    assert "{{ 7 * 7 }}" in shown
+    for hidden in ("\u202e", "\u2066", "\x1b", "\x00", "\ud800"):
+        assert hidden not in html
+        assert f"[U+{ord(hidden):04X}]" in html
+
+
+def test_the_page_loads_nothing_and_its_policy_admits_its_own_style_alone(metrics):
+    html = render_report(metrics)
+    page = Page(html)
+    [policy] = [m["content"] for m in page.named("meta") if "http-equiv" in m]
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)[1]
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    assert not re.search(r"url\(|@import|https?://", html)
+    assert not page.named("script")
+    assert not page.named("link")
+
+
+def test_the_decision_stands_first_and_what_is_unknown_is_left_out(metrics):
+    with_decision = Page(render_report(metrics, decision=DECISION))
+    text = " ".join("".join(with_decision.text).split())
+    assert text.index("challenger") < text.index("accuracy") < text.index("1 warning")
+    assert "fails: challenger" in text
+    assert "not computable" in text
+    without = " ".join("".join(Page(render_report(metrics)).text).split())
+    for word in ("challenger", "Champion", "Benchmarks", "Provenance"):
+        assert word not in without
+    assert "75.0 %" in without  # 3 of 4 right
+    assert "The texts of the pairs were not at hand." in without
+
+
+def test_every_heading_counts_its_cells(metrics):
+    html = render_report(metrics, Material(suspects=[SUSPECT]), decision=DECISION)
+    for table in re.findall(r"<table>.*?</table>", html, re.DOTALL):
+        [head, *rows] = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        assert rows
+        assert {row.count("<td") for row in rows} == {head.count("<th ")}
+
+
+def test_what_a_reader_needs_to_see_stays_as_it_is():
+    assert visible("Grüße, 世界 👩‍🚀\n\tsalut") == "Grüße, 世界 👩‍🚀\n\tsalut"
+    assert visible("a\u200bb\x07") == "a[U+200B]b[U+0007]"
+
+
+def test_template_and_style_are_in_the_package():
+    package = files("tasks.evaluation.report")
+    assert {path.name for path in package.iterdir()} >= {"page.html", "page.css"}

@@ -1,0 +1,46 @@
+"""The pairs to read: the surest verdicts on both sides and the closest, each pair once."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.evaluation.samples import CHARACTERS, sample_table, shortened
+from tests.evaluation.pieces import made_scores
+
+TURNS = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello!"},
+    {"role": "user", "content": "And you?"},
+]
+
+
+def test_each_kind_holds_its_pairs_and_no_pair_stands_twice(tmp_path):
+    margins = [3.0, -0.1, 0.2, -2.0, 1.0, 0.0, 5.0]
+    rows = [
+        {"pair_id": f"{i:04d}", "source": "a", "file": "f", "row": i, "split": "eval"}
+        | {"format": "conversational", "prompt": json.dumps(TURNS[:1] if i else TURNS)}
+        | {"chosen": json.dumps([{"role": "assistant", "content": f"yes {i}"}])}
+        | {"rejected": json.dumps([{"role": "assistant", "content": f"no {i}"}])}
+        for i in range(len(margins))
+    ]
+    (tmp_path / "pairs").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs" / "0.parquet")
+    found = sample_table(made_scores(margins), tmp_path).to_pylist()
+    kinds = [(row["kind"], row["row"]) for row in found]
+    assert kinds == [
+        *(("right", 6), ("right", 0), ("right", 4)),
+        *(("wrong", 3), ("wrong", 1)),
+        *(("close", 5), ("close", 2)),
+    ]
+    assert found[1]["prompt"] == "[user] Hi\n\n[assistant] Hello!\n\n[user] And you?"
+    assert (found[0]["prompt"], found[0]["chosen"], found[0]["rejected"]) == ("Hi", "yes 6", "no 6")
+
+
+def test_a_long_text_keeps_its_ends_and_says_how_much_is_left_out():
+    text = "a" * CHARACTERS + "b" * 500
+    short = shortened(text)
+    assert short.startswith("aaa")
+    assert short.endswith("bbb")
+    assert "[... 500 characters ...]" in short
+    assert shortened("a\nb") == "a\nb"
