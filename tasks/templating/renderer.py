@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError, shown
@@ -107,6 +107,8 @@ class Renderer:
             raise no_template()
         prompt: Messages = json.loads(row["prompt"]) if row["prompt"] is not None else []
         messages: Messages = [*prompt, *json.loads(row[side])]
+        if other := _other_part(messages):
+            raise text_only(f"a message has a part of type {shown(other)}")
         tools = parse_tools(row["tools"])
         if self.special and self.forged == "quarantine":
             for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
@@ -117,6 +119,8 @@ class Renderer:
         given = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
         if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * given:
             raise _over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
+        if missing := _missing_part(messages, rendered.text):
+            raise Unusable("template_drops_turn", side, missing)
         if problem := self.bos and bos_problem(rendered.text, self.bos):
             raise Unusable("template_error", side, problem)
         return rendered
@@ -182,3 +186,36 @@ def _forgery(field: str, token: str) -> Unusable:
         f"the text holds the special token {shown(token)}, which the model would read as markup; "
         "mend the row, or set templating.special_tokens_in_text: encode (as ordinary text) or keep",
     )
+
+
+def text_only(what: str) -> Unusable:
+    """A row with something to look at: its tokens would mean nothing to a model of text."""
+    return Unusable(
+        "image_part",
+        "prompt",
+        f"{what}, expected text only: the reward models trained here read text, and would judge "
+        "the answer without seeing it; leave such rows out of the source",
+    )
+
+
+def _parts(messages: Messages) -> list[dict[str, Any]]:
+    """The parts of all contents that are lists."""
+    contents = (message.get("content") for message in messages)
+    lists = [cast(list[dict[str, Any]], c) for c in contents if isinstance(c, list)]
+    return [part for content in lists for part in content]
+
+
+def _other_part(messages: Messages) -> str | None:
+    """The type of the first part that is no text, or None."""
+    return next((str(part.get("type")) for part in _parts(messages) if "text" not in part), None)
+
+
+def _missing_part(messages: Messages, text: str) -> str | None:
+    """What is wrong where the template does not write the parts of a content, or None."""
+    for part in _parts(messages):
+        if part["text"].strip() not in text:
+            return (
+                f"the chat template does not write the part {shown(part['text'])} of a content "
+                "that is a list of parts; use a template that reads such contents, or write text"
+            )
+    return None

@@ -21,7 +21,7 @@ FIRST_ALIAS = 0xF0000
 """Private-use characters by which the literal encoder names genuine special tokens."""
 ALIASES = re.compile("[\U000f0000-\U000ffffd]")
 MOST_ENDS = 6
-FREE_TEXT = ("content", "name", "reasoning_content", "thinking")
+FREE_TEXT = ("content", "text", "name", "reasoning_content", "thinking")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,12 @@ from tests.tokenization.real_runs import REAL, pairs, pipeline, run, tables
 trl = pytest.importorskip("trl")
 
 LIMIT = 60
+LARGE = {"scored", "unpaired", "one_row_each"}
+"""Files that take their time, most of it the peer's."""
+EVERY_FILE = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LARGE else [])
+    for path in REAL
+]
 
 
 def theirs(rows, tokenizer, tmp_path, max_length):
@@ -59,7 +65,7 @@ def by_shape(rows):
     return shapes.values()
 
 
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EVERY_FILE)
 def test_ids_and_margins_of_real_pairs_are_the_peers(path, shared_data, tmp_path):
     from transformers import AutoTokenizer
 

@@ -1,0 +1,122 @@
+"""Chat templates as transformers 5 compiles them, without transformers: Jinja alone is light.
+
+The same sandbox, white-space rules, filters, globals and `{% generation %}` blocks; tests hold the
+renderings of both against each other.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, nodes
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names that a message's reasoning is passed under; the first is what templates read."""
+
+
+class GenerationCall(Extension):
+    """`{% generation %}` blocks: the body as it is, in a scope of its own."""
+
+    tags = {"generation"}  # noqa: RUF012  (Jinja's own protocol)
+
+    def parse(self, parser: Any) -> nodes.Node:
+        """The block as a call that hands its body on."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class PlainDict:
+    """The `dict` of templates: makes dictionaries, and has nothing else to reach."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        """As dict.fromkeys."""
+        return dict.fromkeys(*args)
+
+
+class PlainNamespace(Namespace):
+    """A namespace without names that begin with an underscore."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, given = args[0], dict(*args[1:], **kwargs)
+        for name in given:
+            _check_name(name)
+        Namespace.__init__(self, given)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def environment(
+    kind: type[Environment] = ImmutableSandboxedEnvironment,
+    generation: type[Extension] = GenerationCall,
+) -> Any:
+    """An environment for chat templates."""
+    made: Any = kind(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[generation, "jinja2.ext.loopcontrols"],
+    )
+    made.filters["tojson"] = tojson
+    made.globals |= {"raise_exception": refuse, "strftime_now": _now}
+    made.globals |= {"dict": PlainDict(), "namespace": PlainNamespace}
+    return made
+
+
+@lru_cache(maxsize=8)
+def compiled(template: str) -> Any:
+    """The compiled template."""
+    return environment().from_string(template)
+
+
+def tojson(
+    x: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON, without the escapes of HTML that Jinja's own filter writes."""
+    return json.dumps(
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def refuse(message: Any) -> None:
+    """What templates call `raise_exception`."""
+    raise TemplateError(message)
+
+
+def with_reasoning(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, their reasoning under the names that templates read."""
+    if not any(name in turn for turn in messages for name in REASONING):
+        return messages
+    told: list[dict[str, Any]] = []
+    for turn in messages:
+        thought = next((turn[name] for name in REASONING if turn.get(name) is not None), None)
+        named: Mapping[str, Any] = {"thinking": thought, **turn, "reasoning_content": thought}
+        told.append(turn if thought is None else dict(named))
+    return told
+
+
+def _check_name(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace of a chat template cannot hold the name {name!r}")
+
+
+def _now(form: str) -> str:
+    import datetime
+
+    return datetime.datetime.now().strftime(form)

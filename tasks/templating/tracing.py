@@ -1,0 +1,249 @@
+"""A chat template run once per structure of conversation, and replayed by joining strings.
+
+In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
+Out: the function that gives the text for other contents under the same tests, or None.
+
+    structure user > assistant, contents c      ->  "".join(("<|im_start|>user\\n", c[0], ...))
+
+Exact, since contents are symbols while the template runs: every test of a content is noted and
+asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
+with a content ends the trace; then Jinja renders. Blocks that hide text from symbols end it, too.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
+
+from tasks.templating.environment import environment, tojson
+from tasks.templating.symbols import (
+    Length,
+    Part,
+    Pieces,
+    Symbol,
+    Untraceable,
+    json_of,
+    parts_of,
+    value,
+)
+
+Replay = Callable[[Sequence[str]], str | None]
+"""The text for other contents, or None where a test comes out otherwise than in the trace."""
+HIDING = (
+    *(nodes.AssignBlock, nodes.FilterBlock, nodes.CallBlock, nodes.Include, nodes.Import),
+    *(nodes.FromImport, nodes.Extends, nodes.Block, nodes.OverlayScope),
+    nodes.ScopedEvalContextModifier,
+)
+"""Blocks that make plain text of what stands in them, or bring in another template."""
+MARK = f"\U0010fffe{secrets.token_hex(8)}"
+_MARKS = re.compile(f"{MARK}(\\d+);")
+ANSWERS = {
+    **dict.fromkeys(("string", "defined", "iterable", "sequence"), True),
+    **dict.fromkeys(("none", "undefined", "mapping", "number", "boolean", "callable"), False),
+    **dict.fromkeys(("integer", "float", "true", "false"), False),
+}
+"""What Jinja's tests say of any text."""
+COMPARISONS = frozenset({"eq", "==", "equalto", "ne", "!=", "in"})
+MOST_TESTS = 64
+
+
+class _Whole(Extension):
+    """`{% generation %}` blocks as plain scopes: their text stays visible."""
+
+    tags = {"generation"}  # noqa: RUF012  (Jinja's own protocol)
+
+    def parse(self, parser: Any) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class _Joins(NodeTransformer):
+    """`a ~ b` as `(a | string) + (b | string)`, which symbols see."""
+
+    def visit_Concat(self, node: Any) -> nodes.Node:
+        """One join as additions."""
+        self.generic_visit(node)
+        texts = [
+            nodes.Filter(n, "string", [], [], None, None, lineno=node.lineno) for n in node.nodes
+        ]
+        whole: Any = texts[0]
+        for text in texts[1:]:
+            whole = nodes.Add(whole, text, lineno=node.lineno)
+        return whole
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Gives a macro's text back as a symbol where contents are in it."""
+
+    tests_noted: list[tuple[str, bool]]
+    written: list[Symbol]
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The call's result; see the class."""
+        result = super().call(*args, **kwargs)
+        if isinstance(result, str) and MARK in result:
+            return joined_symbol(result, self.written, self.tests_noted)
+        return result
+
+
+@lru_cache(maxsize=4)
+def tracer(template: str) -> "Tracer | None":
+    """What traces the template; None where it cannot be followed."""
+    made = environment(_Environment, _Whole)
+    tree = made.parse(template)
+    if next(tree.find_all(HIDING), None) is not None or MARK in template:
+        return None
+    return Tracer(made, _Joins().visit(tree))
+
+
+class Tracer:
+    """Runs one template on symbols."""
+
+    def __init__(self, made: Any, tree: nodes.Template) -> None:
+        self.environment = made
+        made.finalize = self._written
+        made.filters = {name: _filter(name, f) for name, f in made.filters.items()}
+        made.tests = {name: _test(name, f) for name, f in made.tests.items()}
+        source = made.compile(tree)
+        self.template = made.template_class.from_code(made, source, made.make_globals(None))
+
+    def trace(
+        self, messages: Sequence[dict[str, Any]], contents: Sequence[str], given: dict[str, Any]
+    ) -> Replay | None:
+        """How the template makes its text of these messages; None where that is not followed.
+
+        `messages` lack their contents.
+        """
+        tests = self.environment.tests_noted = list[tuple[str, bool]]()
+        self.environment.written = list[Symbol]()
+        turns = [
+            {**turn, "content": Symbol(((True, f"c[{i}]"),), content, tests)}
+            for i, (turn, content) in enumerate(zip(messages, contents, strict=True))
+        ]
+        try:
+            text = self.template.render(messages=turns, **given)
+            symbol = joined_symbol(text, self.environment.written, tests)
+        except Exception:  # what the template refuses, Jinja refuses again and says why
+            return None
+        if len(tests) > MOST_TESTS:
+            return None
+        return _replay(parts_of(symbol), dict.fromkeys(tests))
+
+    def _written(self, given: Any) -> Any:
+        if isinstance(given, Pieces | Length):
+            raise Untraceable
+        if not isinstance(given, Symbol):
+            return given
+        self.environment.written.append(given)
+        return f"{MARK}{len(self.environment.written) - 1};"
+
+
+def joined_symbol(text: str, written: list[Symbol], tests: list[tuple[str, bool]]) -> Symbol:
+    """The symbol of a rendered text in which marks stand for symbols."""
+    parts: list[Part] = []
+    whole: list[str] = []
+    for n, piece in enumerate(_MARKS.split(text)):
+        if n % 2:
+            parts += parts_of(written[int(piece)])
+            whole.append(value(written[int(piece)]))
+        elif piece:
+            parts.append((False, piece))
+            whole.append(piece)
+    if MARK in "".join(whole):
+        raise Untraceable
+    return Symbol(tuple(parts), "".join(whole), tests)
+
+
+def _replay(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Replay:
+    """The noted tests and joins as one function; all its text is made by `symbols`."""
+    merged: list[Part] = []
+    for part in parts:
+        if merged and not part[0] and not merged[-1][0]:
+            merged[-1] = (False, merged[-1][1] + part[1])
+        else:
+            merged.append(part)
+    joined = "".join(f"{text if made else repr(text)}, " for made, text in merged)
+    same = " and ".join(f"{'' if answer else 'not '}{test}" for test, answer in tests) or "True"
+    source = f"lambda c: ''.join(({joined})) if {same} else None"
+    replay: Replay = eval(source, {"tojson": tojson})
+    return replay
+
+
+def _filter(name: str, usual: Any) -> Any:
+    """The filter, told what it gives for symbols."""
+    return _guarded(usual, FILTERS.get(name, _refused))
+
+
+def _test(name: str, usual: Any) -> Any:
+    if name in COMPARISONS:
+        return usual
+
+    def told(*_: Any) -> bool:
+        return ANSWERS[name] if name in ANSWERS else _refused()
+
+    return _guarded(usual, told)
+
+
+def _guarded(usual: Any, told: Callable[..., Any]) -> Any:
+    """`usual`, but `told` where its first argument is a symbol; Jinja's marks on it are kept."""
+    from jinja2.utils import _PassArg  # pyright: ignore[reportPrivateUsage]
+
+    skipped = 0 if _PassArg.from_obj(usual) is None else 1
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        first = args[skipped] if len(args) > skipped else None
+        if isinstance(first, Pieces | Length):
+            raise Untraceable
+        if isinstance(first, Symbol):
+            return told(*args[skipped:], **kwargs)
+        return usual(*args, **kwargs)
+
+    if skipped:
+        guarded.jinja_pass_arg = usual.jinja_pass_arg  # pyright: ignore[reportFunctionMemberAccess]
+    return guarded
+
+
+def _refused(*_: Any, **__: Any) -> NoReturn:
+    raise Untraceable
+
+
+def _itself(text: Symbol) -> Symbol:
+    return text
+
+
+def _trimmed(text: Symbol, chars: Any = None) -> Any:
+    return text.strip(chars)
+
+
+def _replaced(text: Symbol, old: Any, new: Any, count: Any = None) -> Any:
+    return text.replace(old, new) if count is None else text.replace(old, new, count)
+
+
+def _default(text: Symbol, instead: Any = "", boolean: bool = False) -> Any:
+    return instead if boolean and not text else text
+
+
+def _json(text: Symbol, ensure_ascii: bool = False, **others: Any) -> Symbol:
+    if others.keys() - {"indent", "separators", "sort_keys"}:
+        raise Untraceable
+    return json_of(text, bool(ensure_ascii), tojson(value(text), ensure_ascii=bool(ensure_ascii)))
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "string": _itself,
+    "trim": _trimmed,
+    "replace": _replaced,
+    "length": Length,
+    "count": Length,
+    "tojson": _json,
+    "default": _default,
+    "d": _default,
+}
+"""What filters give for symbols."""

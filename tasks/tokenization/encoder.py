@@ -1,0 +1,170 @@
+"""Which encoder a shard's texts go through, and the proof that its ids are the tokenizer's own.
+
+In:  the saved tokenizer, `tokenization.encoder`, and each shard's first texts.
+Out: flat ids, and in words which encoder made them and why.
+
+Every encoder is held against `tokenizers` encoding each text as it is: on fixed texts (every added
+token in company, other scripts, white space) once, and on the first texts of every shard. One
+difference, and the shard goes to the reference itself.
+"""
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import orjson
+
+from tasks.errors import DataError, shown
+from tasks.tokenization.encode import Encoder
+from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine
+from tasks.tokenization.flat import FlatIds, join
+
+Choice = Literal["auto", "fastokens", "tokenizers"]
+PROBED_ROWS = 16
+"""Rows at the beginning of every shard whose ids are made by both encoders."""
+MOST_TOKENS = 64
+CASES = (
+    *("", " ", "  ", "\n", "\n\n\n", "\t", "\r\n", "a", " a", "a ", "  a  b   ", "a\n b\n\n  c\t"),
+    *("naïve café — “quoted”", "e\u0301 o\u0308 \u1e9b\u0323 ﬁ ﷺ Å", "🦩👩‍👩‍👧🏽 flags 🇨🇭", "İıſß"),
+    *(
+        "天空是什么颜色？",
+        "ท้องฟ้าสีอะไร",
+        "ما لون السماء",
+        "צבע",
+        "Привет, мир",
+        "\u200b\u00a0\u3000\ufeff x",
+    ),
+    *(
+        "3.14159 1234567890 1,000,000 ½ ²",
+        "I'll you've DON'T it's",
+        "def f(x):\n    return x ** 2\n",
+    ),
+    *("https://a.b/c?d=e&f=%20#g", "!!!???...---___***", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+    *(
+        "\U000f0001 private \ue000",
+        "\x00\x01\x7f control",
+        "<|not_a_token|> </s <",
+        "\u0e33 \u1100\u1161",
+    ),
+)
+
+
+def fastokens_version() -> str | None:
+    """The installed version, or None."""
+    try:
+        return importlib.metadata.version("fastokens")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@dataclass
+class StageEncoder:
+    """The encoders of one saved tokenizer; made by `stage_encoder`."""
+
+    directory: Path
+    choice: Choice
+    reference: TokenizersEngine
+    fast: Engine | None
+    why: str
+    """Why there is no fast one; empty where there is."""
+    cases: list[str] = field(default_factory=list[str])
+
+    def engine_for(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> tuple[Engine, str, str]:
+        """The encoder for a shard that begins with these texts, its name, and why no faster one.
+
+        Raises:
+            DataError: `encoder: fastokens` was asked for, and its ids differ.
+        """
+        why = self.why
+        wanted = self.reference.whole(texts, add_special_tokens=add_special_tokens)
+        if self.fast is not None:
+            why = _difference(self.fast, texts, wanted, add_special_tokens)
+            if not why:
+                return self.fast, "fastokens", ""
+            if self.choice == "fastokens":
+                raise DataError(f"tokenization.encoder: fastokens: {why}; use auto or tokenizers")
+        if self.reference.boundaries is not None:
+            apart = _difference(self.reference, texts, wanted, add_special_tokens)
+            if not apart:
+                return self.reference, "tokenizers by pieces", why
+            why = f"{why}; by pieces: {apart}"
+        return self.reference.whole, "tokenizers", why
+
+
+@lru_cache(maxsize=2)
+def stage_encoder(directory: Path, choice: Choice) -> "StageEncoder | None":
+    """The encoders of the tokenizer saved in `directory`; None where it has no tokenizer.json.
+
+    Raises:
+        DataError: `choice` is fastokens, and it is not there, does not load the tokenizer, or
+            gives other ids on the fixed texts.
+    """
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        return None
+    reference = TokenizersEngine(path)
+    cases = _cases(path)
+    fast, why = (None, "") if choice == "tokenizers" else _fast(path, reference, cases)
+    if choice == "fastokens" and fast is None:
+        raise DataError(f"tokenization.encoder: fastokens: {why}; use auto or tokenizers")
+    if reference.boundaries is not None:
+        wanted = reference.whole(cases, add_special_tokens=False)
+        if _difference(reference, cases, wanted, False):
+            reference.boundaries = None
+    return StageEncoder(directory, choice, reference, fast, why, cases)
+
+
+def slow_engine(tokenizer: object) -> Engine:
+    """The encoder of a tokenizer that only Python knows."""
+    encode = Encoder(tokenizer)
+
+    def engine(texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
+        return join(encode(list(texts), add_special_tokens=add_special_tokens))
+
+    return engine
+
+
+def _fast(
+    path: Path, reference: TokenizersEngine, cases: list[str]
+) -> tuple[FastokensEngine | None, str]:
+    if fastokens_version() is None:
+        return None, "fastokens is not installed (extra `fast`)"
+    try:
+        fast = FastokensEngine(path)
+    except Exception as error:  # whatever a native loader says of a tokenizer it does not know
+        return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
+    for special in (False, True):
+        wanted = reference.whole(cases, add_special_tokens=special)
+        if why := _difference(fast, cases, wanted, special):
+            return None, why
+    return fast, ""
+
+
+def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: bool) -> str:
+    """The first text whose ids are not those wanted, in a sentence; empty where there is none."""
+    try:
+        found = engine(texts, add_special_tokens=special)
+    except Exception as error:
+        return f"fails on a probed text: {shown(str(error), 200)}"
+    if np.array_equal(found.offsets, wanted.offsets) and np.array_equal(found.ids, wanted.ids):
+        return ""
+    for text, a, b in zip(texts, found.lists(), wanted.lists(), strict=True):
+        if not np.array_equal(a, b):
+            return f"other ids than the tokenizer's for {shown(text, 60)}"
+    return "other ids than the tokenizer's"
+
+
+def _cases(path: Path) -> list[str]:
+    """The fixed texts, and every added token alone, in text, in white space and twice."""
+    tokens = [str(t["content"]) for t in orjson.loads(path.read_bytes()).get("added_tokens") or []]
+    some = tokens[:MOST_TOKENS] + tokens[-MOST_TOKENS:]
+    around = [
+        f for t in some for f in (t, f"a{t}b", f" a {t} b ", f"\n{t}\n\n{t}{t}", t[:-1] + " " + t)
+    ]
+    return [*CASES, *around, "".join(some), " x ".join(some)]

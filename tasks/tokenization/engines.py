@@ -1,0 +1,129 @@
+"""The two encoders of a `tokenizer.json`, each from texts to flat ids: equal ids, unequal speed.
+
+fastokens      native BPE over all cores; texts between special tokens that it saw before are
+               looked up. Not every tokenizer loads, and equality is probed: see `encoder`.
+tokenizers     the reference. Where the tokenizer's parts do not look across a special token, each
+               distinct text between special tokens is encoded once:
+
+    <|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\nYes<|im_end|>      chosen
+    <|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\nNo<|im_end|>       rejected
+    -> encoded: "user\\nHi", "\\n", "assistant\\nYes", "assistant\\nNo"
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import orjson
+
+from tasks.tokenization.encode import Ids
+from tasks.tokenization.flat import FlatIds, join
+
+CACHE_BYTES = 32 * 2**20
+CACHED_PIECES = 1 << 16
+LOCAL = frozenset(
+    {
+        *("ByteLevel", "Split", "Sequence", "Digits", "Whitespace", "WhitespaceSplit"),
+        *("Punctuation", "BertPreTokenizer", "UnicodeScripts", "Replace"),
+        *("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "BertNormalizer"),
+        *("ByteFallback", "Precompiled"),
+    }
+)
+"""Normalizers and pre-tokenizers that see one stretch between special tokens at a time, whatever
+its place. Metaspace is none of them: it marks the beginning of a text."""
+
+
+class Engine(Protocol):
+    """Token ids of texts, never truncated, never padded."""
+
+    def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
+        """The ids of every text."""
+        ...
+
+
+class FastokensEngine:
+    """Encodes with fastokens."""
+
+    def __init__(self, path: Path) -> None:
+        from fastokens import Tokenizer
+
+        backend: Any = Tokenizer.from_file(str(path))
+        backend.no_truncation()
+        backend.no_padding()
+        backend.enable_segment_cache(CACHE_BYTES)
+        self.backend = backend
+
+    def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
+        """The ids of every text."""
+        ids, offsets = self.backend.encode_batch_flat(list(texts), add_special_tokens)
+        return FlatIds(
+            np.frombuffer(ids, np.uint32).view(np.int32),
+            np.frombuffer(offsets, np.uint64).astype(np.int64),
+        )
+
+
+class TokenizersEngine:
+    """Encodes with tokenizers; `pieces` says whether text between special tokens stands alone."""
+
+    def __init__(self, path: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.backend = Tokenizer.from_file(str(path))
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.boundaries = _boundaries(orjson.loads(path.read_bytes()))
+        self._known: dict[str, Ids] = {}
+
+    def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
+        """The ids of every text."""
+        if add_special_tokens or self.boundaries is None:
+            return self.whole(texts, add_special_tokens=add_special_tokens)
+        return self._by_pieces(texts, self.boundaries)
+
+    def whole(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
+        """The ids of every text, encoded as it is: what everything else is held against."""
+        found = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        return join([np.asarray(encoding.ids, np.int32) for encoding in found])
+
+    def _by_pieces(self, texts: Sequence[str], boundaries: "re.Pattern[str]") -> FlatIds:
+        split = [[piece for piece in boundaries.split(text) if piece] for text in texts]
+        new = list({piece: None for pieces in split for piece in pieces} - self._known.keys())
+        if len(self._known) + len(new) > CACHED_PIECES:
+            self._known = {}
+            new = list(dict.fromkeys(piece for pieces in split for piece in pieces))
+        for piece, ids in zip(new, self.whole(new, add_special_tokens=False).lists(), strict=True):
+            self._known[piece] = ids.copy()
+        known = self._known
+        parts = [known[piece] for pieces in split for piece in pieces]
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        counts = np.cumsum([0, *map(len, split)])
+        return FlatIds(np.concatenate([np.empty(0, np.int32), *parts]), ends[counts])
+
+
+def _boundaries(state: dict[str, Any]) -> "re.Pattern[str] | None":
+    """What splits a text where its parts can be encoded apart, kept as parts; None: nothing does.
+
+    The expression finds special tokens as the tokenizer does: leftmost, of several the longest.
+    """
+    added = cast(list[dict[str, Any]], state.get("added_tokens") or [])
+    flags = ("lstrip", "rstrip", "single_word", "normalized")
+    if not added or any(token[flag] for token in added for flag in flags):
+        return None
+    if state["model"].get("dropout") or not _local(state):
+        return None
+    contents = sorted((str(token["content"]) for token in added), key=len, reverse=True)
+    return re.compile("(" + "|".join(map(re.escape, contents)) + ")")
+
+
+def _local(state: dict[str, Any]) -> bool:
+    kinds: set[str] = set()
+    waiting: list[Any] = [state.get("normalizer"), state.get("pre_tokenizer")]
+    while waiting:
+        part = waiting.pop()
+        if part:
+            kinds.add(str(part["type"]))
+            waiting += part.get("normalizers") or part.get("pretokenizers") or []
+    return kinds <= LOCAL

@@ -1,0 +1,187 @@
+"""Replayed renderings are the template's own, whatever the contents; what is not followed is not
+replayed."""
+
+import itertools
+import random
+
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.templating import TemplatingParams
+from tasks.templating.plain_tokenizer import PlainTokenizer, is_plain, plain_tokenizer
+from tasks.templating.render import render
+from tasks.templating.renderer import Renderer
+from tasks.templating.replaying import Replayer
+from tasks.templating.special_tokens import special_tokens
+from tasks.templating.template import load_tokenizer, with_effective_template
+from tasks.templating.tracing import tracer
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.stage_runs import DAY, run
+
+NASTY = (
+    *("plain words", " padded ", "\n\nlines\n\n", "\t", "x", "naïve 🦩 \u200b", "{{ messages }}"),
+    *("<think>\nhm\n</think>\n\nblue", "</think>", "<think>a</think>b</think>c", "think </think> "),
+    *("a'b\"c\\d", "{% raw %}", "None", "0", "false", "<|channel|>", "[INST] ### Response:"),
+    *("<tool_call>\n{}\n</tool_call>", "\U0010fffe1;", "c[0]", "%s %d {0}", "a" * 300, "\x00"),
+)
+TEMPLATES = {
+    "cuts": "{% for m in messages %}"
+    "{{ m.role ~ ':' ~ m.content | trim ~ m['content'].lstrip('a') }}"
+    "{% endfor %}",
+    "tests": "{% for m in messages %}{% if m.content.startswith('a') or 'b' in m.content %}A"
+    "{% elif m.content == 'x' %}B{% elif m.content | length > 20 %}C{% else %}D{% endif %}"
+    "{{ m.content.split('</think>')[-1].rstrip() + '|' }}{% endfor %}",
+    "macro": "{% macro say(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}"
+    "{% for m in messages %}{% set text = say(m) %}{% if '0' in text %}zero{% endif %}{{ text }}"
+    "{% endfor %}",
+    "json": "{% for m in messages %}{{ m.content | tojson }}{{ m.content[:3] | replace('a', 'b') }}"
+    "{% endfor %}",
+    "types": "{% for m in messages %}{% if m.content is string and m.content is not mapping %}"
+    "{{ m.content | default('none', true) }}{% endif %}{{ m.content.foo }}{% endfor %}",
+    "generation": "{% for m in messages %}{% generation %}{% set x = m.content %}{{ x }}"
+    "{% endgeneration %}{{ x }}{% endfor %}",
+    "loop": "{% for m in messages %}{% if loop.changed(m.content) %}new {% endif %}"
+    "{{ m.content if loop.last or m.content != messages[-1].content }}{% endfor %}",
+}
+REFUSED = {
+    "captured": "{% set x %}{{ messages[0].content }}{% endset %}{{ 'b' in x }}",
+    "filtered": "{% filter upper %}{{ messages[0].content }}{% endfilter %}",
+    "counted": "{{ messages[0].content | length }}",
+    "listed": "{% for c in messages[0].content %}{{ c }}-{% endfor %}",
+    "looked_up": "{{ {'x': 1}[messages[0].content] }}",
+    "searched_in": "{{ messages[0].content in 'a plain words b' }}",
+    "compared": "{{ messages[0].content < messages[1].content }}",
+    "printed": "{{ messages }}",
+    "sorted": "{{ messages | map(attribute='content') | sort | join }}",
+    "formatted": "{{ '%s' % messages[0].content }}",
+    "indexed": "{{ messages[0].content[0] }}",
+}
+
+
+def plain(template, tokens=("<s>", "</s>")) -> PlainTokenizer:
+    named = dict(zip(("bos_token", "eos_token"), tokens, strict=True))
+    return PlainTokenizer(template, named, tokens, tokens, 0, 1, {True: [5], False: [5]})
+
+
+def conversation(texts):
+    return [
+        {"role": role, "content": text}
+        for role, text in zip(itertools.cycle(("user", "assistant")), texts)
+    ]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_replay_is_what_the_template_says_for_every_content(name):
+    tokenizer = plain(TEMPLATES[name])
+    found = tracer(TEMPLATES[name])
+    given = {"tools": None, "documents": None, "add_generation_prompt": False}
+    given |= dict(tokenizer.special_tokens_map)
+    replays, used = [], 0
+    for texts in itertools.product(NASTY, NASTY):
+        messages = conversation(texts)
+        expected = render(messages, tokenizer)
+        answers = {text for replay in replays if (text := replay(texts)) is not None}
+        assert answers <= {expected}
+        used += bool(answers)
+        if not answers:
+            roles = [{"role": message["role"]} for message in messages]
+            replays.append(found.trace(roles, texts, given))
+            assert replays[-1](texts) == expected
+    assert used > len(NASTY)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_looks_into_a_content_otherwise_is_not_replayed(name):
+    found = tracer(REFUSED[name])
+    given = {"tools": None, "documents": None, "add_generation_prompt": False}
+    roles = [{"role": "user"}, {"role": "assistant"}]
+    assert found is None or found.trace(roles, ["plain words", "x"], given) is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_are_replayed_and_equal_transformers(name, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    params = TemplatingParams(date=DAY if name in NEEDS_DATE else None)
+    theirs = load_tokenizer(model.path, params)
+    assert is_plain(model.path)
+    ours = with_effective_template(plain_tokenizer(model.path), params)
+    assert ours.chat_template == theirs.chat_template
+    assert special_tokens(ours) == special_tokens(theirs)
+    replayer = Replayer(ours, special_tokens(ours))
+    renderer = Renderer(ours, "quarantine")
+    assert (renderer.bos, renderer.closes) == (
+        Renderer(theirs, "quarantine").bos,
+        Renderer(theirs, "quarantine").closes,
+    )
+    replayed = 0
+    for texts in itertools.product(NASTY, NASTY[:8]):
+        if name == "harmony" and "<|channel|>" in texts:
+            continue  # the template throws
+        messages = conversation(texts)
+        expected = render(messages, theirs)
+        assert render(messages, ours) == expected
+        import orjson
+
+        parts = [orjson.dumps(part).decode() for part in (messages[:1], messages[1:])]
+        sides = replayer.parsed((*parts, parts[1], None, None))
+        if sides is None:  # a text that holds, or could complete, a special token
+            continue
+        found = replayer.text(sides[0])
+        assert found in (None, expected)
+        replayed += found is not None
+        replayer.learn(sides[0], expected)
+    assert replayed > 80
+
+
+def test_tools_settings_and_roles_make_structures_of_their_own(tmp_path):
+    model = build_family("qwen3", tmp_path / "model")
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    user, says = {"role": "user", "content": "What?"}, [{"role": "assistant", "content": "blue"}]
+    shapes = [
+        {"prompt": [user]},
+        {"prompt": [user], "tools": [tool]},
+        {"prompt": [{"role": "system", "content": "Be brief."}, user]},
+        {"prompt": [user], "chat_template_kwargs": {"enable_thinking": False}},
+        {"prompt": [user, {"role": "assistant", "content": None, "tool_calls": [
+            {"type": "function", "function": {"name": "look", "arguments": {"a": 1}}}]},
+            {"role": "tool", "content": "sunny"}], "tools": [tool]},
+    ]  # fmt: skip
+    rng = random.Random(0)
+    rows = [
+        shapes[n % 5] | {"chosen": says, "rejected": [{"role": "assistant", "content": text}]}
+        for n, text in enumerate(rng.choice(NASTY) + f" {n}" for n in range(60))
+    ]
+    rendered, kept = run(rows, model, tmp_path, special_tokens_in_text="keep")
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    assert len(kept) == len(rows)
+    assert 20 < rendered.report["rows_replayed"] < 50
+    for row, ids in zip(rows, kept, strict=True):
+        whole = [*row["prompt"], *row["rejected"]]
+        settings = row.get("chat_template_kwargs", {})
+        expected = tokenizer.apply_chat_template(
+            whole, tools=row.get("tools"), return_dict=False, **settings
+        )
+        assert ids["rejected_input_ids"] == expected
+
+
+def test_a_replay_that_differs_sends_the_whole_shard_to_jinja(tmp_path, monkeypatch):
+    model = build_family("chatml", tmp_path / "model")
+    says = [{"role": "assistant", "content": "blue"}]
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What {n}?"}], "chosen": says}
+        | {"rejected": [{"role": "assistant", "content": "green"}]}
+        for n in range(1000)
+    ]
+    _, expected = run(rows, model, tmp_path / "first")
+    true = Replayer.text
+    calls = itertools.count()
+
+    def wrong(self, side):
+        text = true(self, side)
+        return text if text is None or next(calls) < 1500 else text + "!"
+
+    monkeypatch.setattr(Replayer, "text", wrong)
+    rendered, rows = run(rows, model, tmp_path / "second")
+    assert rendered.report["shards_replay_differed"] == 1
+    assert rendered.report["rows_replayed"] == 0
+    assert rows == expected

@@ -1,0 +1,138 @@
+"""Every encoder gives the tokenizer's own ids, or is not used; pairs are compared without loops."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tokenizers import Tokenizer
+
+from tasks.errors import DataError
+from tasks.tokenization import shared_prefix_length
+from tasks.tokenization.encoder import CASES, fastokens_version, stage_encoder
+from tasks.tokenization.engines import TokenizersEngine
+from tasks.tokenization.flat import common_lengths, join
+from tests.templating.families import FAMILIES, build_family
+from tests.templating.stage_runs import run
+
+USER = {"role": "user", "content": "What color is the sky?"}
+
+
+def texts_for(name):
+    tokens = FAMILIES[name].tokens
+    turns = [f"{a}user\n{text}{b}\n" for a, b in itertools.pairwise(tokens) for text in CASES[:24]]
+    return [*CASES, *turns, *(x + y for x, y in itertools.pairwise(turns))]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("choice", ["auto", "tokenizers"])
+def test_ids_of_every_family_are_the_tokenizers(name, choice, tmp_path):
+    model = build_family(name, tmp_path / "model")
+    encoder = stage_encoder(model.path, choice)
+    texts = texts_for(name)
+    backend = Tokenizer.from_file(str(model.path / "tokenizer.json"))
+    for special in (False, True):
+        engine, used, _ = encoder.engine_for(texts[:9], add_special_tokens=special)
+        expected = [backend.encode(text, add_special_tokens=special).ids for text in texts]
+        assert [
+            ids.tolist() for ids in engine(texts, add_special_tokens=special).lists()
+        ] == expected
+        assert choice == "auto" or used.startswith("tokenizers")
+    metaspace = FAMILIES[name].metaspace or FAMILIES[name].rstrip
+    assert (encoder.reference.boundaries is None) == metaspace
+
+
+def test_each_distinct_piece_is_encoded_once_and_the_memory_is_bounded(tmp_path, monkeypatch):
+    from tasks.tokenization import engines
+
+    model = build_family("chatml", tmp_path / "model")
+    engine = TokenizersEngine(model.path / "tokenizer.json")
+    texts = texts_for("chatml")
+    expected = engine.whole(texts, add_special_tokens=False)
+    monkeypatch.setattr(engines, "CACHED_PIECES", 20)
+    for start in range(0, len(texts), 7):
+        part = engine(texts[start : start + 7], add_special_tokens=False)
+        assert [a.tolist() for a in part.lists()] == [
+            a.tolist() for a in expected.lists()[start : start + 7]
+        ]
+        assert len(engine._known) <= 20 + 7 * 20
+
+
+@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+def test_an_encoder_with_other_ids_is_found_by_the_probe_and_not_used(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    encoder = stage_encoder(model.path, "auto")
+    assert encoder.engine_for(["a", "b"], add_special_tokens=False)[1] == "fastokens"
+    right = encoder.fast
+
+    def wrong(texts, *, add_special_tokens):
+        found = right(texts, add_special_tokens=add_special_tokens)
+        return join([ids[::-1] for ids in found.lists()])
+
+    encoder.fast = wrong
+    try:
+        _, used, why = encoder.engine_for(["The sky is blue"], add_special_tokens=False)
+        assert used == "tokenizers by pieces"
+        assert "other ids than the tokenizer's for 'The sky is blue'" in why
+        encoder.choice = "fastokens"
+        with pytest.raises(DataError, match="use auto or tokenizers"):
+            encoder.engine_for(["The sky is blue"], add_special_tokens=False)
+    finally:
+        stage_encoder.cache_clear()
+
+
+@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    path = model.path / "tokenizer.json"
+    state = json.loads(path.read_text())
+    vocabulary = [[t, -float(n)] for t, n in state["model"]["vocab"].items()]
+    state["model"] = {"type": "Unigram", "unk_id": 0, "vocab": vocabulary, "byte_fallback": False}
+    path.write_text(json.dumps(state))
+    encoder = stage_encoder(model.path, "auto")
+    backend = Tokenizer.from_file(str(path))
+    engine, _, _ = encoder.engine_for(list(CASES), add_special_tokens=False)
+    found = engine(CASES, add_special_tokens=False).lists()
+    assert [a.tolist() for a in found] == [backend.encode(t).ids for t in CASES]
+
+
+def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
+    rng = np.random.default_rng(0)
+    pairs = []
+    for n in range(300):
+        shared = rng.integers(0, 3, rng.integers(0, 9))
+        sides = [np.append(shared, rng.integers(0, 3, rng.integers(0, 5))) for _ in range(2)]
+        pairs.append([side.astype(np.int32) for side in (sides if n % 7 else (sides[0], sides[0]))])
+    both = join([*(a for a, _ in pairs), *(b for _, b in pairs)])
+    found = common_lengths(both)
+    shorter = np.array([min(len(a), len(b)) for a, b in pairs])
+    capped = np.maximum(0, np.minimum(found, shorter - 1))
+    assert capped.tolist() == [shared_prefix_length(a, b) for a, b in pairs]
+    assert both.arrow().to_pylist() == [a.tolist() for a in both.lists()]
+    assert isinstance(both.arrow(), pa.ListArray)
+
+
+def test_conversations_and_texts_side_by_side_keep_their_order(tmp_path):
+    model = build_family("llama2", tmp_path / "model")
+    rows = [
+        {"prompt": [{**USER, "content": f"What {n}?"}],
+         "chosen": [{"role": "assistant", "content": "b"}],
+         "rejected": [{"role": "assistant", "content": "g"}]}
+        if n % 3
+        else {"prompt": f"The {n}", "chosen": " blue.", "rejected": " green."}
+        for n in range(30)
+    ]  # fmt: skip
+    rendered, kept = run(rows, model, tmp_path)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text()
+    for row, ids in zip(rows, kept, strict=True):
+        if isinstance(row["prompt"], str):
+            expected = tokenizer(row["prompt"] + row["chosen"] + "</s>")["input_ids"]
+        else:
+            expected = tokenizer.apply_chat_template(
+                row["prompt"] + row["chosen"], return_dict=False
+            )
+        assert ids["chosen_input_ids"] == expected

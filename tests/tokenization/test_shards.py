@@ -1,0 +1,145 @@
+"""Shards in several processes, and shards that an earlier artifact holds already."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.artifact import Artifact, Store, file_digest
+from tasks.artifact.collection import collect, keep
+from tasks.conversion.tables import SCHEMA
+from tasks.model.directory import describe
+from tasks.templating import TemplatingParams
+from tasks.templating import task as templating
+from tasks.tokenization import TokenizationParams
+from tasks.tokenization import task as tokenization
+
+
+def pair(number: int) -> dict:
+    says = [[{"role": "assistant", "content": f"{word} {number}"}] for word in ("blue", "green")]
+    return {
+        "pair_id": f"{number:x}",
+        "prompt": json.dumps([{"role": "user", "content": f"What color is sky {number}?"}]),
+        "chosen": json.dumps(says[0]),
+        "rejected": json.dumps(says[1 if number % 10 else 0]),
+        "format": "conversational",
+        "weight": 1.0,
+        "preference": 1.0,
+        "source": "s",
+        "file": "f.jsonl",
+        "row": number,
+        "group": "g",
+        "split": "eval" if number % 5 == 1 else "train",
+    }
+
+
+def converted(directory: Path, shards: list[range]) -> Artifact:
+    """Pairs as conversion leaves them, with the digests of its shards in the record."""
+    files = {}
+    (directory / "pairs").mkdir(parents=True)
+    for index, numbers in enumerate(shards):
+        path = directory / f"pairs/{index:05d}.parquet"
+        pq.write_table(pa.Table.from_pylist([pair(n) for n in numbers], schema=SCHEMA), path)
+        files[f"pairs/{path.name}"] = {"sha256": file_digest(path), "bytes": path.stat().st_size}
+    digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return Artifact("conversion", digest[:16], directory, digest, {"files": files})
+
+
+def both(store: Store, conversion: Artifact, model_directory: Path, workers: int = 1, **params):
+    model = describe(model_directory, {})
+    held = Artifact("model", "1" * 16, model_directory, "e" * 64, {})
+    settings = TemplatingParams(max_bad_fraction=1.0, workers=workers)
+    rendered = store.obtain(templating.step(settings, conversion, model, held))
+    settings = TokenizationParams(workers=workers, **params)
+    return rendered, store.obtain(tokenization.step(settings, rendered, model, held))
+
+
+def test_rows_to_look_at_are_left_out_and_parts_of_text_need_a_template_that_reads_them(
+    tmp_path, tiny_model_directory
+):
+    def asked(*parts):
+        return json.dumps([{"role": "user", "content": list(parts)}])
+
+    image, text = {"type": "image"}, {"type": "text", "text": "What is it?"}
+    rows = [pair(n) for n in range(1, 6)]
+    rows[1] |= {"prompt": asked(image, text), "images": '["a.png"]'}
+    rows[2] |= {"prompt": asked(image, text)}
+    rows[3] |= {"prompt": asked(text)}
+    conversion = converted(tmp_path / "conversion", [])
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=SCHEMA), conversion.path / "pairs/00000.parquet"
+    )
+    rendered, tokenized = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
+    left_out = pq.read_table(rendered.path / "quarantine.parquet").to_pylist()
+    assert [row["reason"] for row in left_out] == ["image_part", "image_part", "template_error"]
+    assert "read text" in left_out[0]["message"]
+    assert "has a part of type 'image'" in left_out[1]["message"]
+    assert tokenized.report["train"] + tokenized.report["eval"] == 2
+    template = tmp_path / "parts.jinja"
+    template.write_text(
+        "{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}"
+    )
+    settings = TemplatingParams(max_bad_fraction=1.0, chat_template_path=str(template))
+    model = describe(tiny_model_directory, {})
+    held = Artifact("model", "1" * 16, tiny_model_directory, "e" * 64, {})
+    read = Store(tmp_path / "data").obtain(templating.step(settings, conversion, model, held))
+    assert read.report["ledger"]["s"]["dropped"] == {"image_part": 2}
+
+
+SHARDS = [range(40), range(40, 80), range(80, 100)]
+
+
+@pytest.mark.parametrize("encoder", ["auto", "tokenizers"])
+def test_two_processes_leave_the_bytes_of_one(encoder, tmp_path, tiny_model_directory):
+    conversion = converted(tmp_path / "conversion", SHARDS)
+    done = [
+        both(Store(tmp_path / f"data{n}"), conversion, tiny_model_directory, n, encoder=encoder)
+        for n in (1, 2)
+    ]
+    for one, two in zip(*done, strict=True):
+        assert (one.key, one.digest) == (two.key, two.digest)
+        assert one.report == two.report
+    assert done[0][0].report["ledger"]["s"]["dropped"] == {"identical_rendered": 10}
+
+
+def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
+    tmp_path, tiny_model_directory
+):
+    store = Store(tmp_path / "data")
+    first = both(store, converted(tmp_path / "a", SHARDS), tiny_model_directory)
+    grown = converted(tmp_path / "b", [*SHARDS[:2], range(80, 105)])
+    second = both(store, grown, tiny_model_directory)
+    assert [a.report["shards_reused"] for a in (*first, *second)] == ["0 of 3"] * 2 + ["2 of 3"] * 2
+    undisturbed = both(Store(tmp_path / "other"), grown, tiny_model_directory)
+    for mine, other in zip(second, undisturbed, strict=True):
+        assert mine.digest == other.digest
+    names = ("pairs/00000.parquet", "train/00000.arrow")
+    for name, a, b in zip(names, first, second, strict=True):
+        assert (a.path / name).stat().st_ino == (b.path / name).stat().st_ino
+    # a damaged shard is damaged under both names; nothing takes it, and it is built anew
+    (second[0].path / "pairs/00001.parquet").write_bytes(b"damaged")
+    third = both(
+        store, converted(tmp_path / "c", [*SHARDS[:2], range(80, 106)]), tiny_model_directory
+    )
+    assert third[0].report["shards_reused"] == "1 of 3"
+    # the collection takes the first artifacts; the later ones lose nothing
+    keep(store, "run", "1", third)
+    collect(store)
+    assert not first[0].path.exists()
+    assert pq.read_table(third[0].path / "pairs/00000.parquet").num_rows == 36
+
+
+def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
+    store = Store(tmp_path / "data")
+    conversion = converted(tmp_path / "a", SHARDS)
+    both(store, conversion, tiny_model_directory)
+    _, other = both(store, conversion, tiny_model_directory, max_length=500)
+    assert other.report["shards_reused"] == "0 of 3"
+    inserted = converted(tmp_path / "b", [range(200, 210), *SHARDS])
+    moved, _ = both(store, inserted, tiny_model_directory)
+    assert moved.report["shards_reused"] == "3 of 4"
+    assert pq.read_table(moved.path / "pairs/00001.parquet")["row"][0].as_py() == 1
