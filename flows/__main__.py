@@ -178,7 +178,7 @@ def serve(
     ] = 1024,
     window_ms: Annotated[
         float, typer.Option(help="How long the first of a batch waits for others.")
-    ] = 2.0,
+    ] = 0.0,
     batch_tokens: Annotated[
         int | None,
         typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 4096"),

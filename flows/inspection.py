@@ -106,8 +106,18 @@ def _turns(value: Any) -> Iterator[tuple[str, str]]:
         return
     for turn in cast(list[dict[str, Any]], value):
         calls = turn.get("tool_calls")
-        said = [turn.get("content") or ""] + ([json.dumps(calls)] if calls else [])
+        said = [_said(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
         yield turn["role"], "\n".join(part for part in said if part)
+
+
+def _said(content: Any) -> str:
+    """A content's text; of a list of parts, the texts with a mark in place of each image."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = cast(list[dict[str, Any]], content)
+    return "".join(
+        part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in parts
+    )
 
 
 def visible(text: str) -> str:
@@ -198,6 +208,12 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     for source, labels in report["labels"].items():
         counts = ", ".join(f"{n:,} {label}" for label, n in labels.items())
         yield visible(f"answers of {source} are labelled: {counts}")
+    if decided := report["overrides"]["listed"]:
+        applied = [f"{action} {n:,}" for action, n in report["overrides"]["applied"].items()]
+        yield (
+            f"of {decided:,} overrides, {report['overrides']['unknown']:,} name no pair that is "
+            f"here; pairs changed: {', '.join(applied) or 'none'}"
+        )
     if report["pairs"] < FEW:
         yield f"fewer than {FEW} pairs: enough to try things out, not to train on"
     for source, notes in report["notes"].items():

@@ -8,11 +8,15 @@
     dataset_conversions  the same for whole data sets
     preferences          the way back: labelled, scored or ranked completions -> preferences
     ties                 pairs neither side of which is better: left out, or kept
+    overrides            what a person decided of single pairs, against their labels
     signals              what a person should know of a pair's words: counted
     identity             pair_id, prompt group, split, and what makes a duplicate
+    usual, characters    rows and texts that need no repair, told at a glance
     groups, joining      rows that make pairs with one another, side by side in bounded memory
-    rows                 pass 1: one ingestion shard -> pairs and quarantine
-    duplicates           pass 2: duplicates and contradictions over all shards
+    rows, shard_pairs    pass 1: one ingestion shard -> pairs and quarantine
+    duplicates           between the passes: duplicates and contradictions over all shards
+    selection            pass 2: the pairs that are kept
+    passes               both passes, side by side, and what an earlier artifact has of them
     cycles, leakage      preferences that run in a circle; held-out prompts nearly trained on
     tolerance            how many bad rows a source may have, here and in templating
     task                 the resumable stage
@@ -22,12 +26,13 @@ Reasons for which a row or pair cannot be used (quarantined, and counted against
 empty_response, identical, identical_normalised, empty_messages, bad_message, unknown_role,
 null_content, image_part, bad_tool_call, no_final_assistant, no_prompt, prompt_not_prefix,
 prompt_duplicated, prompts_differ, bad_transcript, bad_margin, bad_weight, bad_score,
-score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools,
+score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools, bad_images,
 bad_chat_template_kwargs.
 Reasons that are no fault of a row: tie (quarantined too), unrated (an answer without a score),
 unpaired_alone (no other row or answer to compare it with), contradiction (both sides quarantined),
-duplicate (the kept pair says the same: not quarantined), capped (a pair over `max_pairs`) and
-joined (a row whose answer went into another row's pair).
+duplicate (the kept pair says the same: not quarantined), capped (a pair over `max_pairs`),
+joined (a row whose answer went into another row's pair), overridden_drop and overridden_tie
+(`overrides` says so).
 """
 
 from tasks.conversion.dataset_conversions import (

@@ -5,9 +5,9 @@ Out: a rate, for the report.
 
 Equal prompts are of one group and so of one split; what is found here differs in a few words. A
 prompt is known by some of its stretches of 64 bytes (about 13 words): those that begin with a byte
-divisible by 8, as a space is, whatever place they stand at. A held-out prompt is nearly one trained on where half of its stretches stand in training
-prompts. Memory and time are bounded: of both splits, prompts spread evenly over the shards are
-looked at, many in one go.
+divisible by 8, as a space is, whatever place they stand at. A held-out prompt is nearly one trained
+on where half of its stretches stand in training prompts. Memory and time are bounded: of both
+splits, prompts spread evenly over the shards are looked at, many in one go.
 """
 
 from collections.abc import Iterator, Sequence

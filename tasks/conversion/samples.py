@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from tasks.conversion import tables
 from tasks.conversion.layouts.columns import Row
-from tasks.conversion.rows import parsed
+from tasks.conversion.shard_pairs import parsed
 from tasks.conversion.unusable import Unusable
 
 

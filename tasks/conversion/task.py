@@ -24,7 +24,7 @@ from tasks.ingestion.params import Source
 from tasks.ingestion.shards import ROWS, row_shards
 
 if TYPE_CHECKING:
-    from tasks.conversion.rows import Plan
+    from tasks.conversion.shard_pairs import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +134,8 @@ def plan_sources(
         DataError: no layout fits, or several do, or a mapped column does not exist.
     """
     from tasks.conversion.overrides import read_overrides
-    from tasks.conversion.rows import Plan
     from tasks.conversion.samples import first_rows
+    from tasks.conversion.shard_pairs import Plan
 
     samples = first_rows(rows, [source.name for source in sources], SAMPLE_ROWS)
     overrides = read_overrides(params.overrides) if params.overrides else {}

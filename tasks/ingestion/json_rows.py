@@ -51,6 +51,8 @@ def _without_escapes(raw: bytes) -> bytes:
 
 
 def _keys_and_depth(value: dict[str, Any]) -> tuple[int, int]:
+    if (usual := _of_messages(value)) is not None:
+        return usual
     keys = depth = 0
     level: list[Any] = [value]
     while level:
@@ -64,6 +66,22 @@ def _keys_and_depth(value: dict[str, Any]) -> tuple[int, int]:
             below += [child for child in children if type(child) in _CONTAINERS]
         level = below
     return keys, depth
+
+
+def _of_messages(value: dict[str, Any]) -> tuple[int, int] | None:
+    """The same, at most, of a row of lists of objects that hold no list or object; else None."""
+    keys = len(value)
+    for column in value.values():
+        if type(column) is dict:
+            return None
+        if type(column) is not list:
+            continue
+        items: list[Any] = column
+        for item in items:
+            if type(item) is not dict or not _CONTAINERS.isdisjoint(map(type, item.values())):
+                return None
+            keys += len(item)
+    return keys, 3
 
 
 def diagnose(raw: bytes) -> Fault | None:

@@ -1,0 +1,95 @@
+"""Commands that move the aliases of registered versions by hand, and show how they were moved."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.console import AsJson, Root, told_in_one_sentence
+
+if TYPE_CHECKING:
+    from tasks.registration.params import RegistrationParams
+    from tasks.registration.promotion import Moved
+
+aliases = typer.Typer()
+
+Model = Annotated[str, typer.Argument(help="The registered model's name.")]
+Why = Annotated[str, typer.Option(help="The reason; it stays in the alias's history.")]
+TrackingUri = Annotated[str | None, typer.Option(help="Another MLflow than mlruns/.")]
+
+
+@aliases.command()
+def promote(
+    model: Model,
+    version: Annotated[int, typer.Argument(help="Its version.")],
+    why: Why,
+    alias: Annotated[str, typer.Option(help="champion, challenger, ...")] = "champion",
+    despite_gate: Annotated[bool, typer.Option(help="Also one that the gate rejected.")] = False,
+    tracking_uri: TrackingUri = None,
+    root: Root = Path(),
+) -> None:
+    """Give an alias to a version, once its files and its score contract are proved again."""
+    from tasks.registration.promotion import promote as promoted
+
+    with told_in_one_sentence():
+        params = _registry_of(model, tracking_uri)
+        moved = promoted(
+            params, root.resolve(), version, why=why, alias=alias, despite_gate=despite_gate
+        )
+    _tell(moved)
+
+
+@aliases.command()
+def rollback(
+    model: Model,
+    why: Why,
+    tracking_uri: TrackingUri = None,
+    root: Root = Path(),
+) -> None:
+    """Make the former champion champion again, once it is proved again."""
+    from tasks.registration.promotion import rollback as rolled_back
+
+    with told_in_one_sentence():
+        moved = rolled_back(_registry_of(model, tracking_uri), root.resolve(), why=why)
+    _tell(moved)
+
+
+@aliases.command("alias-history")
+def alias_history(
+    model: Model,
+    tracking_uri: TrackingUri = None,
+    root: Root = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Show who moved which alias, from where to where, when and why."""
+    from dataclasses import asdict
+
+    from tasks.registration.promotion import moves
+
+    with told_in_one_sentence():
+        made = moves(_registry_of(model, tracking_uri), root.resolve())
+    if as_json:
+        print(json.dumps([asdict(move) for move in made]))
+        return
+    for m in made:
+        print(f"{m.when}  {m.alias}: {m.previous} -> {m.version}  {m.how} by {m.who}: {m.why}")
+
+
+def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":
+    from pydantic import ValidationError
+
+    from tasks.errors import ParamsError
+    from tasks.registration.params import RegistrationParams
+
+    try:
+        return RegistrationParams(model_name=model, tracking_uri=tracking_uri)
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ParamsError(told) from error
+
+
+def _tell(moved: "Moved") -> None:
+    before = "nobody" if moved.previous is None else f"version {moved.previous}"
+    print(f"{moved.name}: {moved.alias} is version {moved.version} (before: {before})")
+    print(f"proved: {moved.proof}")

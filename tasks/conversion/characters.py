@@ -1,0 +1,54 @@
+"""Characters beyond ASCII, told apart by what may be done with them at the speed of bytes.
+
+In:  UTF-8 bytes of texts, most of which hold no such character, or a few quotes and dashes.
+Out: a level for all of them together, by which the rare texts that need more are found.
+
+    NONE      only ASCII
+    QUIET     settled, and no letter: punctuation, signs, digits, emoji
+    SETTLED   NFC, NFKC and casefolding leave the text as it is
+    OTHER     anything else: the text has to be looked at
+"""
+
+import unicodedata
+
+NONE, QUIET, SETTLED, OTHER = range(4)
+_ASCII = bytes(range(128))
+_EXTRAS = "\ufe0f\u200d"
+"""What joins emoji: variation selector 16 and the zero width joiner."""
+_LETTERS = (("\x80", "\u10ff"), ("\u1e00", "\u1fff"), ("\u3041", "\u9fff"), ("\uac00", "\ud7a3"))
+"""Where letters stand by themselves: a Hangul jamo composes with the one before it."""
+
+
+def beyond_ascii(text: bytes) -> str:
+    """The characters of UTF-8 bytes that are not ASCII, in their order."""
+    return text.translate(None, _ASCII).decode()
+
+
+def level_of(characters: str) -> int:
+    """The highest level of all characters."""
+    return max(map(_LEVELS.__getitem__, set(characters)), default=NONE)
+
+
+class _Levels(dict[str, int]):
+    """The level of every character that has been seen."""
+
+    def __missing__(self, character: str) -> int:
+        self[character] = level = _level(character)
+        return level
+
+
+def _level(character: str) -> int:
+    settled = (
+        unicodedata.normalize("NFKC", character) == character == character.casefold()
+        and unicodedata.combining(character) == 0
+        and not character.isspace()
+    )
+    if not settled:
+        return OTHER
+    if character in _EXTRAS or unicodedata.category(character)[0] in "PSN":
+        return SETTLED if character.isalpha() else QUIET
+    alone = character.isalpha() and any(a <= character <= z for a, z in _LETTERS)
+    return SETTLED if alone else OTHER
+
+
+_LEVELS = _Levels()

@@ -1,0 +1,109 @@
+"""What a person decided of single pairs, against their labels: `conversion.overrides`.
+
+In:  a file of rows with `pair_id` and `action`, whatever else they hold: CSV or TSV (with or
+     without a byte order mark), Parquet, JSON or JSONL, as evaluation's `suspects.csv` is once
+     someone has filled in its last column.
+Out: pair_id -> action; and a pair as the action has it.
+
+    flip   the other answer is the better one; a margin or a soft label falls away
+    drop   the pair is left out
+    tie    neither is better: left out, or kept with preference 0.5, as `ties` says
+    (empty: the label stands)
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import orjson
+
+from tasks.conversion.pair import TIE, Pair, in_tie_order, swapped
+from tasks.conversion.ties import Ties
+from tasks.conversion.unusable import Unusable
+from tasks.errors import DataError, shown
+
+Action = Literal["flip", "drop", "tie"]
+ACTIONS: tuple[Action, ...] = ("flip", "drop", "tie")
+KNOWN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
+
+
+def read_overrides(path: Path) -> dict[str, Action]:
+    """The action of every pair that has one.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column, or has an action that is none, or two
+            for one pair.
+    """
+    actions: dict[str, Action] = {}
+    for number, row in enumerate(_rows(path), 1):
+        for column in ("pair_id", "action"):
+            if column not in row:
+                raise DataError(
+                    f"{path} row {number}: found the columns {', '.join(map(shown, row))}, "
+                    f"expected {column!r}: conversion.overrides takes pair_id and action"
+                )
+        action = str(row["action"] or "").strip().lower()
+        if not action:
+            continue
+        if action not in ACTIONS:
+            raise DataError(
+                f"{path} row {number}: action {shown(action)} is unknown; expected one of "
+                f"{', '.join(ACTIONS)}, or nothing where the label stands"
+            )
+        pair_id = str(row["pair_id"] or "").strip()
+        if actions.setdefault(pair_id, action) != action:
+            raise DataError(
+                f"{path} row {number}: pair_id {shown(pair_id)} has action {action!r} here and "
+                f"{actions[pair_id]!r} before; decide for one"
+            )
+    return actions
+
+
+def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    kind = path.suffix.lower()
+    if kind not in KNOWN:
+        raise DataError(f"{path}: expected a file ending in {', '.join(KNOWN)} as overrides")
+    try:
+        if kind == ".parquet":
+            return _parquet(path)
+        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        if kind in (".csv", ".tsv"):
+            delimiter = "," if kind == ".csv" else "\t"
+            return list(csv.DictReader(io.StringIO(text.decode(), newline=""), delimiter=delimiter))
+        rows = (
+            [orjson.loads(line) for line in text.splitlines() if line.strip()]
+            if (kind == ".jsonl")
+            else orjson.loads(text)
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: overrides cannot be read: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(r, dict) for r in cast(list[Any], rows)):
+        raise DataError(f"{path}: expected objects with pair_id and action as overrides")
+    return cast(list[dict[str, Any]], rows)
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    names: Sequence[str] = pq.read_schema(path).names
+    wanted = [name for name in ("pair_id", "action") if name in names] or list(names)
+    return pq.read_table(path, columns=wanted).to_pylist()
+
+
+def overridden(pair: Pair, action: Action, ties: Ties) -> Pair:
+    """The canonical pair as the action has it.
+
+    Raises:
+        Unusable: overridden_drop, overridden_tie, where it is left out.
+    """
+    if action == "drop" or (action == "tie" and ties == "drop"):
+        message = f"conversion.overrides says {action}: left out"
+        raise Unusable(f"overridden_{action}", "chosen", message)
+    if action == "tie":
+        return in_tie_order(replace(pair, preference=TIE, margin=None))
+    # One place of a ranking that was exchanged with another is no ranking any more.
+    comparison = None if pair.prompt else pair.comparison
+    return replace(swapped(pair), preference=1.0, margin=None, comparison=comparison)

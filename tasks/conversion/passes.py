@@ -1,0 +1,145 @@
+"""The two passes over the shards: rows become pairs, and pairs that are dropped are taken out.
+
+In:  shards of rows, and between the passes the verdicts over all pairs.
+Out: every shard's files (`shards`), and the summaries of the first pass.
+
+A shard that an earlier artifact holds is taken from there: what pass 1 makes depends on the shard
+and the params alone, what pass 2 makes on the verdicts on its pairs besides. So rows that are
+appended cost their own share, and a shard is only written anew where they change a verdict in it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tasks.artifact import Memo, Quarantine, Workspace, digest_json, each, physical_cores
+from tasks.conversion import selection, shards
+from tasks.conversion.duplicates import Array
+from tasks.conversion.rows import convert_shard, rows_unit
+from tasks.conversion.shard_pairs import Plan
+
+WORTH_PROCESSES = 40_000
+"""Rows below which starting processes costs more than it saves."""
+MOST_QUARANTINED = 1000
+"""Rows of a shard's quarantine up to which it is worth keeping for a later run."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What both passes share."""
+
+    workspace: Workspace
+    plan: Plan
+    rows: Sequence[Path]
+    digests: Mapping[str, str]
+    """Of the shards that stand in an artifact: stem -> SHA-256."""
+    workers: int | None
+
+    def convert(self) -> list[dict[str, Any]]:
+        """Pass 1: the summary of every shard, in order; finished ones are not redone."""
+        memo = self._memo("rows", self.digests)
+        left = [s for s in self.rows if self._finished("rows", s) is None]
+        left = [shard for shard in left if not self._had(memo, shard)]
+        done = len(self.rows) - len(left)
+        work = _Convert(self.workspace, self.plan, memo)
+        each(work, left, self._processes(left), "conversion: rows", done)
+        return [self._finished("rows", shard) or {} for shard in self.rows]
+
+    def select(self, codes: Array) -> None:
+        """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs.
+
+        In threads: nearly all of it is compression, which does not hold the interpreter.
+        """
+        given: list[tuple[Path, Array]] = []
+        start = 0
+        for shard in self.rows:
+            count = len(np.load(self.keys(shard), mmap_mode="r"))
+            given.append((shard, codes[start : start + count]))
+            start += count
+        digests = {
+            shard.stem: digest_json([self.digests[shard.stem], _digest(mine)])
+            for shard, mine in given
+            if shard.stem in self.digests
+        }
+        memo = self._memo("pairs", digests)
+        left = [item for item in given if self._finished("pairs", item[0]) is None]
+        threads = min(self.workers or physical_cores(), len(left))
+        if threads < 2:
+            for item in left:
+                self._select(memo, *item)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for waiting in [pool.submit(self._select, memo, *item) for item in left]:
+                waiting.result()
+
+    def keys(self, shard: Path) -> Path:
+        """The records of a shard's pairs."""
+        return self.workspace.path / shards.KEY_ARRAYS / f"{shard.stem}.npy"
+
+    def _memo(self, part: str, digests: Mapping[str, str]) -> Memo:
+        layouts = {name: layout for name, (layout, *_) in self.plan.layouts.items()}
+        return Memo(self.workspace, digests, {"layouts": layouts, "part": part})
+
+    def _finished(self, part: str, shard: Path) -> dict[str, Any] | None:
+        return self.workspace.finished(f"{part}-{shard.stem}")
+
+    def _processes(self, left: Sequence[Path]) -> int:
+        if self.workers is not None:
+            return self.workers
+        rows = sum(pq.read_metadata(shard).num_rows for shard in left)
+        return physical_cores() if rows >= WORTH_PROCESSES else 1
+
+    def _had(self, memo: Memo, shard: Path) -> bool:
+        """Takes the shard's records, summary and quarantine from an earlier artifact."""
+        kept = memo.take(shard.stem)
+        if kept is None:
+            return False
+        memo.keep(shard.stem, [f"{shards.KEY_ARRAYS}/{shard.stem}.npy"], kept)
+        self._quarantine(kept["quarantine"], shard.stem)
+        self.workspace.finish(rows_unit(shard), kept["summary"])
+        return True
+
+    def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
+        kept = memo.take(shard.stem)
+        if kept is None:
+            if not (self.workspace.path / shards.RAW_PAIRS / f"{shard.stem}.arrow").exists():
+                convert_shard(self.workspace, shard, self.plan)  # only its records were taken
+            contradictions = selection.select(self.workspace, shard, codes)
+            kept = {"quarantine": contradictions}
+        else:
+            name = f"{shard.stem}{shards.CONTRADICTIONS}"
+            self._quarantine(kept["quarantine"], name)
+        if len(kept["quarantine"]) <= MOST_QUARANTINED:
+            memo.keep(shard.stem, [f"{shards.PAIRS}/{shard.stem}.parquet"], kept)
+        self.workspace.finish(f"pairs-{shard.stem}", {"of": len(codes)})
+
+    def _quarantine(self, rows: list[dict[str, Any]], name: str) -> None:
+        quarantine = Quarantine("conversion")
+        quarantine.extend(rows)
+        with self.workspace.writing(f"{shards.QUARANTINES}/{name}.parquet") as out:
+            quarantine.write(out)
+
+
+@dataclass(frozen=True)
+class _Convert:
+    """Converts one shard, and notes it for later runs; can be sent to a process."""
+
+    workspace: Workspace
+    plan: Plan
+    memo: Memo
+
+    def __call__(self, shard: Path) -> None:
+        summary, quarantined = convert_shard(self.workspace, shard, self.plan)
+        if len(quarantined) <= MOST_QUARANTINED:
+            files = [f"{shards.KEY_ARRAYS}/{shard.stem}.npy"]
+            self.memo.keep(shard.stem, files, {"summary": summary, "quarantine": quarantined})
+
+
+def _digest(codes: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(codes, np.uint8).tobytes()).hexdigest()

@@ -1,0 +1,13 @@
+"""A registered reward model behind HTTP, for trainers that ask over the network.
+
+    source.py      directory or models:/ URI -> local directory
+    settings.py    where to listen, and what is too much
+    protocols.py   what each endpoint takes and answers
+    batching.py    concurrent requests -> batches of one model thread
+    guards.py      Host, token, body size: before anything is read
+    app.py         the FastAPI application
+    server.py      from the command line to the end of the process
+
+Part of registration, not a stage: it makes no artifact, and it needs the loader that travels inside
+the registered model.
+"""

@@ -1,0 +1,154 @@
+"""Concurrent requests scored together by one thread that owns the model.
+
+    request A  [a1 a2]  \\
+    request B  [b1]      >  what came while the model worked       ->  one call of the model
+    request C  [c1 ...] /
+
+A request is put into the line in pieces of at most `batch_tokens`, first come, first served. The
+first of a batch may wait `window_ms` for others; while the model works, the next batch gathers by
+itself. A line that is too long refuses (503) instead of growing.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tasks.registration.inference import ServedModel
+from tasks.registration.serving.meters import Meters
+from tasks.registration.serving.problems import RequestProblem
+from tasks.registration.serving.settings import ServeSettings
+
+LEAST_BATCH_TOKENS = 4096
+"""More than one pass of a CPU takes: sorted by length, several passes pad less."""
+
+
+@dataclass
+class Piece:
+    """Sequences of one request, small enough for one call of the model."""
+
+    ids: list[list[int]]
+    prompts: list[Any]
+    arrived: float = field(default_factory=time.monotonic)
+    done: "Future[np.ndarray]" = field(default_factory=lambda: Future[np.ndarray]())
+
+    @property
+    def tokens(self) -> int:
+        """Without padding."""
+        return sum(map(len, self.ids))
+
+
+class Batcher:
+    """The line, and the thread that works it off."""
+
+    def __init__(self, model: ServedModel, settings: ServeSettings, meters: Meters) -> None:
+        self.model, self.settings, self.meters = model, settings, meters
+        self.batch_tokens = settings.batch_tokens or max(model.pass_tokens, LEAST_BATCH_TOKENS)
+        self.line: deque[Piece] = deque()
+        self.waiting = 0  # tokens in the line
+        self.stopped = False
+        self.changed = threading.Condition()
+        self.thread = threading.Thread(target=self._work, name="reward-model", daemon=True)
+
+    def start(self) -> None:
+        """Begins to work."""
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Returns once everything in the line is answered."""
+        with self.changed:
+            self.stopped = True
+            self.changed.notify()
+        self.thread.join()
+
+    async def rewards(self, ids: Sequence[list[int]], prompts: Sequence[Any]) -> np.ndarray:
+        """float32 `[N]`, raw.
+
+        Raises:
+            RequestProblem: the line is too long.
+        """
+        pieces = list(_pieces(ids, prompts, self.batch_tokens))
+        tokens = sum(piece.tokens for piece in pieces)
+        with self.changed:
+            if self.waiting and self.waiting + tokens > self.settings.max_waiting_tokens:
+                raise RequestProblem(
+                    503, "busy", f"{self.waiting} tokens wait for the model already; ask again"
+                )
+            self.line.extend(pieces)
+            self._wait_for(tokens)
+            self.changed.notify()
+        found = [asyncio.wrap_future(piece.done) for piece in pieces]
+        return np.concatenate(await asyncio.gather(*found))
+
+    def _wait_for(self, tokens: int) -> None:
+        self.waiting += tokens
+        self.meters.waiting_tokens.set(self.waiting)
+
+    def _work(self) -> None:
+        while batch := self._gather():
+            # A caller that has gone away cancelled its future.
+            batch = [piece for piece in batch if piece.done.set_running_or_notify_cancel()]
+            if not batch:
+                continue
+            try:
+                rewards = self._score(batch)
+            except Exception as error:  # told to the callers; the thread serves the next ones
+                for piece in batch:
+                    piece.done.set_exception(error)
+                continue
+            for piece, found in zip(batch, rewards, strict=True):
+                piece.done.set_result(found)
+
+    def _gather(self) -> list[Piece]:
+        """The next batch; empty once stopped and nothing waits."""
+        with self.changed:
+            while not self.line:
+                if self.stopped:
+                    return []
+                self.changed.wait()
+            closing = self.line[0].arrived + self.settings.window_ms / 1000
+            while not self.stopped and self.waiting < self.batch_tokens:
+                left = closing - time.monotonic()
+                if left <= 0 or not self.changed.wait(left):
+                    break
+            batch = [self.line.popleft()]
+            tokens = batch[0].tokens
+            while self.line and tokens + self.line[0].tokens <= self.batch_tokens:
+                batch.append(self.line.popleft())
+                tokens += batch[-1].tokens
+            self._wait_for(-tokens)
+            return batch
+
+    def _score(self, batch: list[Piece]) -> list[np.ndarray]:
+        ids = [sequence for piece in batch for sequence in piece.ids]
+        # Prompts are numbered within a request: those of two requests are kept apart.
+        prompts = [(n, prompt) for n, piece in enumerate(batch) for prompt in piece.prompts]
+        start = time.monotonic()
+        rewards = self.model.rewards_of_ids(ids, prompts)
+        self.meters.model_seconds.observe(time.monotonic() - start)
+        self.meters.batch_sequences.observe(len(ids))
+        self.meters.batch_tokens.observe(sum(map(len, ids)))
+        self.meters.sequences.inc(len(ids))
+        self.meters.tokens.inc(sum(map(len, ids)))
+        ends = np.cumsum([len(piece.ids) for piece in batch])[:-1]
+        return np.split(rewards, ends)
+
+
+def _pieces(ids: Sequence[list[int]], prompts: Sequence[Any], tokens: int) -> list[Piece]:
+    """A request in pieces of at most `tokens`; a longer sequence is one alone."""
+    pieces: list[Piece] = []
+    room = 0
+    for sequence, prompt in zip(ids, prompts, strict=True):
+        if not pieces or len(sequence) > room:
+            pieces.append(Piece([], []))
+            room = tokens
+        pieces[-1].ids.append(sequence)
+        pieces[-1].prompts.append(prompt)
+        room -= len(sequence)
+    return pieces

@@ -1,0 +1,196 @@
+"""What is checked before a request is read: Host, token, content type, size, and how much waits.
+
+A page in a browser can make this machine's browser ask 127.0.0.1. A foreign name that was made to
+point here (DNS rebinding) shows in the Host header; a form sent from a page shows in the content
+type. Trainers that cannot set headers put the token into the address: `http://rl:TOKEN@host/...`.
+"""
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tasks.registration.serving.meters import Meters
+from tasks.registration.serving.problems import RequestProblem
+from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
+
+OPEN = ("/healthz",)
+"""Asked by supervisors, without a token."""
+UNKNOWN = "other"
+
+
+class Guards:
+    """Refuses, counts and times requests; an ASGI application around another one."""
+
+    def __init__(
+        self, app: ASGIApp, settings: ServeSettings, meters: Meters, paths: frozenset[str]
+    ) -> None:
+        self.app, self.settings, self.meters, self.paths = app, settings, meters, paths
+        self.hosts = {*LOCAL_NAMES, socket.gethostname().lower()}
+        self.hosts |= {name.lower() for name in settings.allowed_hosts}
+        self.taken = Taken()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        start, path = time.monotonic(), scope["path"]
+        path = path if path in self.paths else UNKNOWN
+        status = 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._checked(scope, receive, counted)
+        finally:
+            self.meters.requests.labels(path, str(status)).inc()
+            self.meters.request_seconds.labels(path).observe(time.monotonic() - start)
+
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        mine = Taken()
+        try:
+            self._check_host(headers.get("host", ""))
+            if scope["path"] not in OPEN:
+                self._check_token(headers.get("authorization", ""))
+            body = b""
+            if scope["method"] == "POST":
+                _check_content_type(headers)
+                body = await self._body(headers, receive, mine)
+            await self.app(scope, _replaying(body, receive), send)
+        except RequestProblem as problem:
+            self.meters.errors.labels(problem.reason).inc()
+            await _refuse(problem, send)
+        finally:
+            self._take(mine, -mine.requests, -mine.bytes)
+
+    def _take(self, mine: "Taken", requests: int, size: int) -> None:
+        """Counts what a request holds, for itself and for the server."""
+        for taken in (mine, self.taken):
+            taken.requests += requests
+            taken.bytes += size
+        most = self.settings
+        if requests > 0 and self.taken.requests > most.max_waiting_requests:
+            raise _busy(f"{most.max_waiting_requests} requests")
+        if size > 0 and self.taken.bytes > most.max_waiting_bytes:
+            raise _busy(f"{most.max_waiting_bytes} bytes")
+
+    def _check_host(self, header: str) -> None:
+        name = _host_name(header)
+        if name not in self.hosts and not _is_address(name):
+            raise RequestProblem(
+                421,
+                "wrong_host",
+                f"this server is not known as {name[:80]!r}; start it with --allowed-host NAME",
+            )
+
+    def _check_token(self, header: str) -> None:
+        expected = self.settings.token
+        if expected is not None and not hmac.compare_digest(
+            _shown_token(header), expected.encode()
+        ):
+            raise RequestProblem(
+                401, "no_token", "expected 'Authorization: Bearer TOKEN' with the server's token"
+            )
+
+    async def _body(self, headers: Mapping[str, str], receive: Receive, mine: "Taken") -> bytes:
+        self._take(mine, 1, 0)
+        limit = self.settings.max_bytes
+        told = headers.get("content-length", "0")
+        if told.isdigit() and int(told) > limit:
+            raise _too_large(limit)
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RequestProblem(400, "gone", "the client left before its request was read")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            self._take(mine, 0, len(parts[-1]))
+            if size > limit:
+                raise _too_large(limit)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+@dataclass
+class Taken:
+    """What requests hold from their first byte to their answer."""
+
+    requests: int = 0
+    bytes: int = 0
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """What the application reads: the body that was read already, then whatever comes."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed
+
+
+def _busy(what: str) -> RequestProblem:
+    return RequestProblem(503, "busy", f"{what} wait for the model already; ask again")
+
+
+def _too_large(limit: int) -> RequestProblem:
+    return RequestProblem(
+        413, "too_large", f"the body has more than {limit} bytes; send fewer rows at a time"
+    )
+
+
+def _check_content_type(headers: Mapping[str, str]) -> None:
+    found = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found != "application/json":
+        raise RequestProblem(
+            415, "not_json", f"content type is {found[:80]!r}, expected 'application/json'"
+        )
+
+
+def _host_name(header: str) -> str:
+    """The name without the port, in lower case; an IPv6 address without its brackets."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    """A literal address cannot be made to point elsewhere."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown_token(header: str) -> bytes:
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip().encode()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+async def _refuse(problem: RequestProblem, send: Send) -> None:
+    headers = {"content-type": "application/json", "connection": "close", **problem.headers}
+    raw = [(k.encode(), v.encode()) for k, v in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": problem.body()})

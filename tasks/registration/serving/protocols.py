@@ -1,0 +1,190 @@
+"""What each endpoint takes and answers: the forms of the trainers and servers that people have.
+
+    /get_reward   OpenRLHF    {"query": [str]}                    -> {"rewards": [float]}
+    /reward       slime       {"prompt", "response", "label"}     -> float
+    /classify     vLLM        {"input": [str]} or {"messages"}    -> {"data": [{"probs": [float]}]}
+    /score        vLLM        {"text_1", "text_2"}                -> {"data": [{"score": float}]}
+    /v1/rewards   ours        {"input": [row]} or {"messages"}    -> {"data": [{"reward": float}]}
+
+Fields that a form has and scoring does not need (label, model, user ...) are let pass. Rewards are
+raw, never a sigmoid: `probs` too, as vLLM answers for a model of problem type regression.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tasks.registration.serving.problems import RequestProblem
+
+Messages = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A bare string, read as the setting `query_form` says."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request wants scored."""
+
+    rows: list[Any]
+    """Query, token ids, or a row as the loader takes it."""
+    prompts: list[Any]
+    """Equal values mark answers to one prompt."""
+    names: list[str]
+    """Where each row stands in the request."""
+
+
+class Form(BaseModel):
+    """What all forms share: unknown fields pass."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class OpenRlhfRequest(Form):
+    """`prompts` tells which queries answer one prompt."""
+
+    query: list[str] | str
+    prompts: list[Any] | None = None
+
+    def asked(self) -> Asked:
+        """One row per query."""
+        queries = [self.query] if isinstance(self.query, str) else self.query
+        return asked([Query(text) for text in queries], "query", self.prompts)
+
+
+class SlimeRequest(Form):
+    """One sample of a rollout."""
+
+    prompt: str | Messages
+    response: str
+
+    def asked(self) -> Asked:
+        """A conversation, or text that the template rendered."""
+        if isinstance(self.prompt, str):
+            return asked([Query(self.prompt + self.response)], "response")
+        answer = {"role": "assistant", "content": self.response}
+        return asked([{"messages": [*self.prompt, answer]}], "response")
+
+
+class ClassifyRequest(Form):
+    """Texts, token ids, or one conversation."""
+
+    input: str | list[str] | list[int] | list[list[int]] | None = None
+    messages: Messages | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def asked(self) -> Asked:
+        """One row per text or list of ids."""
+        if self.messages is not None:
+            options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
+            return asked([{"messages": self.messages, **options}], "messages")
+        if self.input is None:
+            raise RequestProblem(422, "no_input", "expected 'input' or 'messages'")
+        given: Any = self.input
+        alone = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
+        rows = [given] if alone else given
+        return asked([Query(row) if isinstance(row, str) else row for row in rows], "input")
+
+
+class ScoreRequest(Form):
+    """Prompts and answers; one of either goes with all of the other."""
+
+    text_1: str | list[str]
+    text_2: str | list[str]
+
+    def asked(self, conversational: bool) -> Asked:
+        """A user's and an assistant's turn each, or text after text."""
+        first, second = ([t] if isinstance(t, str) else t for t in (self.text_1, self.text_2))
+        n = max(len(first), len(second))
+        if len(first) not in (1, n) or len(second) not in (1, n):
+            raise RequestProblem(
+                422,
+                "unequal_lengths",
+                f"text_1 has {len(first)} texts and text_2 has {len(second)}; expected as many, "
+                "or one of either",
+                "text_2",
+            )
+        first, second = (texts * n if len(texts) == 1 else texts for texts in (first, second))
+        pairs = zip(first, second, strict=True)
+        rows = [_talk(*pair) if conversational else pair[0] + pair[1] for pair in pairs]
+        return asked(rows, "text_2", first)
+
+
+class Row(Form):
+    """A conversation, a text, or a prompt with one or several answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    messages: Messages | None = None
+    text: str | None = None
+    prompt: str | Messages | None = None
+    completion: str | Messages | None = None
+    completions: list[str | Messages] | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def rows(self, where: str) -> list[tuple[Any, str]]:
+        """Rows for the loader, each with where it stands."""
+        from tasks.registration.inference import conversation
+
+        options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
+        if self.messages is not None:
+            return [({"messages": self.messages, **options}, where)]
+        if self.text is not None:
+            return [(self.text, where)]
+        single = self.completion is not None
+        answers = [self.completion] if single else self.completions
+        if self.prompt is None or not answers:
+            raise RequestProblem(
+                422,
+                "no_input",
+                "expected 'messages', 'text', or 'prompt' with 'completion' or 'completions'",
+                where,
+            )
+        try:
+            made = [conversation(self.prompt, answer, options) for answer in answers]
+        except ValueError as error:
+            raise RequestProblem(422, "bad_row", str(error), where) from error
+        names = [where if single else f"{where}.completions[{i}]" for i in range(len(made))]
+        return list(zip(made, names, strict=True))
+
+
+class RewardsRequest(Form):
+    """Rows, or one conversation."""
+
+    input: list[Row] | None = None
+    messages: Messages | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    normalize: bool = False
+    """Mean 0 and deviation 1 over the held-out answers; needs the model's normalization.json."""
+
+    def asked(self) -> Asked:
+        """All answers of all rows, in order."""
+        rows = self.input
+        if rows is None:
+            kwargs = self.chat_template_kwargs
+            rows = [Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)]
+        found = [(i, *made) for i, row in enumerate(rows) for made in row.rows(f"input[{i}]")]
+        return Asked([f[1] for f in found], [f[0] for f in found], [f[2] for f in found])
+
+
+def asked(rows: Sequence[Any], where: str, prompts: Sequence[Any] | None = None) -> Asked:
+    """Rows that stand in one list of the request."""
+    if prompts is None or len(prompts) != len(rows):
+        marks: list[Any] = list(range(len(rows)))
+    else:
+        marks = [repr(prompt) for prompt in prompts]
+    return Asked(list(rows), marks, [f"{where}[{i}]" for i in range(len(rows))])
+
+
+def _talk(question: str, answer: str) -> dict[str, Any]:
+    turns = (("user", question), ("assistant", answer))
+    return {"messages": [{"role": role, "content": text} for role, text in turns]}

@@ -1,0 +1,99 @@
+"""Rows of a request as token ids, in a thread of their own: tokenizers are not to be shared.
+
+In: what a form asks for. Out: ids that are not empty, no longer than the limit and within the
+vocabulary, or a problem that names the row.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import TemplateError
+
+from tasks.registration.inference import ServedModel
+from tasks.registration.serving.problems import RequestProblem
+from tasks.registration.serving.protocols import Asked, Query
+from tasks.registration.serving.settings import ServeSettings
+
+
+@dataclass(frozen=True)
+class Read:
+    """The sequences of a request."""
+
+    ids: list[list[int]]
+    prompts: list[Any]
+    cut: int
+    """Sequences that lost their start."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all sequences."""
+        return sum(map(len, self.ids))
+
+
+class Reader:
+    """Renders and encodes with the model's tokenizer."""
+
+    def __init__(self, model: ServedModel, settings: ServeSettings) -> None:
+        self.model, self.settings = model, settings
+        self.conversational = model.tokenizer.chat_template is not None
+        self.rendered = settings.query_form == "rendered" or (
+            settings.query_form == "auto" and self.conversational
+        )
+        limits = [n for n in (settings.max_tokens, model.max_tokens) if n is not None]
+        self.limit = min(limits, default=None)
+
+    def read(self, asked: Asked) -> Read:
+        """The ids of all rows.
+
+        Raises:
+            RequestProblem: too many rows, or one that cannot be read or is too long.
+        """
+        n, most = len(asked.rows), self.settings.max_sequences
+        if n == 0:
+            raise RequestProblem(422, "no_input", "there is nothing to score")
+        if n > most:
+            raise RequestProblem(
+                413, "too_many", f"{n} sequences, expected {most} or fewer; send several requests"
+            )
+        ids: list[list[int]] = []
+        cut = 0
+        for row, name in zip(asked.rows, asked.names, strict=True):
+            found = self._ids(row, name)
+            kept = self._fitting(found, name)
+            cut += len(kept) < len(found)
+            ids.append(kept)
+        return Read(ids, asked.prompts, cut)
+
+    def _ids(self, row: Any, name: str) -> list[int]:
+        try:
+            if isinstance(row, list):
+                return self._checked(row)
+            if not isinstance(row, Query):
+                return list(self.model.token_ids(row))
+            if not self.rendered:
+                return list(self.model.token_ids(row.text))
+            ids = self.model.tokenizer(row.text, add_special_tokens=False)["input_ids"]
+        except (ValueError, TypeError, KeyError, AttributeError, TemplateError) as error:
+            raise RequestProblem(422, "bad_row", f"{name}: {error}", name) from error
+        if not ids:
+            raise RequestProblem(422, "empty", f"{name} has no token", name)
+        return list(ids)
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        size = int(self.model.model.config.vocab_size)
+        if not ids or not 0 <= min(ids) <= max(ids) < size:
+            raise ValueError(f"token ids must be 0 to {size - 1}, and at least one")
+        return ids
+
+    def _fitting(self, ids: list[int], name: str) -> list[int]:
+        if self.limit is None or len(ids) <= self.limit:
+            return ids
+        if self.settings.too_long == "cut_start":
+            return ids[-self.limit :]
+        raise RequestProblem(
+            422,
+            "too_long",
+            f"{name} has {len(ids)} tokens, the limit is {self.limit}; shorten it, or start the "
+            "server with --too-long cut_start",
+            name,
+        )

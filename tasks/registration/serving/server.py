@@ -1,0 +1,118 @@
+"""A server from the command line to the end of the process.
+
+SIGTERM and SIGINT: no new connections, requests in flight are answered, exit code 0.
+"""
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.errors import RegistrationError
+from tasks.registration.serving.settings import ServeSettings
+from tasks.registration.serving.source import local_model
+
+if TYPE_CHECKING:
+    from uvicorn import Config
+
+logger = logging.getLogger(__name__)
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
+
+def serve(
+    source: str,
+    settings: ServeSettings,
+    *,
+    root: Path,
+    tracking_uri: str | None = None,
+    device: str | None = None,
+) -> None:
+    """Serves a model until it is told to stop.
+
+    Raises:
+        RegistrationError: there is no such model, it is no plain reward model, or it does not
+            score as its contract says; or the address is taken.
+    """
+    listening = _bound(settings)
+    with listening, local_model(source, root, tracking_uri) as directory:
+        _share_cores(settings.threads)
+        import uvicorn
+
+        from tasks.registration.inference import load_reward_model
+        from tasks.registration.serving.app import Service, build_app
+
+        try:
+            model = load_reward_model(directory, device)
+        except (ValueError, OSError) as error:
+            raise RegistrationError(f"{source} is not served: {error}") from error
+        contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
+        service = Service(model, source, settings)
+        app = build_app(service)
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=settings.grace_seconds,
+        )
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+
+        def tell() -> None:
+            logger.info("serving %s on http://%s:%d, %s", source, shown, port, contract)
+
+        # uvicorn raises the signal again once it has stopped: stopping as told is success.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: None)
+        _run(config, listening, tell)
+        logger.info("stopped; %d requests were scored or refused", service.meters.answered())
+
+
+def _share_cores(threads: int | None) -> None:
+    """Leaves a core to the network and the tokenizer; must come before torch is imported.
+
+    Threads of a model that spin while they wait for each other take the cores that the others need:
+    on a busy machine, requests then take many times as long.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if threads is None and THREADS_VARIABLE in os.environ:
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = threads or max(1, (cores or 1) - 1)
+    os.environ[THREADS_VARIABLE] = str(threads)
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def _run(config: "Config", listening: socket.socket, tell: Callable[[], None]) -> None:
+    """Runs until a signal; `tell` is called once the address is listened on."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                tell()
+
+    Server(config).run([listening])
+
+
+def _bound(settings: ServeSettings) -> socket.socket:
+    """The listening address, taken before the model is loaded: that takes longer."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    taken = socket.socket(family)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        taken.close()
+        raise RegistrationError(
+            f"{settings.host}:{settings.port} cannot be listened on: {error}; give another --port"
+        ) from error
+    return taken

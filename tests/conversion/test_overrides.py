@@ -1,0 +1,128 @@
+"""What a person decided of single pairs changes them, and is counted."""
+
+import csv
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.conversion import ConversionParams
+from tasks.conversion.overrides import read_overrides
+from tasks.errors import DataError, ParamsError
+
+ROWS = [
+    {"prompt": f"Question {i}?", "chosen": f"good {i}", "rejected": f"bad {i}"} for i in range(4)
+] + [{"prompt": "Why?", "chosen": "So.", "rejected": "No.", "margin": 2}]
+
+
+def by_prompt(pairs):
+    return {pair["prompt"]: pair for pair in pairs}
+
+
+def written(path, decisions):
+    """The file as evaluation's suspects.csv is, with other columns beside the two."""
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["rank", "pair_id", "prompt", "action"])
+        for rank, (pair_id, action) in enumerate(decisions, 1):
+            writer.writerow([rank, pair_id, 'a "quoted",\ntext', action])
+    return path
+
+
+def test_flip_drop_and_tie_are_applied_and_counted(convert, pairs_of, tmp_path):
+    before = by_prompt(pairs_of(convert(ROWS)))
+    ids = {prompt: pair["pair_id"] for prompt, pair in before.items()}
+    decisions = [
+        (ids["Why?"], "flip"),
+        (ids["Question 0?"], "drop"),
+        (ids["Question 1?"], " Tie "),
+        (ids["Question 2?"], ""),
+        ("0" * 32, "drop"),
+    ]
+    path = written(tmp_path / "suspects.csv", decisions)
+    artifact = convert(ROWS, shard_rows=2, overrides=path)
+    after = by_prompt(pairs_of(artifact))
+    assert set(after) == {"Why?", "Question 2?", "Question 3?"}
+    assert (after["Why?"]["chosen"], after["Why?"]["rejected"]) == ("No.", "So.")
+    assert after["Why?"]["margin"] is None
+    assert after["Why?"]["group"] == before["Why?"]["group"]
+    assert after["Question 2?"] == before["Question 2?"]
+    account = artifact.report["ledger"]["votes"]
+    assert account["dropped"] == {"overridden_drop": 1, "overridden_tie": 1}
+    assert account["rows_in"] == 5 == account["rows_out"] + 2
+    assert artifact.report["overrides"] == {
+        "listed": 4,
+        "applied": {"drop": 1, "flip": 1, "tie": 1},
+        "unknown": 1,
+        "first_unknown": ["0" * 32],
+    }
+    kept = by_prompt(pairs_of(convert(ROWS, overrides=path, ties="keep")))
+    assert kept["Question 1?"]["preference"] == 0.5
+
+
+def test_messages_are_overridden_as_texts_are(convert, pairs_of, tmp_path):
+    def talk(role, text):
+        return [{"role": role, "content": text}]
+
+    rows = [
+        {"prompt": talk("user", f"Hi {i}"), "chosen": talk("assistant", "a"),
+         "rejected": talk("assistant", "b")}
+        for i in range(2)
+    ]  # fmt: skip
+    (first, second) = pairs_of(convert(rows))
+    path = written(tmp_path / "o.csv", [(second["pair_id"], "flip")])
+    changed = pairs_of(convert(rows, overrides=path))
+    assert changed[0] == first
+    assert changed[1]["chosen"] == second["rejected"]
+    # Flipped back by its new id, it is what it was.
+    path = written(tmp_path / "p.csv", [(changed[1]["pair_id"], "drop")])
+    assert len(pairs_of(convert(rows, overrides=path))) == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "json", "jsonl"])
+def test_overrides_are_read_from_every_format(tmp_path, kind):
+    rows = [{"pair_id": "a", "action": "flip"}, {"pair_id": "b", "action": ""},
+            {"pair_id": "c", "action": None if kind != "csv" else ""}]  # fmt: skip
+    path = tmp_path / f"o.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif kind == "json":
+        path.write_text(json.dumps(rows))
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        mark = "," if kind == "csv" else "\t"
+        lines = [f"{row['pair_id']}{mark}{row['action'] or ''}" for row in rows]
+        path.write_text("\n".join([f"\ufeffpair_id{mark}action", *lines]), encoding="utf-8")
+    assert read_overrides(path) == {"a": "flip"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("o.csv", "pair_id,action\na,flop\n", r"row 1: action 'flop' is unknown"),
+        ("o.csv", "pair,action\na,flip\n", r"expected 'pair_id'"),
+        ("o.csv", "pair_id,action\na,flip\na,drop\n", r"row 2: .* has action 'drop' here"),
+        ("o.json", "{", r"cannot be read"),
+        ("o.json", '{"pair_id": "a"}', r"expected objects"),
+        ("o.txt", "", r"expected a file ending in"),
+    ],
+)
+def test_bad_overrides_are_answered_clearly(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_overrides(path)
+
+
+def test_the_key_holds_the_bytes_of_the_overrides_and_not_their_place(convert, tmp_path):
+    a, b = (written(tmp_path / name, [("x", "flip")]) for name in ("a.csv", "b.csv"))
+    first, second = convert(ROWS, overrides=a), convert(ROWS, overrides=b)
+    assert first.key == second.key
+    assert second.cached
+    written(b, [("x", "drop")])
+    assert convert(ROWS, overrides=b).key != first.key
+    with pytest.raises(ParamsError, match="is no file"):
+        convert(ROWS, overrides=tmp_path / "missing.csv")
+    assert ConversionParams().overrides is None

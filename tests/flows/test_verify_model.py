@@ -1,0 +1,48 @@
+"""`reward-pipeline verify-model`: a table and an exit code that a script can trust."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from tasks.training.contract import write_contract
+from tasks.training.export import save_model
+from tasks.training.model import fit_tokenizer, load_reward_model
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def verify(directory, *options):
+    command = [sys.executable, "-m", "flows", "verify-model", str(directory), *options]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+@pytest.fixture
+def model_directory(tiny_model_directory, tmp_path):
+    model = load_reward_model(tiny_model_directory, seed=4).model
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_directory)
+    fit_tokenizer(model, tokenizer)
+    save_model(model, tokenizer, tmp_path / "model")
+    write_contract(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_kept_contract_exits_with_0_and_a_broken_one_with_1_and_its_name(model_directory):
+    kept = verify(model_directory)
+    assert kept.returncode == 0, kept.stderr
+    assert "9 probes, 0 differ" in kept.stdout
+    tensors = load_file(model_directory / "model.safetensors")
+    tensors["score.weight"] += 1.0
+    save_file(tensors, model_directory / "model.safetensors", metadata={"format": "pt"})
+    broken = verify(model_directory, "--json")
+    assert broken.returncode == 1
+    assert json.loads(broken.stdout)["one turn"].startswith("reward: chosen got ")
+    (model_directory / "reward_contract.json").unlink()
+    missing = verify(model_directory)
+    assert missing.returncode == 1
+    assert "holds no reward_contract.json" in missing.stderr
+    assert "Traceback" not in missing.stderr

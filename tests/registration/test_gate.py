@@ -1,0 +1,176 @@
+"""The gate: bounds by hand-made figures, tests by hand-counted tosses, and what follows."""
+
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from flows.markdown import decision, headline, stage_page, state_message
+from tasks.artifact import Artifact
+from tasks.registration.comparison import compare, mcnemar, p_value, source_bounds
+from tasks.registration.frozen import frozen_pairs
+from tasks.registration.gate import Bound, decide, decision_of, fitness
+from tasks.registration.params import GateParams, RegistrationParams
+from tests.evaluation.pieces import made_scores
+
+
+def figures(**changes):
+    """What `metrics.json` holds, as far as the gate reads it."""
+    probes = {
+        "empty": {"degenerate": True, "mean_reward": 0.5},
+        "repeated": {"degenerate": True, "mean_reward": -2.0},
+        "real": {"degenerate": False, "mean_reward": 3.0},
+    }
+    return {
+        "overall": {"accuracy": 0.7, "accuracy_interval": [0.6, 0.8]},
+        "bias": {
+            "null_models": {
+                "model": {"accuracy": 0.7},
+                "longer_tokens": {"accuracy": 0.66},
+                "first_tokens": {"accuracy": 0.72},
+            },
+            "length": {"partial_correlation": -0.4},
+            "prompt": {"share_of_variance": None},
+        },
+        "readiness": {"bfloat16": {"tie_rate": 0.02}, "probes": probes},
+        "rewards": {"all": {"quantiles": [-3.0, 0.0, 3.0]}},
+    } | changes
+
+
+ALL = {
+    "min_accuracy": 0.7,
+    "min_accuracy_low": 0.61,
+    "min_lead_over_null": 0.05,
+    "max_length_correlation": 0.4,
+    "max_prompt_share": 0.9,
+    "max_tie_rate": 0.01,
+    "max_degenerate": 0,
+}
+
+
+def test_every_bound_names_its_figure_and_one_that_cannot_be_computed_fails():
+    found = {b.name: b for b in fitness(figures(), GateParams(**ALL))}
+    assert {name: b.holds for name, b in found.items()} == {
+        "min_accuracy": True,  # 0.7 >= 0.7
+        "min_accuracy_low": False,  # 0.6
+        "min_lead_over_null": False,  # 0.70 - 0.66; the model's own first tokens are no null model
+        "max_length_correlation": True,  # |-0.4|
+        "max_prompt_share": False,  # no prompt has two answers: not computable
+        "max_tie_rate": False,
+        "max_degenerate": False,  # an empty answer earns more than the median, 0
+    }
+    assert str(found["min_lead_over_null"]) == (
+        "min_lead_over_null 0.04, bound >= 0.05: fails (over longer_tokens)"
+    )
+    assert str(found["max_prompt_share"]).startswith("max_prompt_share not computable, bound <=")
+    assert found["max_length_correlation"].note == "is -0.400"
+    assert found["max_degenerate"].note == "empty"
+
+
+def test_by_default_only_a_coin_and_a_collapsed_reward_are_rejected():
+    names = [b.name for b in fitness(figures(), GateParams())]
+    assert names == ["min_accuracy", "max_tie_rate"]
+    assert GateParams().max_source_drop == 0.0
+    off = GateParams(min_accuracy=None, max_tie_rate=None)
+    assert fitness(figures(), off) == ()
+    with pytest.raises(ValidationError, match="min_accuracy"):
+        RegistrationParams(gate={"min_accuracy": 1.5})
+
+
+def test_an_unfit_model_is_rejected_and_a_worse_source_makes_it_a_challenger():
+    unfit = Bound("min_accuracy", 0.4, ">=", 0.5, False)
+    worse = Bound("max_source_drop.a", 0.2, "<=", 0.0, False, "challenger")
+    holds = Bound("max_tie_rate", 0.0, "<=", 0.5, True)
+    assert decide((holds,), True, "beats").outcome == "champion"
+    assert decide((holds,), False, "does not beat").outcome == "challenger"
+    found = decide((holds, worse), True, "beats version 1")
+    assert (found.outcome, found.alias) == ("challenger", "challenger")
+    assert found.reason == "max_source_drop.a 0.2, bound <= 0: fails; beats version 1"
+    found = decide((unfit, worse), True, "beats version 1")
+    assert (found.outcome, found.alias) == ("rejected", None)
+    assert found.reason == "unfit: min_accuracy 0.4, bound >= 0.5: fails"
+    assert decision_of(found.to_json()) == found
+
+
+def test_mcnemar_counts_fair_tosses():
+    # Of 10 pairs on which they disagree, the champion alone is right on 9 or 10: 11 of 1024.
+    assert mcnemar(9, 1) == pytest.approx((comb(10, 9) + comb(10, 10)) / 2**10)
+    assert mcnemar(0, 0) == 1.0
+    assert mcnemar(5, 5) == pytest.approx(0.5 + comb(10, 5) / 2**11)
+    exact = sum(comb(3000, k) for k in range(1550, 3001)) / 2**3000
+    assert mcnemar(1550, 1450) == pytest.approx(exact, rel=0.01)
+
+
+def test_a_source_must_be_worse_beyond_chance_and_the_reason_says_which_by_which_test():
+    # Source a: lost on 12 pairs, won on 1; p = (C(13,12) + 1) / 2^13 = 0.0017. b: 3 lost, p 1/8.
+    old = made_scores([1.0] * 12 + [-1.0] + [1.0] * 3, sources=["a"] * 13 + ["b"] * 3)
+    new = made_scores([-1.0] * 12 + [1.0] + [-1.0] * 3, sources=["a"] * 13 + ["b"] * 3)
+    a, b = source_bounds(new, old, "7", GateParams())
+    assert (a.name, a.holds, a.otherwise) == ("max_source_drop.a", False, "challenger")
+    assert a.value == pytest.approx(11 / 13)
+    assert "13 pairs against version 7, McNemar p 0.00171 at level 0.025, beyond chance" in a.note
+    assert (b.value, b.holds) == (1.0, True)
+    assert "within chance" in b.note
+    found = compare(new, old, "7", 0.0, GateParams())
+    assert (found.beats, len(found.bounds)) == (False, 2)
+    assert source_bounds(new, old, "7", GateParams(max_source_drop=None)) == ()
+    better = source_bounds(old, new, "7", GateParams())
+    assert all(bound.holds for bound in better)
+
+
+def test_pairs_of_one_prompt_count_as_one_and_an_allowed_drop_is_allowed():
+    lost = np.array([1.0] * 12)
+    one_prompt_each = made_scores([-1.0] * 12)
+    p, test = p_value(lost, one_prompt_each, 0.0)
+    assert (test, p) == ("McNemar", 2.0**-12)
+    # Twelve pairs of two prompts, one of which the model wins: two tosses tell nothing.
+    two = made_scores([-1.0] * 12, groups=["x"] * 6 + ["y"] * 6)
+    p, test = p_value(np.array([1.0] * 6 + [-1.0] * 6), two, 0.0)
+    assert test == "bootstrap"
+    assert p > 0.5
+    # A drop of 1/10 where 1/10 is allowed: within it in about half of the draws.
+    some = made_scores([1.0] * 200)
+    dropped = np.array([1.0] * 20 + [0.0] * 180)
+    assert 0.4 < p_value(dropped, some, 0.1)[0] < 0.7
+    assert p_value(dropped, some, 0.02)[0] < 0.01
+
+
+def test_prompts_that_the_champion_was_trained_on_are_left_out_of_the_comparison():
+    scores = made_scores([1.0, 1.0, -1.0])
+    groups = {pair_id: f"p{i}" for i, pair_id in enumerate(scores.pair_id.tolist())}
+    found = frozen_pairs(scores, groups, {"p1", "p9"})
+    assert found.rows.tolist() == [True, False, True]
+    assert found.note == "2 frozen pairs, 1 left out that the champion was trained on"
+    assert frozen_pairs(scores, groups, set()).note == "3 frozen pairs"
+    unknown = frozen_pairs(scores, groups, None)
+    assert unknown.rows.all()
+    assert "is not known" in unknown.note
+
+
+def test_the_decision_stands_in_the_state_message_the_pages_and_the_summary():
+    bounds = fitness(figures(), GateParams(min_accuracy=0.75, max_prompt_share=0.9))
+    found = decide(bounds, True, "beats version 3").to_json()
+    registered = {
+        "name": "reward-model",
+        "version": 4,
+        "alias": None,
+        "outcome": found["outcome"],
+        "decision": found["reason"],
+        "bounds": found["bounds"],
+    }
+    record = {"report": registered, "seconds": 1.0, "created": "now", "git_commit": None}
+    artifact = Artifact("registration", "k", Path("/nowhere"), "d", record, reason="NEVER BUILT")
+    reason = "rejected: unfit: min_accuracy 0.7, bound >= 0.75: fails; max_prompt_share not"
+    assert state_message(artifact).startswith(reason)
+    assert state_message(artifact).endswith("(NEVER BUILT)")
+    page = stage_page(artifact)
+    assert "### Decision" in page
+    assert "| min\\_accuracy | 0.7 | \\>= 0.75 | fails: at most rejected |" in page
+    assert "holds" in "".join(decision(registered))
+    summary = {"stages": {}, "model": None, "metrics": {}, "registered": registered}
+    assert headline(summary).split("; ")[1:3] == [
+        "registered reward-model version 4",
+        "rejected: unfit: min_accuracy 0.7, bound >= 0.75: fails",
+    ]

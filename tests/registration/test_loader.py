@@ -1,0 +1,189 @@
+"""The loader that travels with a registered model: exact, and blind to code."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.registration import as_reward_func, load_reward_model
+from tasks.registration.package import package
+from tasks.registration.reward_scale import fit, write
+from tests.evaluation.pieces import write_reward_model
+
+PROMPT = [{"role": "user", "content": "What color is the sky? " * 30}]
+ANSWERS = ["It is blue.", "green", "so " * 40, "It is blue.", "or"]
+
+
+@pytest.fixture(scope="module")
+def model_directory(tiny_model_directory, tmp_path_factory):
+    from tasks.training.contract import write_contract
+
+    directory = tmp_path_factory.mktemp("loaded")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    write_contract(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def model(model_directory):
+    return load_reward_model(model_directory, "cpu")
+
+
+@pytest.fixture
+def copied(model_directory, tmp_path):
+    return shutil.copytree(model_directory, tmp_path / "copy")
+
+
+def counted(model, monkeypatch):
+    """Tokens that the body is given, call by call."""
+    seen = []
+    body = getattr(model.model, model.model.base_model_prefix)
+    forward = body.forward
+
+    def counting(input_ids, **options):
+        seen.append(input_ids.numel())
+        return forward(input_ids, **options)
+
+    monkeypatch.setattr(body, "forward", counting)
+    return seen
+
+
+def test_answers_to_one_prompt_get_their_separate_rewards_from_fewer_tokens(model, monkeypatch):
+    assert model.reuses_prompts
+    rows = [[*PROMPT, {"role": "assistant", "content": answer}] for answer in ANSWERS]
+    alone = [float(model.rewards([row])[0]) for row in rows]
+    whole = sum(len(model.token_ids(row)) for row in rows)
+    seen = counted(model, monkeypatch)
+    together = model.rewards_of_answers(PROMPT, ANSWERS)
+    assert together.dtype == np.float32
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert together[0] == together[3]
+    assert sum(seen) < whole / 2
+
+
+def test_equal_ids_are_scored_once_and_order_is_kept(model, monkeypatch):
+    texts = ["blue", "The sky is green, or so they say.", "blue", "so"]
+    alone = [float(model.rewards([text])[0]) for text in texts]
+    seen = counted(model, monkeypatch)
+    assert model.rewards(texts) == pytest.approx(alone, abs=1e-5)
+    assert sum(seen) == 3 * max(len(model.token_ids(text)) for text in texts)
+
+
+def test_a_pass_is_within_its_budget_and_little_of_it_is_padding():
+    from tasks.registration.prompt_reuse import batches
+
+    lengths = np.random.default_rng(0).integers(1, 700, 300).tolist()
+    found = list(batches(lengths, 512))
+    assert sorted(index for batch in found for index in batch) == list(range(300))
+    for batch in found:
+        size = len(batch) * max(lengths[i] for i in batch)
+        assert size <= 512 or len(batch) == 1
+        assert size - sum(lengths[i] for i in batch) <= 512 / 8
+    assert len(found) < 250
+    assert list(batches([], 512)) == []
+
+
+def test_a_family_with_windows_or_shifting_positions_scores_each_sequence_whole(model):
+    from types import SimpleNamespace as Config
+
+    from tasks.registration.prompt_reuse import sees_everything_before
+
+    assert sees_everything_before(model.model.config)
+    assert not sees_everything_before(Config(layer_types=["full_attention", "sliding_attention"]))
+    assert not sees_everything_before(Config(sliding_window=4096))
+    assert not sees_everything_before(Config(rope_parameters={"rope_type": "longrope"}))
+
+
+def test_a_trainer_calls_it_with_text_and_with_conversations(model):
+    reward = as_reward_func(model, "champion")
+    assert reward.__name__ == "champion"
+    talks = [[*PROMPT, {"role": "assistant", "content": a}] for a in ANSWERS]
+    expected = model.rewards(talks)
+    found = reward([PROMPT] * 5, [talk[1:] for talk in talks], completion_ids=None, extra=[1] * 5)
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert all(type(value) is float for value in found)
+    texts = reward(prompts=["The sky", "What"], completions=[" is blue", " color?"])
+    assert texts == pytest.approx(model.rewards(["The sky is blue", "What color?"]), abs=1e-5)
+    with pytest.raises(ValueError, match="2 prompts, but 1 completions"):
+        reward(["a", "b"], ["c"])
+
+
+def test_the_contract_is_replayed_and_other_weights_or_templates_are_refused(copied, model):
+    assert model.golden == load_reward_model(copied, "cpu").golden >= 10
+    template = (copied / "chat_template.jinja").read_text()
+    (copied / "chat_template.jinja").write_text(template.replace("<|im_start|>", "<|im_start|>\n"))
+    with pytest.raises(ValueError, match="other token ids here than in training"):
+        load_reward_model(copied, "cpu")
+    (copied / "chat_template.jinja").write_text(template)
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(copied / "model.safetensors")
+    weights["score.weight"] = weights["score.weight"] + torch.full((), 0.1)
+    save_file(weights, copied / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"got reward .* in training"):
+        load_reward_model(copied, "cpu")
+
+
+PLANTED = "raise SystemExit('planted code ran')"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("training_args.bin", "a pickle", "is no file of a reward model"),
+        ("pytorch_model.bin", "a pickle", "is no file of a reward model"),
+        ("modeling_own.py", PLANTED, "is no file of a reward model"),
+        ("code/reward_inference.py", PLANTED, "is no file of a reward model"),
+        ("code/reward_inference_0123456789ab.py", PLANTED, "was changed after registration"),
+        ("deep/down/python_model.pkl", "a pickle", "is no file of a reward model"),
+        ("adapter_config.json", "{}", "an adapter names its base model elsewhere"),
+        ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["x.Y", null]}}', "auto_map"),
+        ("config.json", '{"text_config": {"_attn_implementation": "some/kernel"}}', "repository"),
+    ],
+)
+def test_a_directory_with_more_than_data_is_refused(copied, name, content, said):
+    (copied / name).parent.mkdir(parents=True, exist_ok=True)
+    (copied / name).write_text(content)
+    with pytest.raises(ValueError, match=said):
+        load_reward_model(copied, "cpu")
+
+
+def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_directory, tmp_path):
+    package(model_directory, tmp_path / "package")
+    from mlflow import pyfunc
+
+    before = list(sys.path)
+    try:
+        loaded = pyfunc.load_model(str(tmp_path / "package"))
+    finally:
+        sys.path[:] = before
+    assert loaded.predict([PROMPT, "text"]) == pytest.approx(
+        model.rewards([PROMPT, "text"]), abs=1e-5
+    )
+    shipped = [n for n in sys.modules if n.startswith("reward_inference_")]
+    assert len(shipped) == 1
+    # What MLflow compiled does not make the directory a suspect one.
+    assert load_reward_model(tmp_path / "package", "cpu").golden
+    source = (tmp_path / "package" / "code" / f"{shipped[0]}.py").read_text()
+    assert "from tasks" not in source
+
+
+def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
+    with pytest.raises(ValueError, match=r"no normalization\.json; rewards can only be raw"):
+        load_reward_model(copied, "cpu", normalize=True)
+    scale = fit([1.0, 3.0, 5.0])
+    assert (scale.mean, scale.minimum, scale.maximum) == (3.0, 1.0, 5.0)
+    assert scale.std == pytest.approx((8 / 3) ** 0.5)
+    write(scale, copied)
+    raw = model.rewards(ANSWERS)
+    assert load_reward_model(copied, "cpu").rewards(ANSWERS).tolist() == raw.tolist()
+    normalized = load_reward_model(copied, "cpu", normalize=True).rewards(ANSWERS)
+    assert normalized == pytest.approx((raw - 3.0) / scale.std, abs=1e-5)
+    beyond = scale.outside(np.array([0.0, 1.0, 4.0, 5.0 + scale.std]))
+    assert beyond == pytest.approx([1 / scale.std, 0, 0, 1], abs=1e-6)
+    (copied / "normalization.json").write_text(json.dumps({"mean": 0, "std": 1}))
+    with pytest.raises(ValueError, match="holds no scale of rewards"):
+        load_reward_model(copied, "cpu")

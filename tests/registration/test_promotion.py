@@ -1,0 +1,221 @@
+"""Aliases move forward by themselves, and back by hand: proved first, and written down."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from typer.testing import CliRunner
+
+from flows.__main__ import app
+from tasks.artifact import Store
+from tasks.errors import RegistrationError
+from tasks.evaluation import EvaluationParams
+from tasks.evaluation import step as evaluation_step
+from tasks.registration import lock
+from tasks.registration.history import entries, former_champions, history
+from tasks.registration.params import GateParams
+from tasks.registration.promotion import promote, rollback
+from tasks.registration.task import receipt
+from tasks.registration.tracking import run_for
+
+NAME = "reward-model"
+
+
+@pytest.fixture
+def command():
+    """Runs the command line in this process, whose handling of SIGTERM it leaves as it was."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield CliRunner()
+    signal.signal(signal.SIGTERM, before)
+
+
+def worse_and_better(place):
+    return sorted(
+        (place.evaluated(1), place.evaluated(2)), key=lambda m: m[1].report["metrics"]["correct"]
+    )
+
+
+def aliases(place) -> dict[str, int]:
+    found = place.client.get_registered_model(NAME).aliases
+    return {alias: int(version) for alias, version in found.items()}
+
+
+def made_moves(place) -> list[tuple]:
+    return [(m.alias, m.previous, m.version, m.how) for m in history(place.client, NAME)]
+
+
+def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_down(place, command):
+    worse, better = worse_and_better(place)
+    first = receipt(place.register(worse))
+    place.register(better)
+    root = ["--root", str(place.root)]
+    done = command.invoke(app, ["rollback", NAME, "--why", "loves lists", *root])
+    assert done.exit_code == 0, done.output
+    assert "champion is version 1 (before: version 2)" in done.stdout
+    assert "golden sequences as in training" in done.stdout
+    tags = place.client.get_model_version(NAME, "2").tags
+    assert tags["rolled_back"] == "loves lists"
+    assert aliases(place) == {"champion": 1}
+    with pytest.raises(RegistrationError, match="had no champion before version 1"):
+        rollback(place.params, place.root, why="again")
+
+    moved = promote(place.params, place.root, 2, why="it was the data")
+    assert (moved.previous, moved.version, aliases(place)) == (1, 2, {"champion": 2})
+    assert "rolled_back" not in place.client.get_model_version(NAME, "2").tags
+    assert made_moves(place) == [
+        ("champion", None, 1, "register"),
+        ("champion", 1, 2, "register"),
+        ("champion", 2, 1, "rollback"),
+        ("champion", 1, 2, "promote"),
+    ]
+    shown = command.invoke(app, ["alias-history", NAME, "--json", *root])
+    told = json.loads(shown.stdout)
+    assert [move["why"] for move in told[2:]] == ["loves lists", "it was the data"]
+    assert all("@" in move["who"] and move["when"].endswith("+00:00") for move in told)
+
+    # What is damaged, unknown or without a reason does not move.
+    weights = Path(first["location"]) / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(RegistrationError, match="not those that were registered"):
+        rollback(place.params, place.root, why="once more")
+    for arguments, told in (
+        (["promote", NAME, "9", "--why", "x"], "has no version 9"),
+        (["promote", NAME, "1", "--why", " "], "needs a reason"),
+        (["rollback", "other", "--why", "x"], "no registered model 'other'"),
+        (["rollback", "O/o", "--why", "x"], "ParamsError: model_name"),
+    ):
+        done = command.invoke(app, [*arguments, *root])
+        assert (done.exit_code, told in done.stderr) == (1, True), done.stderr
+    assert aliases(place) == {"champion": 2}
+
+
+def test_a_run_that_began_before_the_champions_does_not_overtake_it(place):
+    worse, better = worse_and_better(place)
+    run_for(place.client, place.params, place.root, better[0].key)  # begins first, ends last
+    place.register(worse)
+    found = receipt(place.register(better))
+    assert (found["outcome"], found["alias"]) == ("challenger", "challenger")
+    assert found["decision"].startswith("beats version 1")
+    assert (
+        "began before that of a champion (place 1, version 2, against 2, version 1)"
+        in (found["decision"])
+    )
+    assert aliases(place) == {"champion": 1, "challenger": 2}
+    promote(place.params, place.root, 2, why="it is better all the same")
+    assert aliases(place) == {"champion": 2}  # no challenger any more
+
+
+def test_a_rejected_version_stands_without_an_alias_until_the_gate_or_a_person_says_so(place):
+    made = place.evaluated(1)
+    accuracy = made[1].report["metrics"]["accuracy"]
+    place.params = place.params.model_copy(update={"gate": GateParams(min_accuracy=0.99)})
+    found = receipt(place.register(made))
+    assert (found["outcome"], found["alias"], found["version"]) == ("rejected", None, 1)
+    wanted = f"min_accuracy {accuracy:.4g}, bound >= 0.99: fails"
+    assert found["decision"] == f"unfit: {wanted}"
+    assert {b["name"]: b["holds"] for b in found["bounds"]} == {
+        "contract": True,
+        "min_accuracy": False,
+        "max_tie_rate": True,
+    }
+    version = place.client.get_model_version(NAME, "1")
+    assert version.tags["outcome"] == "rejected"
+    assert version.tags["gate.min_accuracy"] == wanted
+    assert wanted in version.description
+    assert aliases(place) == {}
+    with pytest.raises(RegistrationError, match="rejected by the gate: unfit: min_accuracy"):
+        promote(place.params, place.root, 1, why="x")
+    promote(place.params, place.root, 1, why="only to try RL", despite_gate=True, alias="trial")
+    assert aliases(place) == {"trial": 1}
+
+    place.params = place.params.model_copy(update={"gate": GateParams(min_accuracy=0.1)})
+    found = receipt(place.register(made))
+    assert (found["outcome"], found["version"]) == ("champion", 1)
+    assert "gate.min_accuracy" in place.client.get_model_version(NAME, "1").tags
+    assert aliases(place) == {"trial": 1, "champion": 1}
+
+
+def test_a_new_evaluation_of_one_model_makes_no_new_version(place, tmp_path):
+    training, evaluation, tokenization = place.evaluated(1)
+    first = receipt(place.register((training, evaluation, tokenization)))
+    step = evaluation_step(
+        EvaluationParams(device="cpu", histogram_bins=20), training, tokenization
+    )
+    other = Store(tmp_path / "other").obtain(step)
+    assert other.digest != evaluation.digest
+    again = receipt(place.register((training, other, tokenization)))
+    assert (again["version"], again["alias"]) == (first["version"], "champion")
+    assert again["decision"] == "the champion already, judged anew"
+    tags = place.client.get_model_version(NAME, "1").tags
+    assert tags["evaluation_digest"] == other.digest
+    assert len(place.client.search_model_versions(f"name = '{NAME}'")) == 1
+    assert made_moves(place) == [("champion", None, 1, "register")]
+
+
+@pytest.mark.parametrize("setter", ["set_registered_model_tag", "set_registered_model_alias"])
+def test_a_rollback_cut_short_is_finished_and_not_doubled(place, monkeypatch, setter):
+    worse, better = worse_and_better(place)
+    place.register(worse)
+    place.register(better)
+    whole = getattr(MlflowClient, setter)
+
+    def cut(*arguments):
+        whole(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(MlflowClient, setter, cut)
+        rollback(place.params, place.root, why="first try")
+    if setter == "set_registered_model_tag":  # written down, and not made yet
+        assert made_moves(place)[-1] == ("champion", 1, 2, "register")
+        rollback(place.params, place.root, why="second try")
+    assert aliases(place) == {"champion": 1}
+    assert made_moves(place)[2:] == [("champion", 2, 1, "rollback")]
+    assert len(entries(place.client.get_registered_model(NAME).tags)) == 3
+
+
+def test_former_champions_are_those_that_were_not_rolled_back():
+    from tasks.registration.history import Move
+
+    def told(*steps):
+        return [Move("champion", None, v, how, "", "", "") for v, how in steps]
+
+    one, two, three = (1, "register"), (2, "register"), (3, "promote")
+    assert former_champions(told(one)) == []
+    assert former_champions(told(one, two, three)) == [2, 1]
+    assert former_champions(told(one, two, three, (2, "rollback"))) == [1]
+    assert former_champions(told(one, two, (1, "rollback"), three)) == [1]
+
+
+def test_the_lease_in_the_registry_has_one_holder_and_outlives_no_dead_one(place, monkeypatch):
+    monkeypatch.setattr(lock, "POLL_SECONDS", 0.02)
+    client, held, inside = place.client, [], threading.Event()
+
+    def take():
+        with lock.leased(client, NAME) as still_ours:
+            still_ours()
+            held.append("second")
+
+    with lock.leased(client, NAME) as still_ours:
+        waiter = threading.Thread(target=take)
+        waiter.start()
+        inside.wait(0.3)
+        assert held == []
+        still_ours()
+        held.append("first")
+    waiter.join()
+    assert held == ["first", "second"]
+    assert client.search_registered_models(f"name = '{NAME}.lock'") == []
+
+    # A holder that was killed renews nothing; one that wakes up later finds its lease gone.
+    monkeypatch.setattr(lock, "RENEW_SECONDS", 3600)
+    monkeypatch.setattr(lock, "LEASE_SECONDS", 0.2)
+    with lock.leased(client, NAME) as asleep:
+        take()
+        with pytest.raises(RegistrationError, match="was lost"):
+            asleep()

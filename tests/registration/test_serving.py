@@ -1,0 +1,259 @@
+"""The reward server, asked as its clients ask it."""
+
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tasks.errors import ParamsError
+from tasks.registration import load_reward_model
+from tests.evaluation.pieces import write_reward_model
+
+TOKEN = "a-token-of-some-length"
+TALK = [{"role": "user", "content": "What color?"}, {"role": "assistant", "content": "So"}]
+
+
+@pytest.fixture(scope="module")
+def model_directory(tiny_model_directory, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("served")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def model(model_directory):
+    return load_reward_model(model_directory, "cpu")
+
+
+@pytest.fixture
+def client(model):
+    """Makes a client of a running server with these settings."""
+    from contextlib import ExitStack
+
+    from starlette.testclient import TestClient
+
+    from tasks.registration.serving.app import Service, build_app
+    from tasks.registration.serving.settings import ServeSettings
+
+    with ExitStack() as stack:
+
+        def make(headers=None, base_url="http://127.0.0.1", **settings):
+            app = build_app(
+                Service(model, "models:/reward-model@champion", ServeSettings(**settings))
+            )
+            asked = TestClient(app, base_url, headers=headers or {}, raise_server_exceptions=False)
+            return stack.enter_context(asked)
+
+        yield make
+
+
+def rendered(model, messages):
+    return model.tokenizer.apply_chat_template(messages, tokenize=False)
+
+
+def test_every_form_gives_the_reward_of_the_loader(client, model):
+    server = client()
+    expected = pytest.approx(float(model.rewards([TALK])[0]), abs=1e-5)
+    text = rendered(model, TALK)
+
+    def post(path, **body):
+        answer = server.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    queries = {"query": [text, text], "prompts": ["p", "p"], "labels": ["x", "y"]}
+    assert post("/get_reward", **queries) == {"rewards": [expected, expected]}
+    assert post("/reward", prompt=TALK[:1], response="So", label="x") == expected
+    assert post("/reward", prompt=text[:5], response=text[5:], label=None) == expected
+    for path in ("/classify", "/v1/classify"):
+        for given in ({"input": text}, {"input": [text]}, {"messages": TALK}):
+            assert post(path, model="any", **given)["data"] == [
+                {"index": 0, "label": "reward", "probs": [expected], "num_classes": 1}
+            ]
+    (ids,) = post("/classify", input=model.token_ids(TALK))["data"]
+    assert ids["probs"] == [expected]
+    for path in ("/score", "/v1/score"):
+        scored = post(path, text_1="What color?", text_2=["So", "So"])
+        assert [entry["score"] for entry in scored["data"]] == [expected, expected]
+    answer = post("/v1/rewards", messages=TALK)
+    tokens = len(model.token_ids(TALK))
+    assert answer["data"][0]["reward"] == expected
+    assert answer["usage"]["total_tokens"] == tokens
+    assert answer["model"] == "models:/reward-model@champion"
+
+
+def test_rows_of_several_answers_come_back_in_order_and_named(client, model):
+    long_prompt = [{"role": "user", "content": "What color is the sky? " * 30}]
+    rows = [
+        {"prompt": long_prompt, "completions": ["It is blue.", "green", "so " * 20]},
+        {"text": "The sky is blue"},
+        {"prompt": "The sky", "completion": " is blue"},
+        {"messages": TALK, "tools": None},
+    ]
+    answer = client().post("/v1/rewards", json={"input": rows}).json()
+    turns = [{"role": "assistant", "content": text} for text in rows[0]["completions"]]
+    flat = [[*long_prompt, turn] for turn in turns]
+    flat += ["The sky is blue", "The sky is blue", TALK]
+    expected = model.rewards(flat)
+    assert [entry["reward"] for entry in answer["data"]] == pytest.approx(expected, abs=1e-5)
+    named = [entry["input"] for entry in answer["data"]]
+    assert named[:4] == [*(f"input[0].completions[{i}]" for i in range(3)), "input[1]"]
+
+
+def test_concurrent_requests_share_batches_and_keep_their_answers(client, model):
+    server = client(window_ms=50)
+    texts = [f"The sky is blue {'or green ' * (i % 9)}{i}" for i in range(40)]
+    expected = model.rewards(texts)
+
+    def ask(i):
+        row = {"input": [{"text": texts[i]}, {"text": texts[-i - 1]}]}
+        return [entry["reward"] for entry in server.post("/v1/rewards", json=row).json()["data"]]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, range(40)))
+    assert found == [pytest.approx([expected[i], expected[-i - 1]], abs=1e-5) for i in range(40)]
+    page = server.get("/metrics").text
+    counted = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    assert float(counted["reward_server_sequences_total"]) == 80
+    assert float(counted["reward_server_batch_sequences_count"]) < 40
+    assert float(counted['reward_server_requests_total{path="/v1/rewards",status="200"}']) == 40
+    assert float(counted["reward_server_waiting_tokens"]) == 0
+
+
+def test_a_request_larger_than_a_batch_is_scored_in_pieces(client, model):
+    texts = [f"The sky is blue {i}" for i in range(60)]
+    server = client(batch_tokens=32, query_form="text")
+    found = server.post("/get_reward", json={"query": texts}).json()["rewards"]
+    assert found == pytest.approx(model.rewards(texts), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason", "said"),
+    [
+        ("/v1/rewards", {"input": []}, 422, "no_input", "nothing to score"),
+        ("/v1/rewards", {"input": [{"promt": "x"}]}, 422, "bad_request", "input.0.promt"),
+        ("/v1/rewards", {"input": [{"prompt": "x"}]}, 422, "no_input", "completion"),
+        ("/v1/rewards", {"messages": [{"content": "x"}]}, 422, "bad_row", "role"),
+        ("/v1/rewards", {"input": [{"text": "x"}], "normalize": True}, 422, "no_scale", "raw"),
+        ("/get_reward", {"query": ["ok", ""]}, 422, "empty", r"query[1] has no token"),
+        ("/get_reward", {"query": ["blue " * 900]}, 422, "too_long", "the limit is 64"),
+        ("/get_reward", {"query": ["blue"] * 9}, 413, "too_many", "9 sequences"),
+        ("/get_reward", {"query": ["blue " * 2000]}, 413, "too_large", "4096 bytes"),
+        ("/get_reward", {"query": 3}, 422, "bad_request", "query"),
+        ("/classify", {"input": [[5, 10**6]]}, 422, "bad_row", "token ids must be 0 to"),
+        ("/classify", {}, 422, "no_input", "'input' or 'messages'"),
+        ("/score", {"text_1": ["a", "b"], "text_2": ["a"] * 3}, 422, "unequal_lengths", "text_2"),
+        ("/nowhere", {}, 404, "no_such_endpoint", "Not Found"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_with_a_reason(client, path, body, status, reason, said):
+    server = client(max_tokens=64, max_sequences=8, max_bytes=8192 if "900" in said else 4096)
+    if reason == "too_long":
+        server = client(max_tokens=64, max_bytes=8192)
+    answer = server.post(path, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (status, status, reason)
+    assert said in error["message"] + str(error["param"])
+    assert f'reason="{reason}"' in server.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"max_waiting_requests": 2}, "2 requests wait"),
+        ({"max_waiting_bytes": 150}, "150 bytes wait"),
+        ({"max_waiting_tokens": 20}, "tokens wait"),
+    ],
+)
+def test_more_than_the_line_holds_is_refused_until_it_has_shortened(client, model, limit, said):
+    server = client(window_ms=1000, query_form="text", **limit)
+    body = {"query": ["The sky is blue, or so they say"] * 2}
+    expected = pytest.approx(model.rewards(body["query"]), abs=1e-5)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: server.post("/get_reward", json=body), range(6)))
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert 1 <= len(refused) <= 5
+    assert all(a.headers["retry-after"] == "1" for a in refused)
+    assert all(said in a.json()["error"]["message"] for a in refused)
+    assert [a.json()["rewards"] for a in answers if a not in refused] == [expected] * (
+        6 - len(refused)
+    )
+    assert server.post("/get_reward", json=body).json()["rewards"] == expected
+
+
+def test_a_body_that_lies_about_its_length_is_cut_off_too(client):
+    server = client(max_bytes=1000)
+
+    def parts():
+        for _ in range(50):
+            yield b" " * 100
+
+    headers = {"content-type": "application/json"}
+    assert server.post("/get_reward", content=parts(), headers=headers).status_code == 413
+
+
+def test_a_long_sequence_loses_its_start_only_where_asked_for_and_says_so(client, model):
+    server = client(max_tokens=10, too_long="cut_start", query_form="text")
+    text = "The sky is green, or so they say. " * 9
+    answer = server.post("/get_reward", json={"query": [text, "blue"]})
+    expected = model.rewards_of_ids([model.token_ids(text)[-10:], model.token_ids("blue")])
+    assert answer.json()["rewards"] == pytest.approx(expected, abs=1e-5)
+    assert answer.headers["x-cut-sequences"] == "1"
+
+
+def test_the_token_is_needed_as_bearer_or_in_the_address_and_health_is_open(client):
+    server = client(token=TOKEN)
+    body = {"query": ["blue"]}
+    basic = base64.b64encode(f"rl:{TOKEN}".encode()).decode()
+    for header, status in {
+        f"Bearer {TOKEN}": 200,
+        f"bearer {TOKEN}": 200,
+        f"Basic {basic}": 200,
+        "Bearer wrong": 401,
+        "Basic !": 401,
+        TOKEN: 401,
+        "": 401,
+    }.items():
+        headers = {"authorization": header} if header else {}
+        assert server.post("/get_reward", json=body, headers=headers).status_code == status, header
+    assert server.get("/metrics").status_code == 401
+    assert server.get("/healthz").json()["status"] == "ready"
+    assert TOKEN not in repr(server.app.settings)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("127.0.0.1:8000", 200), ("localhost", 200), ("[::1]:80", 200), ("10.0.0.7:8000", 200)),
+        *(("rm.internal:80", 200), ("evil.example", 421), ("10.evil.com", 421), ("", 421)),
+    ],
+)
+def test_a_foreign_name_is_refused(client, host, status):
+    server = client(allowed_hosts=("rm.internal",))
+    assert server.get("/healthz", headers={"host": host}).status_code == status
+
+
+def test_a_form_of_a_web_page_is_refused(client):
+    answer = client().post(
+        "/get_reward", content=json.dumps({"query": ["x"]}), headers={"content-type": "text/plain"}
+    )
+    assert answer.status_code == 415
+
+
+def test_a_server_for_others_needs_a_token(monkeypatch):
+    from tasks.registration.serving.settings import TOKEN_VARIABLE, settings_from
+
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    for host in ("0.0.0.0", "::", "10.1.2.3", "rm.internal"):
+        with pytest.raises(ParamsError, match="reachable by others"):
+            settings_from(host=host)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert settings_from(host=host).token is None
+    monkeypatch.setenv(TOKEN_VARIABLE, "short")
+    with pytest.raises(ParamsError, match="5 characters"):
+        settings_from()
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    assert settings_from(host="0.0.0.0").token == TOKEN
+    with pytest.raises(ParamsError, match="port"):
+        settings_from(port=70_000)

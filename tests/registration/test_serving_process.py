@@ -1,0 +1,176 @@
+"""`reward-pipeline serve` as a process: from the registry to SIGTERM."""
+
+import http.client
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from tasks.registration import load_reward_model
+from tasks.registration.task import receipt
+from tests.evaluation.pieces import write_reward_model
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "REWARD_PIPELINE_LOG": "INFO"}
+
+
+def start(*arguments, **environment):
+    """A server process, and its address once it listens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flows", "serve", *arguments, "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ENVIRONMENT, **environment},
+    )
+    said = ""
+    while line := process.stderr.readline():
+        said += line
+        if found := re.search(r"serving .* on (http://\S+),", line):
+            return process, found[1]
+    raise AssertionError(f"the server ended with {process.wait()}: {said[-2000:]}")
+
+
+def ask(url, body=None):
+    headers = {"content-type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as answer:
+        return answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def model_directory(tiny_model_directory, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("served")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    return directory
+
+
+def asking(url, texts, answers, goes_on):
+    """One client: one text a request over one connection, until `goes_on` says no or it breaks."""
+    headers = {"content-type": "application/json"}
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)) as connection:
+        for n, text in enumerate(itertools.cycle(texts)):
+            if not goes_on(n):
+                return
+            try:
+                connection.request("POST", "/get_reward", json.dumps({"query": [text]}), headers)
+                answer = connection.getresponse()
+            except (ConnectionError, http.client.BadStatusLine):
+                return  # closed before it took the request
+            answers.append((text, answer.status, json.loads(answer.read())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--window-ms", "0", "--batch-tokens", "1")])
+def test_clients_that_keep_asking_over_their_connections_get_every_answer(model_directory, options):
+    texts = [f"The sky is {'blue or green ' * (i % 11)}{i}" for i in range(60)]
+    model = load_reward_model(model_directory, "cpu")
+    process, url = start(str(model_directory), "--query-form", "text", "--threads", "2", *options)
+    assert json.loads(ask(f"{url}/healthz"))["threads"] == 2
+    answers = []
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            done = [
+                pool.submit(asking, url, texts[i:] + texts[:i], answers, lambda n: n < 60)
+                for i in range(16)
+            ]
+            for one in done:
+                one.result()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        ended(process)
+    assert len(answers) == 16 * 60
+    check(answers, model)
+
+
+def check(answers, model):
+    """Every answer is whole, and the loader's own."""
+    texts = sorted({text for text, _, _ in answers})
+    expected = dict(zip(texts, model.rewards(texts).tolist(), strict=True))
+    for text, status, answer in answers:
+        assert status == 200, answer
+        assert answer == {"rewards": [pytest.approx(expected[text], abs=1e-5)]}
+
+
+def ended(process):
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_stopped_under_load_answers_what_it_took(model_directory):
+    texts = [f"The sky is {'blue or green ' * (i % 11)}{i}" for i in range(60)]
+    process, url = start(str(model_directory), "--query-form", "text")
+    answers = []
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            done = [
+                pool.submit(asking, url, texts[i:] + texts[:i], answers, lambda _: True)
+                for i in range(16)
+            ]
+            while len(answers) < 200:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            for one in done:
+                one.result()
+        assert process.wait(20) == 0
+        (counted,) = re.findall(r"stopped; (\d+) requests", process.stderr.read())
+    finally:
+        ended(process)
+    assert int(counted) == len(answers)
+    check(answers, load_reward_model(model_directory, "cpu"))
+
+
+@pytest.mark.slow
+def test_the_champion_is_served_and_sigterm_answers_what_is_in_flight(place):
+    registered = receipt(place.register(place.evaluated(1)))
+    expected = load_reward_model(registered["location"], "cpu").rewards(["The sky is blue"])[0]
+    process, url = start(
+        "models:/reward-model@champion", "--root", str(place.root), "--window-ms", "1000"
+    )
+    try:
+        assert json.loads(ask(f"{url}/healthz"))["status"] == "ready"
+        body = {"input": [{"text": "The sky is blue"}]}
+        with ThreadPoolExecutor(6) as pool:
+            asked = [pool.submit(ask, f"{url}/v1/rewards", body) for _ in range(6)]
+            while waiting(ask(f"{url}/metrics")) == 0:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            rewards = [json.loads(a.result())["data"][0]["reward"] for a in asked]
+        assert rewards == [pytest.approx(expected, abs=1e-5)] * 6
+        assert process.wait(20) == 0
+    finally:
+        ended(process)
+
+
+def waiting(page):
+    return float(re.search(r"^reward_server_waiting_tokens (\S+)", page, re.MULTILINE)[1])
+
+
+@pytest.mark.slow
+def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path):
+    def ended(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "flows", "serve", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={k: v for k, v in os.environ.items() if "SERVE_TOKEN" not in k},
+        )
+        assert done.returncode == 1
+        return done.stderr.strip().splitlines()[-1]
+
+    (tmp_path / "model").mkdir()
+    assert "no directory" in ended(str(tmp_path / "absent"))
+    assert "no config.json" in ended(str(tmp_path / "model"))
+    assert "reachable by others" in ended(str(tmp_path / "model"), "--host", "0.0.0.0")
+    assert "no model is registered" in ended("models:/x@champion", "--root", str(tmp_path))
