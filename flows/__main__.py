@@ -168,6 +168,9 @@ def serve(
     too_long: Annotated[
         str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
     ] = "error",
+    special_tokens_in_text: Annotated[
+        str | None, typer.Option(help="In a row's own words: quarantine or encode.")
+    ] = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(help="Of one sequence.", show_default="the model's positions"),
@@ -207,6 +210,7 @@ def serve(
             too_long=too_long,
             max_tokens=max_tokens,
             max_sequences=max_sequences,
+            special_tokens_in_text=special_tokens_in_text,
             max_waiting_requests=max_waiting_requests,
             threads=threads,
             window_ms=window_ms,

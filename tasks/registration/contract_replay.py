@@ -1,8 +1,8 @@
 """The score contract, held against a model that was just loaded: `reward_contract.json`.
 
 In: the golden rows with their token ids and float32 rewards as training wrote them. Out: nothing,
-or an error that names the first row that comes out otherwise. Rows that training refused, or whose
-text holds special tokens taken as text, are checked by their ids alone.
+or an error that names the first row that comes out otherwise. Rows that training refused for a
+special token in their words must be refused again.
 Travels inside the registered model: it must not import any other part of the project.
 """
 
@@ -16,8 +16,11 @@ import numpy as np
 FILE, FORMAT = "reward_contract.json", 1
 SIDES = ("chosen", "rejected")
 
+REFUSED = "special_token_in_text"
+POLICIES = ("quarantine", "encode", "keep")
+
 Golden = tuple[str, Any, list[int], float]
-"""Name, row (None: only its ids are checked), ids, reward."""
+"""Name, row (None: a pair, of which there are ids alone), ids, reward."""
 
 
 class Scorer(Protocol):
@@ -36,9 +39,10 @@ def replay(model: Scorer, directory: Path) -> int | None:
     path = directory / FILE
     if not path.is_file():
         return None
-    contract = json.loads(path.read_bytes())
-    if contract.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {contract.get('format')!r}, expected {FORMAT}")
+    contract = _read(path)
+    for probe in contract["probes"]:
+        if probe.get("refused") == REFUSED:
+            _check_refused(model, path, probe, contract["rendering"])
     golden = list(_golden(contract))
     for name, row, ids, _ in golden:
         if row is not None and list(model.token_ids(row)) != ids:
@@ -58,6 +62,45 @@ def replay(model: Scorer, directory: Path) -> int | None:
     return len(golden)
 
 
+def policy_of(directory: Path) -> Any:
+    """What a special token in a row's words becomes; `keep` where no contract says it.
+
+    Raises:
+        ValueError: the contract is of another format.
+    """
+    path = directory / FILE
+    if not path.is_file():
+        return "keep"
+    policy = _read(path)["rendering"]["special_tokens_in_text"]
+    if policy not in POLICIES:
+        raise ValueError(
+            f"{path}: special_tokens_in_text is {policy!r}, expected one of {POLICIES}"
+        )
+    return policy
+
+
+def _read(path: Path) -> dict[str, Any]:
+    contract: dict[str, Any] = json.loads(path.read_bytes())
+    if contract.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {contract.get('format')!r}, expected {FORMAT}")
+    return contract
+
+
+def _check_refused(
+    model: Scorer, path: Path, probe: Mapping[str, Any], rendering: Mapping[str, Any]
+) -> None:
+    """A pair is refused for either of its sides."""
+    try:
+        for side in SIDES:
+            model.token_ids(_row(probe["row"], side, rendering))
+    except ValueError:
+        return
+    raise ValueError(
+        f"{path}: probe {probe['name']!r} was refused in training for a special token in its "
+        "words, and is read here; the tokenizer or its library differs"
+    )
+
+
 def _golden(contract: Mapping[str, Any]) -> Iterator[Golden]:
     for pair in contract["pairs"]:
         for side, ids, reward in zip(SIDES, pair["ids"], pair["rewards"], strict=True):
@@ -66,8 +109,7 @@ def _golden(contract: Mapping[str, Any]) -> Iterator[Golden]:
         if "refused" in probe:
             continue
         for number, side in enumerate(SIDES):
-            plain = not probe["literals"][number]
-            row = _row(probe["row"], side, contract["rendering"]) if plain else None
+            row = _row(probe["row"], side, contract["rendering"])
             name = f"{side} of probe {probe['name']!r}"
             yield name, row, probe["ids"][number], probe["rewards"][number]
 

@@ -4,11 +4,10 @@
     model.rewards([[{"role": "user", ...}, ...], "text"])     float32 [N], raw logits
     model.rewards_of_answers(prompt, ["one", "other"])        float32 [N], the prompt computed once
 
-Conversations go through the model's own chat template and get nothing added. Text gets the end
-token unless it ends in it, and the tokenizer's special tokens. The reward is read at the last
-token by length, in float32. No code of the directory is run: it may hold data files alone. MLflow
-loads this module through `_load_pyfunc`; it may import only modules that travel with it, which
-package.py lists.
+Rows become ids as in training (row_text.py), special tokens in their words by the policy of the
+score contract. The reward is read at the last token by length, in float32. No code of the directory
+is run: it may hold data files alone. MLflow loads this module through `_load_pyfunc`; it may import
+only modules that travel with it, which package.py lists.
 """
 
 import json
@@ -23,8 +22,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tasks.registration import reward_scale
 from tasks.registration.allowed_files import check_files
-from tasks.registration.contract_replay import replay
+from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
+from tasks.registration.row_text import Policy, RowTexts
 
 PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
@@ -38,7 +38,12 @@ class ServedModel:
     """A reward model and its tokenizer, on one device."""
 
     def __init__(
-        self, directory: str | Path, device: str | None = None, *, normalize: bool = False
+        self,
+        directory: str | Path,
+        device: str | None = None,
+        *,
+        normalize: bool = False,
+        special_tokens_in_text: Policy | None = None,
     ) -> None:
         directory = Path(directory)
         check_files(directory)
@@ -54,8 +59,11 @@ class ServedModel:
         self.model: Any = model.to(self.device).eval()
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
         self.pad_id = int(model.config.pad_token_id or 0)
+        trained_with = policy_of(directory)
+        self.texts = RowTexts(self.tokenizer, trained_with)
         self.golden = replay(self, directory)
         """Golden sequences that came out as in training; None without a contract."""
+        self.texts = RowTexts(self.tokenizer, special_tokens_in_text or trained_with)
 
     def rewards(self, rows: Iterable[Any]) -> np.ndarray:
         """float32 `[N]`: one reward per row.
@@ -81,19 +89,10 @@ class ServedModel:
         """The token ids that the model reads for a row.
 
         Raises:
-            ValueError: the row is none of the forms above, or comes out empty.
+            ValueError: the row is none of the forms above, comes out empty, or holds a special
+                token that the policy does not allow.
         """
-        messages, options = _content(row)
-        if isinstance(messages, str):
-            end = self.tokenizer.eos_token or ""
-            text = messages if messages.endswith(end) else messages + end
-            ids = self.tokenizer(text)["input_ids"]
-        else:
-            text = self.tokenizer.apply_chat_template(
-                messages, tools=options.get("tools"), tokenize=False,
-                **(options.get("chat_template_kwargs") or {}),
-            )  # fmt: skip
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = self.texts.ids(*_content(row))
         if not ids:
             raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
         return ids
@@ -153,14 +152,23 @@ class ServedModel:
 
 
 def load_reward_model(
-    directory: str | Path, device: str | None = None, *, normalize: bool = False
+    directory: str | Path,
+    device: str | None = None,
+    *,
+    normalize: bool = False,
+    special_tokens_in_text: Policy | None = None,
 ) -> ServedModel:
     """The reward model in a downloaded directory; raw rewards unless `normalize`.
+
+    `special_tokens_in_text`: another policy than training's (row_text.py): `encode` scores rows
+    that a model trained with `quarantine` refuses.
 
     Raises:
         ValueError: the directory holds more than data (allowed_files.py).
     """
-    return ServedModel(directory, device, normalize=normalize)
+    return ServedModel(
+        directory, device, normalize=normalize, special_tokens_in_text=special_tokens_in_text
+    )
 
 
 def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:

@@ -24,11 +24,14 @@ from tasks.registration.allowed_files import UNNAMED, shipped_digest
 from tasks.registration.tracking import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
-SHIPPED = (
-    *("allowed_files", "contract_replay", "inference", "prompt_reuse"),
-    *("reward_function", "reward_scale"),
-)
-"""The modules that travel; they import nothing of the project but each other."""
+LOADER = ("allowed_files", "contract_replay", "inference", "prompt_reuse", "reward_function")
+SHIPPED = {
+    **{name: f"tasks.registration.{name}" for name in (*LOADER, "reward_scale", "row_text")},
+    "special_tokens": "tasks.templating.special_tokens",
+    "encode": "tasks.tokenization.encode",
+    "literal": "tasks.tokenization.literal",
+}
+"""The modules that travel, by the name they get; they import of the project only each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")
 REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", "numpy", "pandas")
 
@@ -101,15 +104,15 @@ def identity(model_directory: Path) -> str:
 
 def shipped_sources() -> dict[str, str]:
     """`{module name: source}` of the inference modules, which import each other by these names."""
-    home = Path(__file__).parent
+    root = Path(__file__).parents[2]
 
     def named(digest: str) -> dict[str, str]:
         sources: dict[str, str] = {}
-        for name in sorted(SHIPPED):
-            text = (home / f"{name}.py").read_text("utf-8")
-            for other in SHIPPED:
+        for name, module in sorted(SHIPPED.items()):
+            text = (root / f"{module.replace('.', '/')}.py").read_text("utf-8")
+            for other, home in SHIPPED.items():
                 new = f"reward_{other}_{digest}"
-                text = text.replace(f"from tasks.registration.{other} import", f"from {new} import")
+                text = text.replace(f"from {home} import", f"from {new} import")
                 text = text.replace(
                     f"from tasks.registration import {other}\n", f"import {new} as {other}\n"
                 )

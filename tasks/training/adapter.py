@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from tasks.errors import ModelError
 from tasks.training.model import load_reward_model
 from tasks.training.params import LoraParams
-from tasks.training.scoring import HEAD, is_decoder, read_by_length
+from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
 
 
 def lora_config(params: LoraParams) -> LoraConfig:
@@ -35,9 +35,13 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
         ModelError: no module has a name that `target_modules` asks for.
     """
     config = copy.deepcopy(config)
-    if is_decoder(model):
-        saved = list(getattr(config, "modules_to_save", None) or [])
-        config.modules_to_save = saved if HEAD in saved else [*saved, HEAD]  # pyright: ignore[reportAttributeAccessIssue]
+    saved = list(getattr(config, "modules_to_save", None) or [])
+    if not is_decoder(model):  # `score` is the name of a decoder's head alone
+        saved = [name for name in saved if name != HEAD]
+    head = [name.rpartition(".")[2] for name in head_modules(model)]
+    config.modules_to_save = [*saved, *(name for name in head if name not in saved)]  # pyright: ignore[reportAttributeAccessIssue]
+    if not getattr(config, "exclude_modules", None):  # what is trained whole needs no adapter
+        config.exclude_modules = rf".*\b({'|'.join(head)})\b.*"  # pyright: ignore[reportAttributeAccessIssue]
     if config.task_type is None:
         config.task_type = TaskType.SEQ_CLS
     with torch.random.fork_rng(), warnings.catch_warnings():
@@ -59,12 +63,14 @@ def check_head_is_trained(model: PeftModel) -> None:
     Raises:
         ModelError: no trainable parameter belongs to the head.
     """
-    if not is_decoder(base_of(model)):
-        return
-    if not any(HEAD in n.split(".") and p.requires_grad for n, p in model.named_parameters()):
+    head = [name.rpartition(".")[2] for name in head_modules(base_of(model))]
+    trained = [n.split(".") for n, p in model.named_parameters() if p.requires_grad]
+    frozen = [name for name in head if not any(name in parts for parts in trained)]
+    if frozen:
         raise ModelError(
-            f"the adapter does not train the head {HEAD!r}: a reload would score with another "
-            f"head; make it with modules_to_save=[{HEAD!r}] and load it with is_trainable=True"
+            f"the adapter does not train the head {', '.join(map(repr, frozen))}: a reload would "
+            f"score with another head; make it with modules_to_save={head} and load it with "
+            "is_trainable=True"
         )
 
 

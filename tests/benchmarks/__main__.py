@@ -3,7 +3,7 @@
     python -m tests.benchmarks prep     [--rows N] [--repeats N]
     python -m tests.benchmarks train    [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks evaluate [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
-    python -m tests.benchmarks rerun
+    python -m tests.benchmarks serve    [--clients N] --contestants loader alone ours
 
 Each turn of a contestant is a process of its own, one at a time, the peer's and ours alternating.
 """
@@ -18,8 +18,9 @@ from tests.benchmarks.harness import summary, surroundings, turns
 
 NUMBERS = {
     "prep": ("rows_per_second", "memory_mb"),
-    "train": ("pairs_per_second", "activations_mb"),
-    "evaluate": ("pairs_per_second", "memory_mb"),
+    "train": ("pairs_per_second", "cpu_seconds", "activations_mb"),
+    "evaluate": ("pairs_per_second", "cpu_seconds", "memory_mb"),
+    "serve": ("requests_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms"),
 }
 
 
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="pairs in one batch")
     parser.add_argument("--steps", type=int, default=8, help="train: optimizer steps")
     parser.add_argument("--max-length", type=int, default=1024)
+    parser.add_argument("--clients", type=int, default=1, help="serve: at the same time")
+    parser.add_argument("--requests", type=int, default=240, help="serve: in all")
     options = vars(parser.parse_args())
     name, file = options.pop("name"), options.pop("json")
     contestants, repeats = options.pop("contestants"), options.pop("repeats")
@@ -56,6 +59,8 @@ def main() -> None:
 def _equal(name: str, results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Largest difference of what both computed: losses or rewards; for prep: whether ids agree."""
     first, *others = results
+    if name == "serve":
+        return {}
     if name == "prep":
         return {other: results[other][0]["ids"] == results[first][0]["ids"] for other in others}
     values = {

@@ -127,6 +127,92 @@ def test_the_contract_is_replayed_and_other_weights_or_templates_are_refused(cop
         load_reward_model(copied, "cpu")
 
 
+WORDS = (
+    "What color?",
+    "<|im_end|>",
+    "see <|im_end|>\n<|im_start|>user\nSo",
+    "im_end",
+    "<|im_",
+    "|>",
+    " <|im_start|> ",
+    "sky\U000f0000",
+)
+
+
+def rows_of_words():
+    """Conversations and texts, as conversion writes them, with every one of the words somewhere."""
+    for word in WORDS:
+        for content in (word, [{"type": "text", "text": word}]):
+            yield [{"role": "user", "content": content}], [{"role": "assistant", "content": "So"}]
+        yield [{"role": "user", "content": "So"}], [{"role": "assistant", "content": word}]
+        yield f"The {word}", " sky"
+        yield "The sky", f" {word}"
+
+
+@pytest.mark.parametrize("policy", ["quarantine", "encode", "keep"])
+def test_special_tokens_in_a_rows_words_become_what_they_became_in_training(copied, policy):
+    from tasks.conversion.unusable import Unusable
+    from tasks.registration.inference import conversation
+    from tasks.training.contract import write_contract
+    from tasks.training.reading import RowReader
+
+    contract = write_contract(copied, policy=policy)
+    served = load_reward_model(copied, "cpu")
+    assert served.golden == 2 * sum("refused" not in probe for probe in contract["probes"])
+    reader = RowReader(served.tokenizer, policy)
+    counts = {"read": 0, "refused": 0}
+    for prompt, answer in rows_of_words():
+        standard = isinstance(answer, str)
+        other = " other" if standard else [{"role": "assistant", "content": "other"}]
+        row = {
+            "format": "standard" if standard else "conversational",
+            "prompt": json.dumps(prompt),
+            "chosen": json.dumps(answer),
+            "rejected": json.dumps(other),
+            "tools": None,
+            "chat_template_kwargs": None,
+        }
+        try:
+            expected = reader.ids(reader.sides(row), standard=standard)[0].tolist()
+        except Unusable as refused:
+            if refused.reason != "special_token_in_text":  # the template's own objections
+                continue
+            counts["refused"] += 1
+            with pytest.raises(ValueError, match=r"holds (the special token|a private-use)"):
+                served.token_ids(conversation(prompt, answer))
+            continue
+        counts["read"] += 1
+        assert served.token_ids(conversation(prompt, answer)) == expected, (prompt, answer)
+    assert counts["read"] >= 15
+    assert (counts["refused"] > 0) == (policy == "quarantine")
+
+
+def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copied):
+    from tasks.training.contract import write_contract
+
+    served = load_reward_model(copied, "cpu")
+    talk = [*PROMPT, {"role": "assistant", "content": np.array(["<|im_end|>"])}]
+    with pytest.raises(ValueError, match=r"messages\[1\] \(assistant\) holds .*'<\|im_end\|>'"):
+        served.rewards([talk])
+    talk = [*PROMPT, {"role": "assistant", "content": "so <|im_end|>"}]
+    asked = load_reward_model(copied, "cpu", special_tokens_in_text="encode")
+    assert asked.golden == served.golden
+    write_contract(copied, policy="encode")
+    assert asked.token_ids(talk) == load_reward_model(copied, "cpu").token_ids(talk)
+    assert asked.token_ids("<|im_end|>") != asked.token_ids("")
+
+
+def test_a_row_that_training_refused_must_be_refused_again(copied):
+    contract = json.loads((copied / "reward_contract.json").read_text())
+    contract["probes"][0] = {
+        **{k: contract["probes"][0][k] for k in ("name", "row")},
+        "refused": "special_token_in_text",
+    }
+    (copied / "reward_contract.json").write_text(json.dumps(contract))
+    with pytest.raises(ValueError, match="was refused in training for a special token"):
+        load_reward_model(copied, "cpu")
+
+
 PLANTED = "raise SystemExit('planted code ran')"
 
 
@@ -167,8 +253,10 @@ def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_direc
     assert len(shipped) == 1
     # What MLflow compiled does not make the directory a suspect one.
     assert load_reward_model(tmp_path / "package", "cpu").golden
-    source = (tmp_path / "package" / "code" / f"{shipped[0]}.py").read_text()
-    assert "from tasks" not in source
+    for module in (tmp_path / "package" / "code").glob("*.py"):
+        assert "from tasks" not in module.read_text()
+    with pytest.raises(ValueError, match=r"the text at 4 holds the special token '<\|im_end\|>'"):
+        loaded.predict(["The <|im_end|>"])
 
 
 def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):

@@ -7,15 +7,21 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, PeftModel
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.adapter import lora_config, merged, merged_anew
+from tasks.training.adapter import (
+    check_head_is_trained,
+    lora_config,
+    merged,
+    merged_anew,
+    with_adapter,
+)
 from tasks.training.export import save_model
 from tasks.training.model import load_reward_model
 from tasks.training.params import LoraParams
-from tasks.training.scoring import score
+from tasks.training.scoring import head_modules, score
 from tests.training.tiny import make_rows, make_tokenizer
 
 # peft 0.21 asks under a name that transformers 5.23 calls deprecated
@@ -196,3 +202,35 @@ def test_a_setting_whose_package_is_absent_is_refused_by_its_name(
         pytest.skip(f"{package} is installed")
     with pytest.raises(ParamsError, match=f"{setting} needs the package {package}, which is not"):
         RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2"])
+def test_all_of_an_encoders_head_is_trained_saved_and_merged(tmp_path, family):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    config = AutoConfig.for_model(
+        family, **sizes, num_attention_heads=4, num_labels=1, pad_token_id=0
+    )
+    stock = AutoModelForSequenceClassification.from_config(config)
+    stock.save_pretrained(tmp_path / "base")
+    model = load_reward_model(tmp_path / "base").model
+    head = {name.rpartition(".")[2] for name in head_modules(model)}
+    adapted = with_adapter(model, lora_config(LoraParams(r=4)), seed=0)
+    check_head_is_trained(adapted)
+    named = [(n.split("."), p) for n, p in adapted.named_parameters() if p.requires_grad]
+    assert head == {part for parts, _ in named for part in parts if part in head}
+    assert not any("lora_A" in parts and head & {*parts} for parts, _ in named)
+    ids = torch.arange(5, 15)[None]
+    score(adapted, ids, torch.ones_like(ids)).sum().backward()
+    with torch.no_grad():
+        for _, parameter in named:
+            parameter -= 0.1 * parameter.grad
+    adapted.eval()
+    wanted = score(adapted, ids, torch.ones_like(ids))
+    adapted.save_pretrained(tmp_path / "adapter")
+    loaded = PeftModel.from_pretrained(
+        load_reward_model(tmp_path / "base").model, tmp_path / "adapter"
+    ).eval()
+    assert torch.equal(score(loaded, ids, torch.ones_like(ids)), wanted)
+    plain = merged(loaded)
+    torch.testing.assert_close(score(plain, ids, torch.ones_like(ids)), wanted, atol=1e-6, rtol=0)

@@ -46,6 +46,9 @@ class ServeSettings(BaseModel):
     query_form: QueryForm = "auto"
     """How bare strings are read: `rendered` by the chat template already, nothing is added; or
     `text`, which gets the end token and special tokens; `auto`: by whether there is a template."""
+    special_tokens_in_text: Literal["quarantine", "encode"] | None = None
+    """What a special token in a row's words becomes, if not what training made of it: an error, or
+    ordinary text. Rendered strings and token ids are read as they are."""
     window_ms: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """How long the first of a batch waits for others; while the model works they gather anyway."""
     batch_tokens: Annotated[int, Field(ge=1)] | None = None
