@@ -15,6 +15,7 @@ import typer
 
 from flows.alias_commands import aliases
 from flows.console import EXIT_FAILED, AsJson, Root, told_in_one_sentence
+from flows.model_commands import models
 
 if TYPE_CHECKING:
     from flows.pipeline import Pipeline
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(aliases)
+app.add_typer(models)
 
 ParamsFile = Annotated[Path, typer.Argument(help="The params file (YAML).")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="dotted.key=value, as many as needed.")]
@@ -112,112 +114,6 @@ def verify(
     print(f"{len(verdicts)} artifacts, {damaged} damaged")
     if damaged:
         raise typer.Exit(EXIT_FAILED)
-
-
-@app.command("verify-model")
-def verify_model(
-    directory: Annotated[Path, typer.Argument(help="A reward model with its contract.")],
-    device: Annotated[str, typer.Option(help="Where it is loaded: cpu, cuda.")] = "cpu",
-    as_json: AsJson = False,
-) -> None:
-    """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
-    from flows.contract_table import print_verdicts
-    from tasks.training.contract import replay
-
-    with told_in_one_sentence():
-        verdicts = replay(directory, device)
-    if as_json:
-        print(json.dumps({verdict.probe: verdict.difference for verdict in verdicts}))
-    else:
-        print_verdicts(directory, verdicts)
-    if any(verdict.difference for verdict in verdicts):
-        raise typer.Exit(EXIT_FAILED)
-
-
-@app.command()
-def serve(
-    source: Annotated[
-        str, typer.Argument(help="models:/name@alias, models:/name/version, or a directory.")
-    ],
-    host: Annotated[
-        str, typer.Option(help="Address to bind; beyond this machine only with a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one, and the log names it.")] = 8000,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda.", show_default="cuda if there is one")
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="The model's threads on a CPU.", show_default="OMP_NUM_THREADS, else cores - 1"
-        ),
-    ] = None,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A name that clients ask by, beside addresses and localhost; repeatable."
-        ),
-    ] = None,
-    query_form: Annotated[
-        str,
-        typer.Option(
-            help="How bare strings are read: rendered (by the chat template, nothing is added), "
-            "text (the end token is added), or auto (rendered if there is a template)."
-        ),
-    ] = "auto",
-    too_long: Annotated[
-        str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
-    ] = "error",
-    special_tokens_in_text: Annotated[
-        str | None, typer.Option(help="In a row's own words: quarantine or encode.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(help="Of one sequence.", show_default="the model's positions"),
-    ] = None,
-    max_sequences: Annotated[int, typer.Option(help="Of one request.")] = 1024,
-    max_waiting_requests: Annotated[
-        int, typer.Option(help="Accepted at a time; more are told to ask again (503).")
-    ] = 1024,
-    window_ms: Annotated[
-        float, typer.Option(help="How long the first of a batch waits for others.")
-    ] = 0.0,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 4096"),
-    ] = None,
-    grace_seconds: Annotated[
-        int, typer.Option(help="Time for requests in flight after SIGTERM.")
-    ] = 30,
-    tracking_uri: Annotated[
-        str | None, typer.Option(help="MLflow's address.", show_default="mlruns/ below the root")
-    ] = None,
-    root: Root = Path(),
-) -> None:
-    """Serve a reward model over HTTP until SIGTERM.
-
-    With REWARD_PIPELINE_SERVE_TOKEN set, clients must show that token.
-    """
-    from tasks.registration.serving.server import serve as serve_model
-    from tasks.registration.serving.settings import settings_from
-
-    with told_in_one_sentence():
-        settings = settings_from(
-            host=host,
-            port=port,
-            allowed_hosts=tuple(allowed_host or ()),
-            query_form=query_form,
-            too_long=too_long,
-            max_tokens=max_tokens,
-            max_sequences=max_sequences,
-            special_tokens_in_text=special_tokens_in_text,
-            max_waiting_requests=max_waiting_requests,
-            threads=threads,
-            window_ms=window_ms,
-            batch_tokens=batch_tokens,
-            grace_seconds=grace_seconds,
-        )
-        serve_model(source, settings, root=root, tracking_uri=tracking_uri, device=device)
 
 
 @app.command()

@@ -1,0 +1,125 @@
+"""Commands about a model that stands: replay its contract, serve it over HTTP."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.console import EXIT_FAILED, AsJson, Root, told_in_one_sentence
+
+models = typer.Typer()
+
+Source = Annotated[
+    str, typer.Argument(help="models:/name@alias, models:/name/version, or a directory.")
+]
+Host = Annotated[str, typer.Option(help="Address to bind; beyond this machine only with a token.")]
+Port = Annotated[int, typer.Option(help="0 takes a free one, and the log names it.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda.", show_default="cuda if there is one")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="The model's threads on a CPU.", show_default="OMP_NUM_THREADS, else cores - 1"
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(help="A name that clients ask by, beside addresses and localhost; repeatable."),
+]
+QueryForm = Annotated[
+    str,
+    typer.Option(
+        help="How bare strings are read: rendered (by the chat template, nothing is added), "
+        "text (the end token is added), or auto (rendered if there is a template)."
+    ),
+]
+TooLong = Annotated[
+    str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
+]
+SpecialTokens = Annotated[
+    str | None, typer.Option(help="In a row's own words: quarantine or encode.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(help="Of one sequence.", show_default="the model's positions")
+]
+MaxSequences = Annotated[int, typer.Option(help="Of one request.")]
+MaxWaiting = Annotated[
+    int, typer.Option(help="Accepted at a time; more are told to ask again (503).")
+]
+WindowMs = Annotated[float, typer.Option(help="How long the first of a batch waits for others.")]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 512"),
+]
+Grace = Annotated[int, typer.Option(help="Time for requests in flight after SIGTERM.")]
+TrackingUri = Annotated[
+    str | None, typer.Option(help="MLflow's address.", show_default="mlruns/ below the root")
+]
+
+
+@models.command("verify-model")
+def verify_model(
+    directory: Annotated[Path, typer.Argument(help="A reward model with its contract.")],
+    device: Annotated[str, typer.Option(help="Where it is loaded: cpu, cuda.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
+    from flows.contract_table import print_verdicts
+    from tasks.training.contract import replay
+
+    with told_in_one_sentence():
+        verdicts = replay(directory, device)
+    if as_json:
+        print(json.dumps({verdict.probe: verdict.difference for verdict in verdicts}))
+    else:
+        print_verdicts(directory, verdicts)
+    if any(verdict.difference for verdict in verdicts):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@models.command()
+def serve(
+    source: Source,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    device: Device = None,
+    threads: Threads = None,
+    allowed_host: AllowedHosts = None,
+    query_form: QueryForm = "auto",
+    too_long: TooLong = "error",
+    special_tokens_in_text: SpecialTokens = None,
+    max_tokens: MaxTokens = None,
+    max_sequences: MaxSequences = 1024,
+    max_waiting_requests: MaxWaiting = 1024,
+    window_ms: WindowMs = 0.0,
+    batch_tokens: BatchTokens = None,
+    grace_seconds: Grace = 30,
+    tracking_uri: TrackingUri = None,
+    root: Root = Path(),
+) -> None:
+    """Serve a reward model over HTTP until SIGTERM.
+
+    With REWARD_PIPELINE_SERVE_TOKEN set, clients must show that token.
+    """
+    from tasks.registration.serving.server import serve as serve_model
+    from tasks.registration.serving.settings import settings_from
+
+    with told_in_one_sentence():
+        settings = settings_from(
+            host=host,
+            port=port,
+            allowed_hosts=tuple(allowed_host or ()),
+            query_form=query_form,
+            too_long=too_long,
+            max_tokens=max_tokens,
+            max_sequences=max_sequences,
+            special_tokens_in_text=special_tokens_in_text,
+            max_waiting_requests=max_waiting_requests,
+            threads=threads,
+            window_ms=window_ms,
+            batch_tokens=batch_tokens,
+            grace_seconds=grace_seconds,
+        )
+        serve_model(source, settings, root=root, tracking_uri=tracking_uri, device=device)
