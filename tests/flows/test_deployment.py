@@ -190,7 +190,10 @@ def test_a_deployed_run_shows_its_stages_and_the_next_one_finds_all_cached(serve
     assert {name.split("-")[0] for name in tasks} == set(ORDER)
     for name, task in tasks.items():
         assert name.split("-")[1] in keys
-        assert (task["state"]["name"], task["state"]["message"]) == ("Completed", "NEVER BUILT")
+        told = "NEVER BUILT"
+        if name.startswith("registration"):
+            told = f"champion: the first champion: there was none to beat ({told})"
+        assert (task["state"]["name"], task["state"]["message"]) == ("Completed", told)
 
     shown = served.read("artifacts", flow_runs={"id": {"any_": [first["id"]]}})
     pages = {artifact["key"].removeprefix("reward-pipeline-"): artifact for artifact in shown}

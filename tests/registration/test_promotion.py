@@ -94,6 +94,7 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
     assert aliases(place) == {"champion": 2}
 
 
+@pytest.mark.slow
 def test_a_run_that_began_before_the_champions_does_not_overtake_it(place):
     worse, better = worse_and_better(place)
     run_for(place.client, place.params, place.root, better[0].key)  # begins first, ends last
@@ -110,6 +111,7 @@ def test_a_run_that_began_before_the_champions_does_not_overtake_it(place):
     assert aliases(place) == {"champion": 2}  # no challenger any more
 
 
+@pytest.mark.slow
 def test_a_rejected_version_stands_without_an_alias_until_the_gate_or_a_person_says_so(place):
     made = place.evaluated(1)
     accuracy = made[1].report["metrics"]["accuracy"]
@@ -140,6 +142,7 @@ def test_a_rejected_version_stands_without_an_alias_until_the_gate_or_a_person_s
     assert aliases(place) == {"trial": 1, "champion": 1}
 
 
+@pytest.mark.slow
 def test_a_new_evaluation_of_one_model_makes_no_new_version(place, tmp_path):
     training, evaluation, tokenization = place.evaluated(1)
     first = receipt(place.register((training, evaluation, tokenization)))
@@ -157,6 +160,7 @@ def test_a_new_evaluation_of_one_model_makes_no_new_version(place, tmp_path):
     assert made_moves(place) == [("champion", None, 1, "register")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setter", ["set_registered_model_tag", "set_registered_model_alias"])
 def test_a_rollback_cut_short_is_finished_and_not_doubled(place, monkeypatch, setter):
     worse, better = worse_and_better(place)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,7 @@ AFTER = [
 ]
 
 
+@pytest.mark.slow
 def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(place, monkeypatch):
     made = place.evaluated(1)
     for module, name in AFTER:
@@ -135,6 +137,7 @@ def cut_after(patch, write: int) -> None:
         patch.setattr(MlflowClient, name, counting(getattr(MlflowClient, name)))
 
 
+@pytest.mark.slow
 def test_cut_short_after_any_write_of_the_decision_it_keeps_its_reason(place, monkeypatch):
     made = place.evaluated(1)
     whole = register.ensure_proof
@@ -210,6 +213,7 @@ def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked
     assert not beaten(sharper, high, "1", 0.001)[0]
 
 
+@pytest.mark.slow
 def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, tmp_path_factory):
     from tasks.model.params import ScratchParams
     from tasks.model.scratch import build_scratch
@@ -237,6 +241,7 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(place):
     assert "not compared: version 1 could not score" in found["decision"]
 
 
+@pytest.mark.slow
 def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(place, monkeypatch):
     made = place.evaluated(1)
     whole = register.create_version
@@ -260,7 +265,9 @@ def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(
     assert (found["version"], found["alias"]) == (1, "champion")
     tags = place.client.get_model_version("reward-model", "1").tags
     assert "refused" not in tags
-    assert tags["verified"] == "identical rewards for 20 pairs after download"
+    # the consumer pads, the evaluation lays prompts out once: rounding may differ, rewards not
+    assert "rewards for 20 pairs after download" in tags["verified"]
+    assert all(float(n) < 1e-5 for n in re.findall(r"differ by ([\d.e-]+)", tags["verified"]))
 
 
 def test_an_evaluation_of_another_model_is_found_out(place):
@@ -291,6 +298,7 @@ def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(place):
     assert "no longer holds" in still_registered(receipt(found), place.params, place.root)
 
 
+@pytest.mark.slow
 def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
     found = receipt(place.register(place.evaluated(1)))
     place.client.set_model_version_tag("reward-model", "1", "artifact_digest", "else")
