@@ -24,7 +24,7 @@ ANSWER = st.fixed_dictionaries({"role": st.just("assistant"), "content": WORDS})
 ANSWERS = st.lists(ANSWER, min_size=1, max_size=1) | st.lists(MESSAGE, max_size=2)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS)
 def test_a_usual_pair_is_identified_as_by_all_checks(prompt, chosen, rejected):
     if not is_usual(prompt, chosen, rejected):
