@@ -19,6 +19,8 @@ from tasks.errors import DataError
 
 Summaries = Sequence[Mapping[str, Any]]
 MOST_CONTRADICTED = 0.2
+FEWEST_CONTRADICTED = 3
+"""Fewer rows say nothing about a whole source."""
 """Share of a source's rows whose scores contradict the label above which its columns are taken to
 be swapped, however many bad rows are allowed."""
 
@@ -40,7 +42,8 @@ def check_usable(ledger: Ledger, examples: Examples, params: ConversionParams) -
     """Raises DataError for a source whose columns look swapped, or with too many bad rows."""
     for source, account in ledger.accounts.items():
         against = account.dropped.get("score_contradicts_label", 0)
-        if against > MOST_CONTRADICTED * (account.rows_in + account.added):
+        total = account.rows_in + account.added
+        if against >= FEWEST_CONTRADICTED and against > MOST_CONTRADICTED * total:
             raise DataError(
                 f"source {source!r}: in {against} of {account.rows_in + account.added} rows the "
                 "rejected answer has the higher score: the columns of chosen and rejected, or of "
