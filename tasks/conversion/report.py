@@ -19,10 +19,10 @@ from tasks.errors import DataError
 
 Summaries = Sequence[Mapping[str, Any]]
 MOST_CONTRADICTED = 0.2
-FEWEST_CONTRADICTED = 3
-"""Fewer rows say nothing about a whole source."""
 """Share of a source's rows whose scores contradict the label above which its columns are taken to
 be swapped, however many bad rows are allowed."""
+FEWEST_CONTRADICTED = 3
+"""Fewer such rows say nothing about a whole source."""
 
 
 def examples_of(summaries: Summaries) -> Examples:
