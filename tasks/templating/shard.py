@@ -9,7 +9,6 @@ alone, and the report counts it.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
@@ -97,7 +97,7 @@ class TemplateShard:
             self.workspace.writing(f"pairs/{shard.name}") as path,
             writer_class(path, SCHEMA, compression="zstd", use_dictionary=REPEATING) as writer,
         ):
-            for batch in _batches(shard):
+            for batch in bounded_batches(shard, BATCH_ROWS, BATCH_BYTES):
                 table = rows.rendered(batch)
                 for name, usual in OPTIONAL.items():
                     column = table[name]
@@ -242,15 +242,6 @@ class ShardRows:
             columns[f"{side}_literals"] = pa.array(stretches, kind)
         arrays = [columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces of limited count and size."""
-    with pq.ParquetFile(shard) as file:
-        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
-            rows = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, BATCH_BYTES))
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
 
 
 def _pictured(batch: pa.RecordBatch) -> set[int]:

@@ -7,7 +7,6 @@ with a message, or holds text that has to be encoded as literal.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.conversion.batches import bounded_batches
 from tasks.tokenization.encoder import PROBED_ROWS, Choice, slow_engine, stage_encoder
 from tasks.tokenization.engines import Engine
 from tasks.tokenization.flat import FlatIds, common_lengths, join
@@ -53,7 +52,7 @@ class TokenizeShard:
         longer: list[int] = []
         with ExitStack() as open_files:
             writers: dict[str, Any] = {}
-            for rows in _batches(shard):
+            for rows in bounded_batches(shard, BATCH_ROWS, BATCH_BYTES):
                 kept, lengths = self._kept(rows, encoders, ledger, quarantine)
                 longer += lengths
                 for split in SPLITS:
@@ -179,15 +178,6 @@ def _in_order(found: list[FlatIds], order: npt.NDArray[np.intp]) -> FlatIds:
     """Lists that were encoded kind by kind, back in the order of the rows."""
     lists = [ids for flat in found for ids in flat.lists()]
     return join([lists[place] for place in np.argsort(order).tolist()])
-
-
-def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces of limited count and size."""
-    with pq.ParquetFile(shard) as file:
-        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
-            rows = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, BATCH_BYTES))
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
 
 
 def _longest(kept: pa.RecordBatch) -> list[int]:
