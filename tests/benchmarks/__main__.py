@@ -1,8 +1,8 @@
 """Runs a benchmark and prints what it found; with `--json FILE` also writes it.
 
     python -m tests.benchmarks prep     [--rows N] [--repeats N]
-    python -m tests.benchmarks train    [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
-    python -m tests.benchmarks evaluate [--pairs hh|uf|turns] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks train    [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks evaluate [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks serve    [--clients N] --contestants loader alone ours
 
 Each turn of a contestant is a process of its own, one at a time, the peer's and ours alternating.
@@ -18,8 +18,8 @@ from tests.benchmarks.harness import summary, surroundings, turns
 
 NUMBERS = {
     "prep": ("rows_per_second", "memory_mb"),
-    "train": ("pairs_per_second", "cpu_seconds", "activations_mb"),
-    "evaluate": ("pairs_per_second", "cpu_seconds", "memory_mb"),
+    "train": ("pairs_per_second", "cpu_seconds", "computed_tokens", "activations_mb"),
+    "evaluate": ("pairs_per_second", "cpu_seconds", "computed_tokens", "memory_mb"),
     "serve": ("requests_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms"),
 }
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, default=9248, help="prep: rows of JSONL")
-    parser.add_argument("--pairs", choices=["hh", "uf", "turns", "ranked"], default="hh")
+    parser.add_argument("--pairs", choices=["hh", "general", "uf", "turns", "ranked"], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")
     parser.add_argument("--batch", type=int, default=8, help="pairs in one batch")

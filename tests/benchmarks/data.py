@@ -1,8 +1,9 @@
 """What the benchmarks run on: real conversations, random pairs of given lengths, a random model.
 
-The conversations are hh-rlhf's harmless test set, taken through the pipeline's own stages up to
-tokenization; the model is Qwen3-shaped with 27 million parameters and random weights, its tokenizer
-is trained on the conversations. UF-like pairs have UltraFeedback's lengths and random ids.
+"hh" is hh-rlhf's harmless test set, "general" 300 pairs of general instructions (parts of
+Capybara, Orca and UltraFeedback preferences): real texts, taken through the pipeline's own stages
+up to tokenization. The model is Qwen3-shaped with 27 million parameters and random weights, its
+tokenizer is trained on hh. UF-like pairs have UltraFeedback's lengths and random ids.
 """
 
 import gzip
@@ -17,7 +18,12 @@ import numpy.typing as npt
 from tasks.artifact import Artifact
 
 ROOT = Path(__file__).resolve().parents[2]
-HH = ROOT.parent / "shared" / "data" / "hh_rlhf_harmless_test" / "test.jsonl.gz"
+DATA = ROOT.parent / "shared" / "data"
+HH = DATA / "hh_rlhf_harmless_test" / "test.jsonl.gz"
+SOURCES = {
+    "hh": (HH, "hh_rlhf"),
+    "general": (DATA / "llamafactory_dpo_en" / "dpo_en_demo.json.gz", "sharegpt_ranking"),
+}
 MODEL = {
     "architecture": "qwen3",
     "vocab_size": 32000,
@@ -47,20 +53,24 @@ class Prepared:
     conversion: Path
 
 
-def prepared(root: Path, max_length: int) -> Prepared:
-    """The conversations, taken through all stages up to tokenization; cached below `root`."""
+def prepared(root: Path, max_length: int, source: str = "hh") -> Prepared:
+    """Real pairs, taken through all stages up to tokenization; cached below `root`."""
     from flows.params import load
     from flows.pipeline import Pipeline, run_steps
     from tasks.model import base_model
 
     root.mkdir(parents=True, exist_ok=True)
-    file = root / "benchmark.yaml"
+    path, layout = SOURCES[source]
+    model: dict[str, Any] = {"scratch": MODEL}
+    if source != "hh":
+        model = {"path": str(prepared(root, max_length).model)}
     params = {
-        "model": {"scratch": MODEL},
-        "ingestion": {"sources": [{"name": "harmless", "path": str(HH), "layout": "hh_rlhf"}]},
+        "model": model,
+        "ingestion": {"sources": [{"name": source, "path": str(path), "layout": layout}]},
         "conversion": {"eval_fraction": 0.1},
         "tokenization": {"max_length": max_length},
     }
+    file = root / f"{source}.yaml"
     file.write_text(json.dumps(params))
     pipeline = Pipeline(load(file), root)
     done: dict[str, Artifact] = dict(
@@ -99,12 +109,33 @@ def conversations_file(root: Path, rows: int) -> Path:
     return path
 
 
-def hh_pairs(tokenized: Path) -> Pairs:
-    """Token ids of the conversations' train pairs."""
+def some_pairs(kind: str, root: Path, count: int, max_length: int) -> Pairs:
+    """`count` pairs of a kind, in a random order that is the same for every contestant."""
+    if kind == "ranked":
+        return ranked_pairs(count, max_length)
+    if kind not in SOURCES:
+        return random_pairs(kind, count, max_length)
     from tasks.training.pairs import open_pairs
 
-    rows: Any = open_pairs(tokenized / "train")
-    return {name: rows[name] for name in ("chosen_input_ids", "rejected_input_ids")}
+    rows: Any = open_pairs(prepared(root, max_length, kind).tokenized / "train")
+    order = np.random.default_rng(0).permutation(len(rows))[:count].tolist()
+    return {
+        name: [rows[name][place] for place in order]
+        for name in ("chosen_input_ids", "rejected_input_ids")
+    }
+
+
+def computed_tokens(pairs: Pairs, batch: int, padded: bool) -> int:
+    """Rows that the layers compute: rectangles of the longest, or every shared token once."""
+    sides = pairs["chosen_input_ids"], pairs["rejected_input_ids"]
+    total = 0
+    for start in range(0, len(sides[0]), batch):
+        ids = [tuple(row) for side in sides for row in side[start : start + batch]]
+        if padded:
+            total += len(ids) * max(map(len, ids))
+        else:
+            total += len({row[: end + 1] for row in set(ids) for end in range(len(row))})
+    return total
 
 
 def random_pairs(kind: str, count: int, max_length: int, seed: int = 0) -> Pairs:

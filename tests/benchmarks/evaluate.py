@@ -1,7 +1,7 @@
 """Evaluation: the peer's `trainer.evaluate` and ours on the same pairs and weights.
 
-Told as JSON: who, pairs ("hh", "uf", "turns"), dtype, batch, max_length, threads, root. Compared
-are the metrics that do not depend on batches, and every reward.
+Told as JSON: who, pairs ("hh", "general", "uf", "turns"), dtype, batch, max_length, threads, root.
+Compared are the metrics that do not depend on batches, and every reward.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.data import hh_pairs, prepared, random_pairs
+from tests.benchmarks.data import computed_tokens, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory
 
 PAIRS = 96
@@ -24,10 +24,8 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
 
     torch.set_num_threads(told["threads"])
     ready = prepared(Path(told["root"]), told["max_length"])
-    if told["pairs"] == "hh":
-        pairs = {name: ids[:PAIRS] for name, ids in hh_pairs(ready.tokenized).items()}
-    else:
-        pairs = random_pairs(told["pairs"], PAIRS, told["max_length"])
+    pairs = some_pairs(told["pairs"], Path(told["root"]), PAIRS, told["max_length"])
+    tokens = computed_tokens(pairs, told["batch"], told["who"] in ("peer", "padded"))
     options: dict[str, Any] = {}
     if told["who"] == "peer":
         from trl import RewardConfig, RewardTrainer
@@ -72,6 +70,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     return {
         "pairs_per_second": PAIRS / seconds,
         "seconds": seconds,
+        "computed_tokens": tokens,
         "cpu_seconds": busy,
         "memory_mb": (memory.peak - memory.before) / 2**20,
         "rewards": [float(r) for r in found.reshape(-1)],

@@ -1,8 +1,8 @@
 """Training: the peer's RewardTrainer and ours on the same pairs, in the same order, same weights.
 
-Told as JSON: who, pairs ("hh", "uf", "turns", "ranked": all six pairs of four answers), dtype,
-checkpointing, batch, steps, max_length, threads, root. Both get token ids: preparation is not in
-the figures.
+Told as JSON: who, pairs ("hh", "general", "uf", "turns", "ranked": all six pairs of four answers),
+dtype, checkpointing, batch, steps, max_length, threads, root. Both get token ids: preparation is
+not in the figures.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import hh_pairs, prepared, random_pairs, ranked_pairs
+from tests.benchmarks.data import computed_tokens, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory, rss
 
 WARM_UP_STEPS = 2
@@ -28,13 +28,8 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(told["threads"])
     ready = prepared(Path(told["root"]), told["max_length"])
     count = told["batch"] * told["steps"]
-    if told["pairs"] == "hh":
-        pairs = hh_pairs(ready.tokenized)
-        pairs = {name: ids[:count] for name, ids in pairs.items()}
-    elif told["pairs"] == "ranked":
-        pairs = ranked_pairs(count, told["max_length"])
-    else:
-        pairs = random_pairs(told["pairs"], count, told["max_length"])
+    pairs = some_pairs(told["pairs"], Path(told["root"]), count, told["max_length"])
+    tokens = computed_tokens(pairs, told["batch"], told["who"] in ("peer", "padded"))
     peer = told["who"] == "peer"
     batch = told["batch"]
     if peer:
@@ -103,6 +98,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     return {
         "pairs_per_second": told["batch"] * len(seconds) / sum(seconds),
         "step_seconds": median(seconds),
+        "computed_tokens": tokens,
         "cpu_seconds": sum(clock.busy[WARM_UP_STEPS:]),
         "peak_mb": (memory.peak - before) / 2**20,
         "activations_mb": max(0.0, (memory.peak - before - states) / 2**20),
