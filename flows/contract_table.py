@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tasks.training.contract import Verdict
+    from tasks.training.handover.contract import Verdict
 
 
 def print_verdicts(directory: Path, verdicts: Sequence["Verdict"]) -> None:

@@ -67,7 +67,7 @@ def verify_model(
 ) -> None:
     """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
     from flows.contract_table import print_verdicts
-    from tasks.training.contract import replay
+    from tasks.training.handover.contract import replay
 
     with told_in_one_sentence():
         verdicts = replay(directory, device)

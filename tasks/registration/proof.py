@@ -16,7 +16,7 @@ from tasks.registration.clean_process import ask, score_in_clean_process
 from tasks.registration.package import carried_files, identity
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
-from tasks.training.contract import CONTRACT, replay
+from tasks.training.handover.contract import CONTRACT, replay
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

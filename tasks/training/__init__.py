@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasks.training.collator import DataCollatorForPreference
+    from tasks.training.batches.collator import DataCollatorForPreference
     from tasks.training.config import RewardConfig
-    from tasks.training.model import load_reward_model
+    from tasks.training.model.loading import load_reward_model
     from tasks.training.params import LoraParams, TrainingParams
     from tasks.training.scoring import score
     from tasks.training.trainer import RewardTrainer
@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DataCollatorForPreference": "collator",
+    "DataCollatorForPreference": "batches.collator",
     "LoraParams": "params",
     "RewardConfig": "config",
     "RewardTrainer": "trainer",
     "TrainingParams": "params",
-    "load_reward_model": "model",
+    "load_reward_model": "model.loading",
     "score": "scoring",
 }
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingError
-from tasks.training.job import CONNECTION, Job, read_job, write_failure
+from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
-from tasks.training.stopping import StopRequest
+from tasks.training.process.job import CONNECTION, Job, read_job, write_failure
 
 
 def main(arguments: list[str]) -> int:
@@ -59,14 +59,14 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from transformers import PrinterCallback
     from transformers.utils import logging as transformers_logging
 
-    from tasks.training.adapter import lora_config
-    from tasks.training.callbacks import StopCallback
+    from tasks.training.batches.pairs import open_pairs
+    from tasks.training.checkpoints.callbacks import StopCallback
     from tasks.training.config import RewardConfig
-    from tasks.training.contract import rendering_policy, write_contract
-    from tasks.training.export import export
-    from tasks.training.pairs import open_pairs
-    from tasks.training.preparation import load_tokenizer
-    from tasks.training.progress import ProgressCallback, say
+    from tasks.training.handover.contract import rendering_policy, write_contract
+    from tasks.training.handover.export import export
+    from tasks.training.model.adapter import lora_config
+    from tasks.training.model.preparation import load_tokenizer
+    from tasks.training.process.progress import ProgressCallback, say
     from tasks.training.trainer import RewardTrainer
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")

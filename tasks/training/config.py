@@ -11,9 +11,9 @@ import torch
 from transformers import TrainingArguments
 
 from tasks.errors import ParamsError
+from tasks.training.batches.reading import Policy
 from tasks.training.layout.choice import Layout
-from tasks.training.loss_params import loss_params
-from tasks.training.reading import Policy
+from tasks.training.loss.params import loss_params
 
 
 @dataclass

@@ -13,10 +13,10 @@ from torch import nn
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 
+from tasks.training.batches.pairs import prepare_dataset
 from tasks.training.config import RewardConfig
-from tasks.training.hub import SharedTrainer
-from tasks.training.objective import Objective
-from tasks.training.pairs import prepare_dataset
+from tasks.training.handover.hub import SharedTrainer
+from tasks.training.loss.objective import Objective
 from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable, labels

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from tasks.artifact import Inert, Params
-from tasks.training.loss_params import LossParams
+from tasks.training.loss.params import LossParams
 
 Strategy = Literal["no", "steps", "epoch"]
 

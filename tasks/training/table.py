@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from datasets import Dataset
 
-from tasks.training.comparisons import Comparisons, ranking
-from tasks.training.loss import centering, plackett_luce
+from tasks.training.batches.comparisons import Comparisons, ranking
+from tasks.training.loss.losses import centering, plackett_luce
+from tasks.training.loss.objective import Objective
 from tasks.training.metrics import TIE, table_metrics
-from tasks.training.objective import Objective
 
 Floats = npt.NDArray[Any]
 

@@ -22,21 +22,21 @@ from transformers import (
     TrainerCallback,
 )
 
-from tasks.training.adapter import base_of
-from tasks.training.callbacks import LogLastInterval, SaveAfterEpoch
-from tasks.training.collator import DataCollatorForPreference
-from tasks.training.comparisons import Comparisons
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.comparisons import Comparisons
+from tasks.training.batches.pairs import COLUMNS
+from tasks.training.checkpoints.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.config import RewardConfig
 from tasks.training.evaluating import AnyRows, EvaluatingTrainer, Metrics, prepared
-from tasks.training.families import check_positions
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
-from tasks.training.loss_params import loss_params
+from tasks.training.loss.objective import Objective, sides
+from tasks.training.loss.params import loss_params
 from tasks.training.metrics import IntervalSums
-from tasks.training.model import pad_id
-from tasks.training.objective import Objective, sides
-from tasks.training.pairs import COLUMNS
-from tasks.training.preparation import prepare_model, prepare_tokenizer
+from tasks.training.model.adapter import base_of
+from tasks.training.model.families import check_positions
+from tasks.training.model.loading import pad_id
+from tasks.training.model.preparation import prepare_model, prepare_tokenizer
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
 

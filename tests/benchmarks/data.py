@@ -115,7 +115,7 @@ def some_pairs(kind: str, root: Path, count: int, max_length: int) -> Pairs:
         return ranked_pairs(count, max_length)
     if kind not in SOURCES:
         return random_pairs(kind, count, max_length)
-    from tasks.training.pairs import open_pairs
+    from tasks.training.batches.pairs import open_pairs
 
     rows: Any = open_pairs(prepared(root, max_length, kind).tokenized / "train")
     order = np.random.default_rng(0).permutation(len(rows))[:count].tolist()

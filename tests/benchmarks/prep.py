@@ -80,7 +80,7 @@ def ours(
     from flows.params import load
     from flows.pipeline import Pipeline, run_steps
     from tasks.artifact import Artifact
-    from tasks.training.pairs import open_pairs
+    from tasks.training.batches.pairs import open_pairs
 
     del torch, transformers  # imported before the clock starts, as the peer's are
     params = {

@@ -83,7 +83,7 @@ def write_reward_model(base: Path, destination: Path, seed: int) -> None:
     from transformers import AutoTokenizer
 
     from tasks.training import load_reward_model
-    from tasks.training.model import fit_tokenizer
+    from tasks.training.model.loading import fit_tokenizer
 
     model = load_reward_model(base, seed=seed).model
     model.score.weight.data.mul_(20)

@@ -9,9 +9,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from tasks.training.contract import write_contract
-from tasks.training.export import save_model
-from tasks.training.model import fit_tokenizer, load_reward_model
+from tasks.training.handover.contract import write_contract
+from tasks.training.handover.export import save_model
+from tasks.training.model.loading import fit_tokenizer, load_reward_model
 
 REPOSITORY = Path(__file__).parents[2]
 

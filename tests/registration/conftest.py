@@ -37,7 +37,7 @@ LENIENT = RegistrationParams(gate=GateParams(min_accuracy=None))
 def upstream(store: Store, scratch: Path, base: Path, seed: int) -> tuple[Artifact, Artifact]:
     """A trained model with its score contract, and 20 tokenized pairs whose prompts it has not
     seen: the train split of conversion has the same pairs under other prompts."""
-    from tasks.training.contract import write_contract
+    from tasks.training.handover.contract import write_contract
 
     rows = conversations(20)
     write_conversion(scratch / "conversion", rows)

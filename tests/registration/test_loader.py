@@ -19,7 +19,7 @@ ANSWERS = ["It is blue.", "green", "so " * 40, "It is blue.", "or"]
 
 @pytest.fixture(scope="module")
 def model_directory(tiny_model_directory, tmp_path_factory):
-    from tasks.training.contract import write_contract
+    from tasks.training.handover.contract import write_contract
 
     directory = tmp_path_factory.mktemp("loaded")
     write_reward_model(tiny_model_directory, directory, seed=1)
@@ -153,8 +153,8 @@ def rows_of_words():
 def test_special_tokens_in_a_rows_words_become_what_they_became_in_training(copied, policy):
     from tasks.conversion.unusable import Unusable
     from tasks.registration.inference import conversation
-    from tasks.training.contract import write_contract
-    from tasks.training.reading import RowReader
+    from tasks.training.batches.reading import RowReader
+    from tasks.training.handover.contract import write_contract
 
     contract = write_contract(copied, policy=policy)
     served = load_reward_model(copied, "cpu")
@@ -188,7 +188,7 @@ def test_special_tokens_in_a_rows_words_become_what_they_became_in_training(copi
 
 
 def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copied):
-    from tasks.training.contract import write_contract
+    from tasks.training.handover.contract import write_contract
 
     served = load_reward_model(copied, "cpu")
     talk = [*PROMPT, {"role": "assistant", "content": np.array(["<|im_end|>"])}]

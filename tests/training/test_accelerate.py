@@ -7,8 +7,12 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 
 from tasks.errors import ParamsError
-from tasks.training.launch import ACCELERATE_CONFIGS, check_accelerate_config, launch_command
 from tasks.training.params import TrainingParams
+from tasks.training.process.launch import (
+    ACCELERATE_CONFIGS,
+    check_accelerate_config,
+    launch_command,
+)
 
 KINDS = {
     "one_gpu": "NO",

@@ -11,15 +11,15 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.adapter import (
+from tasks.training.handover.export import save_model
+from tasks.training.model.adapter import (
     check_head_is_trained,
     lora_config,
     merged,
     merged_anew,
     with_adapter,
 )
-from tasks.training.export import save_model
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tasks.training.params import LoraParams
 from tasks.training.scoring import head_modules, score
 from tests.training.tiny import make_rows, make_tokenizer

@@ -11,7 +11,7 @@ from datasets import Dataset
 from huggingface_hub import HfApi, ModelCard
 
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tests.training.tiny import make_rows
 
 FIELDS = {
@@ -122,7 +122,7 @@ def test_push_to_hub_commits_a_model_that_scores(trainer, tmp_path, monkeypatch)
     for name, data in files.items():
         (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "copy" / name).write_bytes(data)
-    from tasks.training.model import head_digest
+    from tasks.training.model.loading import head_digest
 
     again = load_reward_model(tmp_path / "copy", need_head=True)
     assert again.head.sha256 == head_digest(trainer.model)

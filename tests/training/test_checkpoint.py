@@ -9,13 +9,14 @@ from transformers import TrainerCallback
 
 from tasks.artifact.digests import hash_file
 from tasks.errors import Interrupted, TrainingError
-from tasks.training import RewardConfig, RewardTrainer, checkpoint
-from tasks.training.adapter import lora_config
-from tasks.training.callbacks import StopCallback
-from tasks.training.export import exact_history
-from tasks.training.pairs import open_pairs
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.batches.pairs import open_pairs
+from tasks.training.checkpoints import checkpoint
+from tasks.training.checkpoints.callbacks import StopCallback
+from tasks.training.checkpoints.stopping import StopRequest
+from tasks.training.handover.export import exact_history
+from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
-from tasks.training.stopping import StopRequest
 
 FIELDS = {
     "use_cpu": True,

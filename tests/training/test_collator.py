@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tasks.errors import DataError, ParamsError
-from tasks.training.collator import DataCollatorForPreference
-from tasks.training.loss_params import loss_params
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.loss.params import loss_params
 
 EXAMPLES = [
     {"chosen_input_ids": [1, 2, 3], "rejected_input_ids": [4, 5]},

@@ -10,9 +10,9 @@ from transformers import AutoTokenizer
 
 from tasks.artifact import Store
 from tasks.errors import ModelError
-from tasks.training.contract import CONTRACT, read_contract, replay, write_contract
-from tasks.training.export import save_model
-from tasks.training.model import fit_tokenizer, load_reward_model
+from tasks.training.handover.contract import CONTRACT, read_contract, replay, write_contract
+from tasks.training.handover.export import save_model
+from tasks.training.model.loading import fit_tokenizer, load_reward_model
 from tests.training.run_stage import stage_step
 
 

@@ -16,8 +16,8 @@ from transformers import (
 
 from tasks.errors import ModelError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.families import check_padding_unseen, positions
-from tasks.training.model import load_reward_model
+from tasks.training.model.families import check_padding_unseen, positions
+from tasks.training.model.loading import load_reward_model
 from tasks.training.scoring import head_modules, read_by_length, score
 from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer
 

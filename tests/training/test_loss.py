@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.errors import ParamsError
-from tasks.training.loss import (
+from tasks.training.loss.losses import (
     bradley_terry,
     centering,
     davidson,
@@ -16,8 +16,8 @@ from tasks.training.loss import (
     scaled_bradley_terry,
     weighted_sum,
 )
-from tasks.training.loss_params import LossParams, loss_params
-from tasks.training.objective import Objective
+from tasks.training.loss.objective import Objective
+from tasks.training.loss.params import LossParams, loss_params
 
 CHOSEN = torch.tensor([2.0, 0.0, -1.0])
 REJECTED = torch.tensor([1.0, 0.0, 1.0])

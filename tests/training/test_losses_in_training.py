@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from tasks.errors import DataError, ParamsError
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
-from tasks.training.loss_params import loss_params
+from tasks.training.loss.params import loss_params
 from tests.training.tiny import EOS, make_rows
 
 SMALL = {

@@ -9,10 +9,10 @@ from datasets import Dataset
 
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.collator import DataCollatorForPreference
-from tasks.training.export import exact_history
-from tasks.training.loss_params import LossParams
-from tasks.training.pieces import split
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.pieces import split
+from tasks.training.handover.export import exact_history
+from tasks.training.loss.params import LossParams
 from tests.training.tiny import make_rows
 
 FIELDS = {

@@ -12,8 +12,8 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.adapter import lora_config, with_adapter
-from tasks.training.model import fit_tokenizer, head_digest, load_reward_model
+from tasks.training.model.adapter import lora_config, with_adapter
+from tasks.training.model.loading import fit_tokenizer, head_digest, load_reward_model
 from tasks.training.params import LoraParams
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 

@@ -44,7 +44,7 @@ def test_reward_config_takes_what_the_params_hand_over(tmp_path):
 
 def test_importing_the_stage_imports_no_torch():
     code = (
-        "import sys, tasks.training, tasks.training.task, tasks.training.launch;"
+        "import sys, tasks.training, tasks.training.task, tasks.training.process.launch;"
         "heavy = {'torch', 'transformers', 'datasets', 'peft', 'accelerate', 'prefect', 'mlflow'};"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -11,7 +11,7 @@ from datasets import Dataset
 from transformers import AutoModelForSequenceClassification
 
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tests.training.tiny import make_rows, make_tokenizer
 
 trl = pytest.importorskip("trl")

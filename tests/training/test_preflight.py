@@ -9,11 +9,11 @@ from datasets import Dataset
 
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.adapter import lora_config
-from tasks.training.export import exact_history
-from tasks.training.forecast import Forecast, disk_need, item_lengths
+from tasks.training.handover.export import exact_history
 from tasks.training.layout.plan import shared_prefix
+from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
+from tasks.training.preflight.forecast import Forecast, disk_need, item_lengths
 from tests.training.tiny import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")

@@ -18,12 +18,12 @@ from tasks.conversion.identity import identify, split_of
 from tasks.conversion.pair import Pair, checked
 from tasks.errors import DataError, Interrupted, TemplateError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.collator import DataCollatorForPreference
-from tasks.training.contract import replay, write_contract
-from tasks.training.export import save_model
-from tasks.training.loss_params import LossParams
-from tasks.training.model import load_reward_model
-from tasks.training.objective import Objective
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.handover.contract import replay, write_contract
+from tasks.training.handover.export import save_model
+from tasks.training.loss.objective import Objective
+from tasks.training.loss.params import LossParams
+from tasks.training.model.loading import load_reward_model
 from tasks.training.scoring import score
 from tests.training.test_checkpoint import make as resumable
 from tests.training.test_checkpoint import result

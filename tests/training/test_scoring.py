@@ -7,7 +7,7 @@ from transformers.models.gpt2 import GPT2ForSequenceClassification
 from transformers.models.t5 import T5ForSequenceClassification
 
 from tasks.errors import ModelError
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tasks.training.scoring import last_token, read_by_length, score
 from tests.training.tiny import EOS, PAD, make_model
 

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 
 # peft 0.21 asks under a name that transformers 5.23 calls deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")

@@ -18,11 +18,11 @@ from tasks.artifact import Store
 from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
 from tasks.tokenization.task import TOKENIZER_DIRECTORY
-from tasks.training.launch import launch_command
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tasks.training.params import TrainingParams
+from tasks.training.process.launch import launch_command
+from tasks.training.process.warden import descendants
 from tasks.training.scoring import score
-from tasks.training.warden import descendants
 from tests.training.run_stage import stage_step
 from tests.training.tiny import make_rows, make_tokenizer, write_pairs
 
@@ -108,7 +108,7 @@ def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
         below = descendants(parent.pid)
         victims = {
             "trainer": processes_of(parent.pid, "tasks.training"),
-            "warden": processes_of(parent.pid, "tasks.training.warden"),
+            "warden": processes_of(parent.pid, "tasks.training.process.warden"),
             "parent": [parent.pid],
             "all": [parent.pid, *below],
         }[victim]

@@ -10,8 +10,8 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.errors import DataError, ParamsError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model import load_reward_model
-from tasks.training.pairs import open_pairs
+from tasks.training.batches.pairs import open_pairs
+from tasks.training.model.loading import load_reward_model
 from tests.training.tiny import make_rows, make_tokenizer, write_pairs
 
 METRICS = {"loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin"}

@@ -14,12 +14,13 @@ import pytest
 from tasks.artifact.lock import is_locked
 
 DEADLINE = 30.0
+WARDEN = "tasks.training.process.warden"
 
 # Holds the lock as a training process does, starts a process in a session of its own, and waits.
 CHILD = """
 import os, subprocess, sys, time
 from tasks.training.__main__ import _hold_lock_and_leash
-from tasks.training.stopping import StopRequest
+from tasks.training.checkpoints.stopping import StopRequest
 leash, lock = _hold_lock_and_leash()
 request = StopRequest()
 request.saves = True
@@ -40,7 +41,7 @@ def start(tmp_path, command):
     fcntl.flock(lock, fcntl.LOCK_EX)
     leash, hand = os.pipe()
     warden = subprocess.Popen(
-        [sys.executable, "-m", "tasks.training.warden", str(leash), str(lock), "--", *command],
+        [sys.executable, "-m", WARDEN, str(leash), str(lock), "--", *command],
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=(leash, lock),

@@ -17,7 +17,7 @@ from tasks.conversion.unusable import Unusable
 from tasks.evaluation.benchmarks.items import Item, Text, as_turns
 from tasks.evaluation.table import TokenIds
 from tasks.templating.renderer import Rendered
-from tasks.training.reading import Policy, RowReader, canonical_row
+from tasks.training.batches.reading import Policy, RowReader, canonical_row
 
 BESIDE = ("No.", "Yes.")
 """A pair is what gets rendered: one of these stands beside each answer."""

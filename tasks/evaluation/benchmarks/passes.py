@@ -20,7 +20,7 @@ from tasks.evaluation.benchmarks.items import Item, Scored
 from tasks.evaluation.intervals import Resampling
 from tasks.evaluation.params import BenchmarkParams, EvaluationParams
 from tasks.evaluation.score import RewardScorer
-from tasks.training.contract import rendering_policy
+from tasks.training.handover.contract import rendering_policy
 
 ITEMS_AT_ONCE = 256
 EXAMPLES = 20

@@ -26,7 +26,7 @@ from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, TemplateError
 from tasks.templating.renderer import Rendered
 from tasks.tokenization.encode import Ids
-from tasks.training.reading import Policy, RowReader, canonical_row
+from tasks.training.batches.reading import Policy, RowReader, canonical_row
 
 logger = logging.getLogger(__name__)
 

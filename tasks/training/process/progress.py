@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from tasks.training.forecast import peak_memory
+from tasks.training.preflight.forecast import peak_memory
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

@@ -71,7 +71,9 @@ def read_job(path: Path) -> Job:
     """
     fields = read_json(path)
     if not isinstance(fields, dict) or set(fields) != set(Job.__dataclass_fields__):
-        raise TrainingError(f"{path} is no training job; it is written by tasks.training.launch")
+        raise TrainingError(
+            f"{path} is no training job; it is written by tasks.training.process.launch"
+        )
     return Job(**fields)
 
 

@@ -17,8 +17,8 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from tasks.errors import TrainingError
-from tasks.training.comparisons import Comparisons
-from tasks.training.pairs import longest_sides
+from tasks.training.batches.comparisons import Comparisons
+from tasks.training.batches.pairs import longest_sides
 
 DISK_RESERVE = 1.2
 SAMPLED_BATCHES = 200

@@ -15,10 +15,10 @@ from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
+from tasks.training.batches.raw_pairs import TERMS, tokenize_rows
 from tasks.training.config import RewardConfig
-from tasks.training.loss_params import loss_params
-from tasks.training.loss_rows import check_rows
-from tasks.training.raw_pairs import TERMS, tokenize_rows
+from tasks.training.loss.params import loss_params
+from tasks.training.loss.rows import check_rows
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from peft import PeftModel
 
 from tasks.artifact.durable import explained_disk_errors, writing
 from tasks.errors import ArtifactError, TrainingError
-from tasks.training.adapter import merged
-from tasks.training.memory import attempt
-from tasks.training.model import load_reward_model
+from tasks.training.model.adapter import merged
+from tasks.training.model.loading import load_reward_model
+from tasks.training.preflight.memory import attempt
 from tasks.training.scoring import score
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def check_round_trip(trainer: "RewardTrainer", directory: Path, item: Any) -> No
 
 
 def _round_trip(trainer: "RewardTrainer", live: Any, place: Path, item: Any) -> torch.Tensor:
-    from tasks.training.export import save_model
+    from tasks.training.handover.export import save_model
 
     plain: Any = merged(copy.deepcopy(live)) if isinstance(live, PeftModel) else live
     with _config_kept(plain):

@@ -14,7 +14,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
-from tasks.training.pairs import longest_sides
+from tasks.training.batches.pairs import longest_sides
 from tasks.training.scoring import score
 
 PROBE_TOKENS, PROBE_PADDING = 3, 5

@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import IntervalStrategy
 
 from tasks.errors import Interrupted
-from tasks.training.stopping import StopRequest
+from tasks.training.checkpoints.stopping import StopRequest
 
 
 class StopCallback(TrainerCallback):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from datasets import Dataset
 from peft import PeftModel
 
-from tasks.training.adapter import base_of
-from tasks.training.checkpoint import versions
+from tasks.training.checkpoints.checkpoint import versions
 from tasks.training.config import RewardConfig
+from tasks.training.model.adapter import base_of
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

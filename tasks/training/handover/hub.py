@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from tasks.training.card import TAGS, model_card
-from tasks.training.resumable import ResumableTrainer
+from tasks.training.checkpoints.resumable import ResumableTrainer
+from tasks.training.handover.card import TAGS, model_card
 
 
 class SharedTrainer(ResumableTrainer):

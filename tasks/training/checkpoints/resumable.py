@@ -18,11 +18,11 @@ from transformers.trainer_utils import TrainOutput
 from tasks.artifact import Inert
 from tasks.artifact.durable import read_json, write_json
 from tasks.errors import TrainingError
-from tasks.training import checkpoint as checkpoints
-from tasks.training.forecast import Forecast
-from tasks.training.memory import AdaptiveTrainer
+from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.params import OWN_FIELDS, TrainingParams
-from tasks.training.preflight import preflight
+from tasks.training.preflight.forecast import Forecast
+from tasks.training.preflight.memory import AdaptiveTrainer
+from tasks.training.preflight.rehearsal import preflight
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tasks.training.loss import (
+from tasks.training.loss.losses import (
     bradley_terry,
     centering,
     davidson,
@@ -23,7 +23,7 @@ from tasks.training.loss import (
     scaled_bradley_terry,
     weighted_sum,
 )
-from tasks.training.loss_params import LossParams
+from tasks.training.loss.params import LossParams
 
 DEFAULT_NU, DEFAULT_GAMMA = 1.0, 2.0
 

@@ -13,10 +13,10 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from tasks.errors import ParamsError, shown
 from tasks.templating.opening import with_one_bos
 from tasks.templating.template import joined, pin
-from tasks.training.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
 from tasks.training.config import RewardConfig
-from tasks.training.families import check_padding_unseen
-from tasks.training.model import (
+from tasks.training.model.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
+from tasks.training.model.families import check_padding_unseen
+from tasks.training.model.loading import (
     Head,
     disable_dropout,
     embedding,

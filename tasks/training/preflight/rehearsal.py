@@ -18,7 +18,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from tasks.training.forecast import (
+from tasks.training.guard import FiniteGuard
+from tasks.training.handover.roundtrip import check_round_trip, check_writable
+from tasks.training.metrics import IntervalSums
+from tasks.training.preflight.forecast import (
     Forecast,
     Lengths,
     disk_need,
@@ -27,10 +30,7 @@ from tasks.training.forecast import (
     mean_batch_tokens,
     peak_memory,
 )
-from tasks.training.guard import FiniteGuard
-from tasks.training.memory import attempt, random_state, set_random_state
-from tasks.training.metrics import IntervalSums
-from tasks.training.roundtrip import check_round_trip, check_writable
+from tasks.training.preflight.memory import attempt, random_state, set_random_state
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

@@ -23,13 +23,14 @@ import yaml
 from tasks.artifact import Workspace
 from tasks.artifact.durable import read_json
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, TrainingError
-from tasks.training.job import Job
 from tasks.training.params import TrainingParams
-from tasks.training.warden import GRACE_SECONDS
+from tasks.training.process.job import Job
+from tasks.training.process.warden import GRACE_SECONDS
 
 logger = logging.getLogger("tasks.training")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+WARDEN = "tasks.training.process.warden"
 ACCELERATE_CONFIGS = ROOT / "params" / "accelerate"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 LAST_LINES = 15
@@ -170,7 +171,7 @@ def _guarded(
     leash, hand = os.pipe()
     try:
         warden = subprocess.Popen(
-            [sys.executable, "-m", "tasks.training.warden", str(leash), str(lock), "--", *command],
+            [sys.executable, "-m", WARDEN, str(leash), str(lock), "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -8,10 +8,10 @@ from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasks.artifact.durable import write_json, writing
-from tasks.training.adapter import base_of, merged, merged_anew
-from tasks.training.card import model_card
-from tasks.training.model import head_digest
-from tasks.training.progress import is_timing
+from tasks.training.handover.card import model_card
+from tasks.training.model.adapter import base_of, merged, merged_anew
+from tasks.training.model.loading import head_digest
+from tasks.training.process.progress import is_timing
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

@@ -15,9 +15,9 @@ from torch import nn
 from transformers import Trainer
 
 from tasks.errors import TrainingError
+from tasks.training.batches.pieces import split
 from tasks.training.guard import FiniteGuard
 from tasks.training.metrics import IntervalSums
-from tasks.training.pieces import split
 
 MOST_HALVINGS = 3
 SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")

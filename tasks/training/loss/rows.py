@@ -11,8 +11,8 @@ import numpy.typing as npt
 from datasets import Dataset, IterableDataset
 
 from tasks.errors import DataError, ParamsError
-from tasks.training.comparisons import Comparisons, comparison_ids, ranking
-from tasks.training.loss_params import NEED_MARGIN, REFUSE_MARGIN, REFUSE_SOFT, LossParams
+from tasks.training.batches.comparisons import Comparisons, comparison_ids, ranking
+from tasks.training.loss.params import NEED_MARGIN, REFUSE_MARGIN, REFUSE_SOFT, LossParams
 
 
 def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> None:

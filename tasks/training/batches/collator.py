@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from tasks.errors import DataError, ParamsError
-from tasks.training.comparisons import SIDES, answers, ranking, sequence_key
+from tasks.training.batches.comparisons import SIDES, answers, ranking, sequence_key
 from tasks.training.layout.choice import ExactLayout
 from tasks.training.layout.plan import flat_plan
-from tasks.training.loss_params import NEED_MARGIN, REFUSE_SOFT, LossParams
+from tasks.training.loss.params import NEED_MARGIN, REFUSE_SOFT, LossParams
 
 Example = Mapping[str, Any]
 NEUTRAL = {"margin": 0.0, "weight": 1.0, "preference": 1.0}

@@ -10,7 +10,7 @@ from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
-from tasks.training.model import load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
 

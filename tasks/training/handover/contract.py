@@ -23,8 +23,8 @@ from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError, shown
 from tasks.tokenization.task import RENDERING_FILE
-from tasks.training.golden import GOLDEN
-from tasks.training.reading import Policy, RowReader
+from tasks.training.batches.reading import Policy, RowReader
+from tasks.training.handover.golden import GOLDEN
 
 CONTRACT = "reward_contract.json"
 FORMAT = 1
@@ -50,7 +50,7 @@ class _Scored:
         import torch
         from transformers import AutoTokenizer
 
-        from tasks.training.model import load_reward_model
+        from tasks.training.model.loading import load_reward_model
 
         self.device = device
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)

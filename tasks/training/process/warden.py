@@ -1,6 +1,6 @@
 """The warden: starts the training child, and ends every process below it when it must end.
 
-    python -m tasks.training.warden LEASH_FD LOCK_FD -- COMMAND...
+    python -m tasks.training.process.warden LEASH_FD LOCK_FD -- COMMAND...
 
 It ends the tree when the leash breaks (the parent is gone, however it died), on SIGTERM or SIGINT,
 and when the command itself ends. First the training processes get SIGTERM, so that they save; after

@@ -1,0 +1,1 @@
+"""What the next team receives: model directory, score contract, card, round trip."""

@@ -1,0 +1,1 @@
+"""The training child from outside: its job, its start, its warden, what it shows."""
