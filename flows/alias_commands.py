@@ -44,14 +44,22 @@ def promote(
 def rollback(
     model: Model,
     why: Why,
+    from_version: Annotated[
+        int | None,
+        typer.Option(
+            "--from", help="The champion to go back from; needed to go further than one back."
+        ),
+    ] = None,
     tracking_uri: TrackingUri = None,
     root: Root = Path(),
 ) -> None:
-    """Make the former champion champion again, once it is proved again."""
+    """Make the former champion champion again, once it is proved again. Asked twice, it is one
+    rollback; --from goes one further."""
     from tasks.registration.promotion import rollback as rolled_back
 
     with told_in_one_sentence():
-        moved = rolled_back(_registry_of(model, tracking_uri), root.resolve(), why=why)
+        params = _registry_of(model, tracking_uri)
+        moved = rolled_back(params, root.resolve(), why=why, from_version=from_version)
     _tell(moved)
 
 
@@ -91,5 +99,9 @@ def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":
 
 def _tell(moved: "Moved") -> None:
     before = "nobody" if moved.previous is None else f"version {moved.previous}"
+    if moved.already:
+        print(f"{moved.name}: {moved.alias} is version {moved.version} already (before: {before})")
+        print(f"{moved.proof}; --from {moved.version} goes one further back")
+        return
     print(f"{moved.name}: {moved.alias} is version {moved.version} (before: {before})")
     print(f"proved: {moved.proof}")

@@ -38,6 +38,9 @@ QueryForm = Annotated[
 TooLong = Annotated[
     str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
 ]
+ScaleOfAnswers = Annotated[
+    str, typer.Option("--scale", help="Of the answers: raw, normalized, champion or reference.")
+]
 SpecialTokens = Annotated[
     str | None, typer.Option(help="In a row's own words: quarantine or encode.")
 ]
@@ -51,7 +54,7 @@ MaxWaiting = Annotated[
 WindowMs = Annotated[float, typer.Option(help="How long the first of a batch waits for others.")]
 BatchTokens = Annotated[
     int | None,
-    typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 512"),
+    typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 4096"),
 ]
 Grace = Annotated[int, typer.Option(help="Time for requests in flight after SIGTERM.")]
 TrackingUri = Annotated[
@@ -89,6 +92,7 @@ def serve(
     allowed_host: AllowedHosts = None,
     query_form: QueryForm = "auto",
     too_long: TooLong = "error",
+    scale: ScaleOfAnswers = "raw",
     special_tokens_in_text: SpecialTokens = None,
     max_tokens: MaxTokens = None,
     max_sequences: MaxSequences = 1024,
@@ -113,6 +117,7 @@ def serve(
             allowed_hosts=tuple(allowed_host or ()),
             query_form=query_form,
             too_long=too_long,
+            scale=scale,
             max_tokens=max_tokens,
             max_sequences=max_sequences,
             special_tokens_in_text=special_tokens_in_text,

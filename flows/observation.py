@@ -23,7 +23,8 @@ from prefect.exceptions import PrefectException
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run, task_run
 
-from flows.markdown import headline, literal, plan_rows, stage_page, summary_page
+from flows.markdown import literal
+from flows.pages import headline, plan_rows, stage_page, summary_page
 from flows.pipeline import Planned
 from tasks.artifact import Artifact
 

@@ -1,5 +1,7 @@
 """The params file: one YAML = one pipeline, checked whole before any work.
 
+What is wrong is quoted without the secrets that a URL may carry, and never with a line of the file.
+
 load("params/quickstart.yaml", ["training.learning_rate=3e-4", "ingestion.sources.0.limit=99"])
 """
 
@@ -9,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.artifact import Params
 from tasks.conversion import ConversionParams
 from tasks.errors import ParamsError, shown
 from tasks.evaluation.params import EvaluationParams
 from tasks.ingestion import IngestionParams
+from tasks.ingestion.redaction import has_secrets, redacted, redacted_value
 from tasks.model import ModelParams
 from tasks.registration.params import RegistrationParams
 from tasks.templating import TemplatingParams
@@ -27,6 +30,8 @@ LARGEST_FILE_BYTES = 2**20
 
 class RewardPipelineParams(Params):
     """One field per stage, and `model`."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     model: ModelParams
     ingestion: IngestionParams
@@ -64,6 +69,17 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> RewardPipelineParam
     return check(value, str(path))
 
 
+def refuse_secrets(overrides: Sequence[str]) -> None:
+    """Raises ParamsError for a signed URL: Prefect records a run's overrides as they are given."""
+    for override in overrides:
+        if has_secrets(override):
+            raise ParamsError(
+                f"override {redacted(override)!r} holds a URL with a password or a signature, and "
+                "a run's parameters are recorded: write it into the params file instead, and have "
+                "the URL signed anew"
+            )
+
+
 def check(value: Any, origin: str) -> RewardPipelineParams:
     """The params that a nested mapping stands for.
 
@@ -74,7 +90,7 @@ def check(value: Any, origin: str) -> RewardPipelineParams:
         return RewardPipelineParams.model_validate(value)
     except ValidationError as error:
         lines = [_sentence(dict(e)) for e in error.errors(include_url=False)]
-        raise ParamsError("\n".join([f"{origin}:", *(f"  {line}" for line in lines)])) from error
+        raise ParamsError("\n".join([f"{origin}:", *(f"  {line}" for line in lines)])) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -85,14 +101,15 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         value = yaml.load(path.read_text("utf-8"), _StrictLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"params file {path} is no valid YAML: {error}") from error
+        raise ParamsError(f"params file {path} is no valid YAML: {_fault(error)}") from None
     if not isinstance(value, dict):
-        raise ParamsError(f"params file {path} must be a mapping, found {shown(value)}")
+        raise ParamsError(f"params file {path} must be a mapping, found {_quoted(value)}")
     return value
 
 
 def _apply(value: dict[str, Any], override: str) -> None:
     dotted, equals, text = override.partition("=")
+    override = redacted(override)  # as it is quoted
     if not equals or not dotted:
         raise ParamsError(f"override {override!r} is not of the form dotted.key=value")
     place: Any = value
@@ -103,8 +120,11 @@ def _apply(value: dict[str, Any], override: str) -> None:
         else:
             place = place.setdefault(name, {})
             if place is None or not isinstance(place, dict | list):
-                raise ParamsError(f"override {override!r}: {name} is {shown(place)}, no mapping")
-    parsed = yaml.safe_load(text)
+                raise ParamsError(f"override {override!r}: {name} is {_quoted(place)}, no mapping")
+    try:
+        parsed = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"override {override!r} is no valid YAML: {_fault(error)}") from None
     if isinstance(place, list):
         _element(place, last, override)
         place[int(last)] = parsed
@@ -121,7 +141,7 @@ def _element(place: list[Any], name: str, override: str) -> Any:
 def _sentence(error: dict[str, Any]) -> str:
     """`training.lerning_rate: unknown key; did you mean learning_rate?`"""
     location = [str(part) for part in error["loc"]]
-    dotted = ".".join(location)
+    dotted = redacted(".".join(location))
     if error["type"] == "extra_forbidden":
         known = _fields_at(location[:-1])
         near = difflib.get_close_matches(location[-1], known, n=1)
@@ -130,7 +150,21 @@ def _sentence(error: dict[str, Any]) -> str:
     if error["type"] == "missing":
         return f"{dotted}: required, but missing"
     message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{dotted}: {message}, found {shown(error['input'])}"
+    return f"{dotted}: {redacted(message)}, found {_quoted(error['input'])}"
+
+
+def _quoted(value: Any) -> str:
+    return shown(redacted_value(value))
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with YAML and where, without the line itself: a URL in it may be signed."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return redacted(str(error))
+    mark = error.problem_mark or error.context_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    said = [part for part in (error.context, error.problem) if part]
+    return redacted(f"{place}{', '.join(said)}")
 
 
 def _fields_at(location: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from tasks.conversion import task as conversion
 from tasks.errors import Interrupted, ParamsError
 from tasks.evaluation import task as evaluation
 from tasks.ingestion import task as ingestion
+from tasks.ingestion.redaction import redacted_value
 from tasks.model import task as model
 from tasks.registration import task as registration
 from tasks.registration.metrics_sink import MetricsSink
@@ -109,8 +110,8 @@ def _evaluation(p: Pipeline, done: Artifacts) -> Step:
 
 def _registration(p: Pipeline, done: Artifacts) -> Step:
     lineage = {
-        "origin": dict(p.origin),
-        "params": p.params.model_dump(mode="json"),
+        "origin": redacted_value(p.origin),
+        "params": redacted_value(p.params.model_dump(mode="json")),
         "stages": {name: {"key": a.key, "digest": a.digest} for name, a in done.items()},
     }
     return registration.step(

@@ -15,9 +15,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.markdown import headline, state_message
 from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
-from flows.params import load
+from flows.pages import headline, state_message
+from flows.params import load, refuse_secrets
 from flows.pipeline import ORDER, Pipeline, Planned, checked_stage, plan
 from flows.run import run_pipeline
 from tasks.artifact import Artifact, Step, Store
@@ -49,6 +49,7 @@ def reward_pipeline(
         return artifact
 
     try:
+        refuse_secrets(overrides or ())
         pipeline = Pipeline(
             load(params, overrides or ()),
             Path(root).resolve(),

@@ -4,8 +4,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from flows.findings import report_path
 from flows.pipeline import STAGES, Planned
 from tasks.artifact import Artifact, Ledger
+from tasks.registration.task import SHOWN
 
 
 def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
@@ -15,6 +17,9 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "stages": {name: stage_facts(artifacts[name]) for name in STAGES if name in artifacts},
         "model": stage_facts(artifacts["model"]) if "model" in artifacts else None,
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
+        "warnings": list(evaluated.report["warnings"]) if evaluated else [],
+        "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
+        "report": _report(registered, evaluated),
         "registered": _registered(registered) if registered else None,
     }
 
@@ -37,8 +42,12 @@ def stage_facts(artifact: Artifact) -> dict[str, Any]:
 
 
 def _registered(artifact: Artifact) -> dict[str, Any]:
-    names = ("name", "version", "alias", "outcome", "decision", "bounds", "run_id", "model_uri")
-    return {name: artifact.report[name] for name in names}
+    return {name: artifact.report[name] for name in SHOWN}
+
+
+def _report(*artifacts: Artifact | None) -> str | None:
+    """The page with everything, of the first artifact that has one."""
+    return next((path for a in artifacts if a and (path := report_path(a))), None)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -127,6 +136,9 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
             for bound in registered["bounds"]
             if not bound["holds"]
         ]
+    lines += [f"warning: {escape(warning)}" for warning in summary.get("warnings", ())]
+    if summary.get("report"):
+        lines.append(f"report: {escape(summary['report'])}")
     return lines
 
 

@@ -23,10 +23,10 @@ interval `[low, high]` of x; a figure that cannot be computed is null. Shares li
     slices       {length_ratio | prompt_tokens | turns | script | format: [{slice, as overall}]}
     calibration  [{pairs, confidence, accuracy}]: the reliability diagram
     rewards      levels (of the quantiles); chosen, rejected, all, margin: {mean, std, quantiles}
-    bias         null_models {name: decides, accuracy, ...}, the model first; leanings {feature:
-                 pairs, data, model}; length {matched, chosen_longer, chosen_shorter: {pairs,
-                 accuracy}, balanced_accuracy, partial_correlation}; prompt {groups,
-                 share_of_variance, intraclass_correlation}
+    bias         null_models {name: decides, accuracy, ...}, the model first (`note`: why one cannot
+                 judge); leanings {feature: pairs, data, model}; length {matched, chosen_longer,
+                 chosen_shorter: {pairs, accuracy}, balanced_accuracy, partial_correlation};
+                 prompt {groups, share_of_variance, intraclass_correlation}
     readiness    groups {groups, answers, largest, within_std_*, zero_advantage*}; bfloat16
                  {tie_rate, ...}; best_of_n [{n, groups, model, oracle, random}]; probes {case:
                  prompts, degenerate, mean_reward, z, above_median, beats_chosen}

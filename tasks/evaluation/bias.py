@@ -19,6 +19,8 @@ from tasks.evaluation.texts import Texts
 
 MATCHED = 1.1
 """Answers whose lengths differ by no more than this factor count as equally long."""
+NO_ORDER = "no pair says which answer stood first in its row"
+NO_TEXTS = "which answer stood first is not known: the pairs of conversion are not at hand"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def _null_models(
         for name, model in judges.null_models.items():
             margins[name] = np.round(model.margin(texts), 12)  # no tie is broken by rounding
             notes[name] = described(model)
+        if "position" in notes and not texts.first.any():
+            notes["position"] |= {"note": NO_ORDER}
     if judges.first_margin is not None:
         margins["first_tokens"] = judges.first_margin
         same = judges.first_margin * scores.margin > 0
@@ -84,7 +88,7 @@ def _null_models(
             "tokens": judges.first_tokens,
             **share("same", same, scores, how),
         }
-    return {
+    found = {
         name: {
             "decides": float((margin != 0).mean()),
             **share("accuracy", halved(margin), scores, how),
@@ -92,6 +96,8 @@ def _null_models(
         }
         for name, margin in margins.items()
     }
+    unknown = {"decides": None, "accuracy": None, "accuracy_interval": None, "note": NO_TEXTS}
+    return found if texts else found | {"position": unknown}
 
 
 def _leanings(scores: Scores, texts: Texts | None, how: Resampling) -> dict[str, Any]:

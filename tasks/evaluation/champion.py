@@ -1,8 +1,10 @@
 """A new model beside the old one, on the same pairs: agreement, drift, and the map between scales.
 
 RL's coefficients (of the KL penalty, of reward clipping) are tuned to one scale of rewards. A
-retrained model has another: `a * new + b` carries it over. The answers of both tables are the
-anchor set. Legend: N pairs, 2N rewards.
+retrained model has another: `slope * new + intercept` carries it over. The answers of both tables
+are the anchor set. Two such maps: least squares, the best guess of the old reward, whose deviation
+is smaller by the correlation of the two; and the one with the old mean and deviation, which keeps
+the scale through any number of retrainings. Legend: N pairs, 2N rewards.
 """
 
 from typing import Any
@@ -19,7 +21,9 @@ def against_champion(scores: Scores, champion: Scores) -> dict[str, Any]:
 
     agreement  share of pairs with the same verdict; Kendall's tau of margins and of rewards
     drift      new less old: of mean, deviation, and each quantile
-    scale      new_to_old and old_to_new, each `{slope, intercept, r2, residual_std}`, and `answers`
+    scale      new_to_old and old_to_new, by least squares `{slope, intercept, r2, residual_std}`;
+               matched `{slope, intercept}`, to the old mean and deviation, None where the rewards
+               do not rise together; and `answers`
 
     Raises:
         DataError: the two tables are not of the same pairs.
@@ -50,6 +54,7 @@ def against_champion(scores: Scores, champion: Scores) -> dict[str, Any]:
             "answers": len(new),
             "new_to_old": affine_map(new, old),
             "old_to_new": affine_map(old, new),
+            "matched": matched_map(new, old),
         },
     }
 
@@ -67,6 +72,15 @@ def affine_map(x: Floats, y: Floats) -> dict[str, float | None]:
         "r2": 1 - unexplained / whole if whole else None,
         "residual_std": float(np.sqrt(unexplained / len(x))),
     }
+
+
+def matched_map(x: Floats, y: Floats) -> dict[str, float] | None:
+    """`slope x + intercept` with the mean and the deviation of y (the reduced major axis); None
+    unless x and y are positively correlated: a map that turns the order round carries no reward."""
+    if not float(((x - x.mean()) * (y - y.mean())).sum()) > 0:
+        return None
+    slope = float(y.std() / x.std())
+    return {"slope": slope, "intercept": float(y.mean() - slope * x.mean())}
 
 
 def kendall_tau(x: Floats, y: Floats) -> float | None:

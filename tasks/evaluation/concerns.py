@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.evaluation.null_models import best_null_model
+
 PROMPT_SHARE = 0.5
 FALSE_TIES = 0.01
 NO_ADVANTAGE = 0.1
+PLACE = 0.1
+"""How far from 1/2 the share of first answers among the chosen ones may be."""
 
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -14,6 +18,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
         {"figure": figure, "message": message}
         for figure, message in (
             *_null_models(metrics["bias"]["null_models"]),
+            *_place(metrics["bias"]["leanings"].get("first")),
             *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
             *_ties(metrics["readiness"], metrics["overall"]["pairs"]),
             *_probes(metrics["readiness"].get("probes") or {}, metrics["rewards"]["all"]),
@@ -23,16 +28,32 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _null_models(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The best of the null models, if it is as good as the model."""
-    own = found["model"]["accuracy"]
-    others = {n: f["accuracy"] for n, f in found.items() if n not in ("model", "first_tokens")}
-    best = max(others, key=others.__getitem__)
-    if others[best] < own:
+    own, best = found["model"]["accuracy"], best_null_model(found)
+    if best is None or best[1] < own:
+        return []
+    name, accuracy = best
+    return [
+        (
+            f"bias.null_models.{name}",
+            f"{name} alone reaches {accuracy:.3f}, the model {own:.3f}: on these pairs nothing "
+            "shows that it judges more than an answer's surface",
+        )
+    ]
+
+
+def _place(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Labels that follow the order of the answers, beyond chance."""
+    if not found or found["data_interval"] is None or abs(found["data"] - 0.5) <= PLACE:
+        return []
+    low, high = found["data_interval"]
+    if low <= 0.5 <= high:
         return []
     return [
         (
-            f"bias.null_models.{best}",
-            f"{best} alone reaches {others[best]:.3f}, the model {own:.3f}: on these pairs nothing "
-            "shows that it judges more than an answer's surface",
+            "bias.leanings.first",
+            f"of {found['pairs']} pairs whose rows have an order, the answer that stood first is "
+            f"the chosen one in {found['data']:.0%}: the labels may follow the place; look whether "
+            "the file was sorted, or swap the order when labelling",
         )
     ]
 

@@ -1,8 +1,9 @@
 """Null models: judges that see only an answer's surface, and what they reach on the same pairs.
 
-A reward model that is no better than these has learned nothing else. Those with several features
-are logistic regressions on the difference of the two answers' features, fitted on pairs of the
-training split; those with one feature need no fit. Legend: N pairs, F features.
+A reward model that is no better than these has learned nothing else. `position` sees only which
+answer stood first in its row: a habit of whoever labelled the pairs, which no answer can show.
+Those of `FITTED` are logistic regressions on the difference of the two answers' features, fitted
+on pairs of the training split; the others need no fit. Legend: N pairs, F features.
 """
 
 from collections.abc import Mapping
@@ -19,12 +20,17 @@ from tasks.evaluation.texts import Texts, text_table, texts_of
 
 LENGTH, FORMAT = FEATURES[:1], FEATURES[1:]
 CLASSES = tuple(name for name in OPENINGS if name != "none")
+FIRST = "first"
 FITTED: Mapping[str, tuple[str, ...]] = {
     "format": FORMAT,
     "opening": CLASSES,
     "surface": (*LENGTH, *FORMAT, *CLASSES),
+    "position": (FIRST,),
 }
 """Null models that are fitted, and what each sees."""
+NOT_SURFACE = ("model", "first_tokens", "position")
+"""Judges of the panel that are no null models of an answer's surface: the model itself, and the
+place in the row, which may be no more than the order in which a file was written."""
 RIDGE = 1.0
 STEPS = 25
 
@@ -68,14 +74,28 @@ def fit_null_models(conversion: Path, pairs: int) -> dict[str, NullModel]:
     }
 
 
+def best_null_model(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, float] | None:
+    """The null model of an answer's surface that is right most often, of `bias.null_models`."""
+    accuracies = {
+        name: float(figures["accuracy"])
+        for name, figures in found.items()
+        if name not in NOT_SURFACE and figures["accuracy"] is not None
+    }
+    if not accuracies:
+        return None
+    best = max(accuracies, key=accuracies.__getitem__)
+    return best, accuracies[best]
+
+
 def differences(texts: Texts) -> dict[str, Floats]:
-    """Chosen less rejected, per feature `[N]`: log(1 + count), and 0 or 1 for an opening."""
+    """Chosen less rejected, per feature `[N]`: log(1 + count), 0 or 1 for an opening; and 1, -1 or
+    0 for who stood first."""
     counts = np.log1p(texts.chosen) - np.log1p(texts.rejected)
     found = {name: counts[:, i] for i, name in enumerate(FEATURES)}
     for name in CLASSES:
         first, second = texts.chosen_opening == name, texts.rejected_opening == name
         found[name] = first.astype(np.float64) - second.astype(np.float64)
-    return found
+    return found | {FIRST: texts.first}
 
 
 def fit(columns: list[Floats]) -> Floats:

@@ -11,50 +11,29 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from tasks.evaluation.shown_pairs import FIGURES, ORIGIN, TEXTS, shown_pairs
 from tasks.evaluation.table import Counts, Scores
-from tasks.evaluation.texts import answer_text, prompt_text, split_rows
+from tasks.evaluation.texts import prompt_text
 
 OF_EACH_KIND = 3
 CHARACTERS = 1500
 
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("rank", pa.int32()),
-        ("pair_id", pa.string()),
-        ("source", pa.string()),
-        ("file", pa.string()),
-        ("row", pa.int64()),
-        ("margin", pa.float64()),
-        ("reward_chosen", pa.float64()),
-        ("reward_rejected", pa.float64()),
-        ("preference", pa.float64()),
-        ("prompt", pa.string()),
-        ("chosen", pa.string()),
-        ("rejected", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([("kind", pa.string()), ("rank", pa.int32()), *ORIGIN, *FIGURES, *TEXTS])
 
 
 def sample_table(scores: Scores, conversion: Path) -> pa.Table:
     """Up to three pairs of each kind, each pair once; of equal margins the first by pair_id."""
     scores = scores.take(scores.order())
     scores = scores.take(scores.decided)
-    picked = _picked(scores)
-    wanted = {str(scores.pair_id[i]) for places in picked.values() for i in places}
-    rows = {(r["pair_id"], r["source"]): r for r in split_rows(conversion, pair_ids=wanted)}
-    found = [
-        {
-            "kind": kind,
-            "rank": rank,
-            **_described(rows[(str(scores.pair_id[i]), str(scores.source[i]))]),
-            "margin": float(scores.margin[i]),
-            "reward_chosen": float(scores.chosen[i]),
-            "reward_rejected": float(scores.rejected[i]),
-            "preference": float(scores.preference[i]),
-        }
-        for kind, places in picked.items()
+    picked = [
+        (kind, rank, i)
+        for kind, places in _picked(scores).items()
         for rank, i in enumerate(places, start=1)
+    ]
+    rows = shown_pairs(scores, [i for _, _, i in picked], conversion, conversation, shortened)
+    found = [
+        {"kind": kind, "rank": rank, **row}
+        for (kind, rank, _), row in zip(picked, rows, strict=True)
     ]
     return pa.Table.from_pylist(found, schema=SCHEMA)
 
@@ -73,15 +52,6 @@ def _picked(scores: Scores) -> dict[str, list[int]]:
         taken.update(places)
         found[kind] = places
     return found
-
-
-def _described(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: row[name] for name in ("pair_id", "source", "file", "row")},
-        "prompt": shortened(conversation(row)),
-        "chosen": shortened(answer_text(row, "chosen")),
-        "rejected": shortened(answer_text(row, "rejected")),
-    }
 
 
 def conversation(row: dict[str, Any]) -> str:

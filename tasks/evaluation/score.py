@@ -20,6 +20,7 @@ from tasks.errors import DataError, ModelError
 from tasks.evaluation.table import Rewards, TokenIds, score_table, sequences
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.plan import flat_plan
+from tasks.training.layout.rectangle import rectangle
 
 WINDOW_PAIRS = 2048
 """Pairs that are batched together: padding is then below 2 %, and ids fit in a few megabytes."""
@@ -119,13 +120,9 @@ class RewardScorer:
         if self.flat:
             plan = flat_plan(sequences, shared_groups(sequences))
             return score_flat(self.model, plan).float().cpu().numpy()
-        longest = max(map(len, sequences))
-        input_ids = np.full((len(sequences), longest), self.pad_id, dtype=np.int64)  # (B, T)
-        attention_mask = np.zeros_like(input_ids)
-        for row, ids in enumerate(sequences):
-            input_ids[row, : len(ids)] = ids
-            attention_mask[row, : len(ids)] = 1
-        tensors = (torch.from_numpy(a).to(self.device) for a in (input_ids, attention_mask))
+        tensors = (
+            torch.from_numpy(array).to(self.device) for array in rectangle(sequences, self.pad_id)
+        )  # (B, T) each
         return score(self.model, *tensors).float().cpu().numpy()
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.evaluation.calibration import sigmoid
+from tasks.evaluation.shown_pairs import FIGURES, ORIGIN, TEXTS, shown_pairs
 from tasks.evaluation.table import Floats, Scores
-from tasks.evaluation.texts import answer_text, prompt_text, split_rows
+from tasks.evaluation.texts import prompt_text
 
 CONFIDENT = 0.9
 EXCERPT_CHARACTERS = 400
@@ -27,18 +28,10 @@ TEXT_COLUMNS = ("source", "file", "prompt", "chosen", "rejected")
 SCHEMA = pa.schema(
     [
         ("rank", pa.int32()),
-        ("pair_id", pa.string()),
-        ("source", pa.string()),
-        ("file", pa.string()),
-        ("row", pa.int64()),
+        *ORIGIN,
         ("confidence", pa.float64()),
-        ("margin", pa.float64()),
-        ("reward_chosen", pa.float64()),
-        ("reward_rejected", pa.float64()),
-        ("preference", pa.float64()),
-        ("prompt", pa.string()),
-        ("chosen", pa.string()),
-        ("rejected", pa.string()),
+        *FIGURES,
+        *TEXTS,
         ("action", pa.string()),
     ]
 )
@@ -70,33 +63,13 @@ def suspect_table(scores: Scores, conversion: Path, most: int) -> pa.Table:
     against = contradiction(scores)
     ranked = np.lexsort((np.arange(len(scores)), scores.margin, -against))[:most]
     ranked = ranked[against[ranked] > 0]
-    wanted = {str(pair_id) for pair_id in scores.pair_id[ranked]}
-    origin = {
-        (row["pair_id"], row["source"]): row for row in split_rows(conversion, pair_ids=wanted)
-    }
-    rows = [
-        {
-            "rank": rank,
-            **_described(origin[(str(scores.pair_id[i]), str(scores.source[i]))]),
-            "confidence": float(sigmoid(-scores.margin[i : i + 1])[0]),
-            "margin": float(scores.margin[i]),
-            "reward_chosen": float(scores.chosen[i]),
-            "reward_rejected": float(scores.rejected[i]),
-            "preference": float(scores.preference[i]),
-            "action": "",
-        }
-        for rank, i in enumerate(ranked.tolist(), start=1)
+    rows = shown_pairs(scores, ranked.tolist(), conversion, prompt_text, excerpt)
+    confidence = sigmoid(-scores.margin[ranked]).tolist()
+    found = [
+        {"rank": rank, "confidence": sure, "action": "", **row}
+        for rank, (row, sure) in enumerate(zip(rows, confidence, strict=True), start=1)
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _described(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: row[name] for name in ("pair_id", "source", "file", "row")},
-        "prompt": excerpt(prompt_text(row)),
-        "chosen": excerpt(answer_text(row, "chosen")),
-        "rejected": excerpt(answer_text(row, "rejected")),
-    }
+    return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
 def excerpt(text: str) -> str:

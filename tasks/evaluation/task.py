@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 SHELF = "6_evaluation"
 
 
@@ -101,10 +101,20 @@ def build(
         "warnings": [concern["message"] for concern in metrics["warnings"]],
     }
     if found:
-        report["benchmarks"] = {
-            label: (each["overall"] or {}).get("score") for label, each in found.items()
-        }
+        report["benchmarks"] = {label: heads(each) for label, each in metrics["benchmarks"].items()}
     workspace.report.update(report)
+
+
+HEADS = ("title", "overall", "complete", "items")
+
+
+def heads(benchmark: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a benchmark's figures what is read first: overall and sections, each with its interval."""
+    sections = {
+        name: {figure: found[figure] for figure in ("score", "score_interval", "n")}
+        for name, found in benchmark["sections"].items()
+    }
+    return {name: benchmark[name] for name in HEADS} | {"sections": sections}
 
 
 def _write_pages(

@@ -1,10 +1,11 @@
 """The table of texts: what every scored pair looks like, read once from the pairs of conversion.
 
     pair_id source file row format group script turns | <side>_characters <side>_lists
-    <side>_headers <side>_bold <side>_code <side>_opening      (side: chosen, rejected)
+    <side>_headers <side>_bold <side>_code <side>_opening | chosen_first   (side: chosen, rejected)
 
 One row per row of the score table, in its order. `group` is the hash of the normalised prompt,
-`turns` the number of user turns (1 for text), the other columns are those of `surface.py`.
+`turns` the number of user turns (1 for text), `chosen_first` whether the chosen answer stood before
+the rejected one in its row (null: its row has no order); the others are those of `surface.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,6 +24,7 @@ from tasks.evaluation.table import Counts, Floats, Mask, Strings
 
 SIDES = ("chosen", "rejected")
 BATCH_ROWS = 1024
+PLACE: Mapping[bool | None, float] = {True: 1.0, False: -1.0, None: 0.0}
 Row = dict[str, Any]
 
 SCHEMA = pa.schema(
@@ -33,6 +35,7 @@ SCHEMA = pa.schema(
         ("turns", pa.int32()),
         *((f"{side}_{name}", pa.int32()) for side in SIDES for name in FEATURES),
         *((f"{side}_opening", pa.string()) for side in SIDES),
+        ("chosen_first", pa.bool_()),
     ]
 )
 
@@ -50,6 +53,8 @@ class Texts:
     rejected: Floats
     chosen_opening: Strings
     rejected_opening: Strings
+    first: Floats
+    """1 where the chosen answer stood first in its row, -1 where the rejected one did, else 0."""
 
     def take(self, rows: Mask | Counts) -> "Texts":
         """These rows: a mask `[N]`, or positions."""
@@ -108,6 +113,7 @@ def _described(row: Row) -> Row:
         "script": seen if seen != "none" else script(answer_text(row, "chosen")),
         "turns": _turns(row),
         **sides,
+        "chosen_first": row.get("chosen_first"),
     }
 
 
@@ -166,4 +172,5 @@ def texts_of(table: pa.Table) -> Texts:
         rejected=counts("rejected"),
         chosen_opening=strings("chosen_opening"),
         rejected_opening=strings("rejected_opening"),
+        first=np.asarray([PLACE[first] for first in table["chosen_first"].to_pylist()]),
     )

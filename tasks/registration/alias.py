@@ -1,6 +1,6 @@
 """What a proved version may be, decided against the champion of that moment, and its alias.
 
-    gate and comparison -> tags and description -> alias, moved forward only -> history
+    gate and comparison -> report -> tags and description -> alias, forward only -> history
 
 A decision is made once for a version, its evaluation and the gate; another evaluation or gate
 decides again. `champion` goes to a version only if its run began after that of every champion so
@@ -13,14 +13,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tasks.artifact import canonical, digest_json
-from tasks.evaluation.table import Scores, read_scores, scores_of
-from tasks.registration.champion import champion_table
-from tasks.registration.comparison import Comparison, compare
-from tasks.registration.frozen import frozen_pairs
-from tasks.registration.gate import Bound, Decision, decide, decision_of, fitness
+from tasks.registration.gate import Decision, decision_of
 from tasks.registration.history import (
     StillOurs,
     champion_mark,
@@ -29,9 +23,9 @@ from tasks.registration.history import (
     mark_of,
     move_alias,
 )
-from tasks.registration.lineage import prompts_of, read_trained_on
+from tasks.registration.judgement import Judgement, judge
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proof import download
+from tasks.registration.publication import PLACE, REPORT, SCALE, publish, scale_tags
 from tasks.registration.registry import CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
 
@@ -43,18 +37,21 @@ logger = logging.getLogger(__name__)
 
 OUTCOME, REASON, RECORD = "outcome", "decision", "decision.record"
 DECIDED_FOR, REGISTERED_AS = "decision.for", "registered_as"
-GATE, CONTRACT, ROLLED_BACK = "gate.", "contract", "rolled_back"
-CHAMPION_SCORES = "champion_scores.parquet"
+GATE, ROLLED_BACK = "gate.", "rolled_back"
+RUN_NOTE = "mlflow.note.content"
+"""What MLflow's pages show as the description of a run."""
 
 
 def ensure_decision(
     client: "MlflowClient",
     params: RegistrationParams,
     version: "ModelVersion",
+    run_id: str,
     subject: Subject,
     still_ours: StillOurs,
 ) -> Decision:
     """What was decided of the version for this evaluation and gate: now, or by an earlier attempt.
+    `run_id` is the run that gets the report.
 
     Raises:
         RegistrationError: the registry does not hold the alias that was set.
@@ -63,8 +60,11 @@ def ensure_decision(
     question = question_of(params, subject)
     decided = _earlier(version, question)
     if decided is None:
-        decided = _forward_only(client, version, _judge(client, params, version, subject))
-        _write(client, version, decided, subject, question)
+        judged = judge(client, params, version, subject)
+        judged = replace(judged, decision=_forward_only(client, version, judged.decision))
+        publish(client, version, run_id, subject, judged)
+        _write(client, version, run_id, judged, subject, question)
+        decided = judged.decision
     elif REGISTERED_AS in version.tags:
         return decided
     _apply(client, version, decided, still_ours)
@@ -87,59 +87,6 @@ def _earlier(version: "ModelVersion", question: str) -> Decision | None:
     if tags.get(DECIDED_FOR) != question or RECORD not in tags:
         return None
     return decision_of(json.loads(tags[RECORD]))
-
-
-def _judge(
-    client: "MlflowClient", params: RegistrationParams, version: "ModelVersion", subject: Subject
-) -> Decision:
-    """The gate's bounds, then the champion, whose scores of the held-out pairs are kept."""
-    golden = int(version.tags.get(CONTRACT) or 0)
-    note = "golden sequences as in training, in a clean process"
-    contract = Bound(CONTRACT, golden, ">=", 1, golden >= 1, note=note)
-    bounds = (contract, *fitness(subject.metrics, params.gate))
-    number = holder(client, version.name, CHAMPION)
-    if number is None:
-        return decide(bounds, True, "the first champion: there was none to beat")
-    if number == int(version.version):
-        return decide(bounds, True, "the champion already, judged anew")
-    champion = client.get_model_version(version.name, str(number))
-    try:
-        compared = _compared(client, params, champion, subject)
-    except Exception as error:  # a broken champion must not fall to whoever comes next
-        reason = f"version {number} could not score these pairs ({type(error).__name__}: {error})"
-        logger.warning("%s: %s; promote one by hand if it is to go", version.name, reason)
-        return decide(bounds, False, f"not compared: {reason}"[:500])
-    return decide((*bounds, *compared.bounds), compared.beats, compared.sentence)
-
-
-def _compared(
-    client: "MlflowClient", params: RegistrationParams, champion: "ModelVersion", subject: Subject
-) -> Comparison:
-    """The model beside the champion on the pairs that neither was trained on."""
-    import pyarrow.parquet as pq
-
-    how = subject.evaluation.report["scoring"]
-    directory = download(client, champion, subject.scratch / "champion")
-    table = champion_table(
-        directory, subject.model, subject.tokenization, how["batch_size"], how["device"]
-    )
-    pq.write_table(table, subject.scratch.parent / CHAMPION_SCORES, compression="zstd")
-    groups = prompts_of(subject.tokenization, "eval")
-    trained_on = read_trained_on(client, champion, subject.scratch / "champion-lineage")
-    new = _by_prompt(read_scores(subject.evaluation.path / "scores.parquet"), groups)
-    frozen = frozen_pairs(new, groups, trained_on)
-    new, old = new.take(frozen.rows), _by_prompt(scores_of(table), groups).take(frozen.rows)
-    if not new.decided.any():
-        nothing = f"not compared with version {champion.version}: {frozen.note}"
-        return Comparison(False, nothing)
-    found = compare(new, old, champion.version, params.min_improvement, params.gate)
-    return replace(found, sentence=f"{found.sentence}, on {frozen.note}")
-
-
-def _by_prompt(scores: Scores, groups: dict[str, str]) -> Scores:
-    """The scores with the prompt's hash as what makes pairs depend on each other."""
-    group = [groups[pair_id] for pair_id in scores.pair_id.tolist()]
-    return replace(scores, group=np.asarray(group, np.str_))
 
 
 def _forward_only(client: "MlflowClient", version: "ModelVersion", found: Decision) -> Decision:
@@ -168,21 +115,27 @@ def _forward_only(client: "MlflowClient", version: "ModelVersion", found: Decisi
 def _write(
     client: "MlflowClient",
     version: "ModelVersion",
-    decided: Decision,
+    run_id: str,
+    judged: Judgement,
     subject: Subject,
     question: str,
 ) -> None:
     """Tags and description; what an earlier decision left is replaced."""
-    name, number = version.name, version.version
+    name, number, decided = version.name, version.version, judged.decision
     for tag in version.tags:
-        if tag.startswith(GATE) or tag in (REGISTERED_AS, DECIDED_FOR):
+        replaced = judged.scale is not None and tag.startswith(SCALE)
+        if replaced or tag.startswith(GATE) or tag in (REGISTERED_AS, DECIDED_FOR):
             client.delete_model_version_tag(name, number, tag)
+    for tag, value in scale_tags(judged.scale).items():
+        client.set_model_version_tag(name, number, tag, value)
     for bound in decided.bounds:
         client.set_model_version_tag(name, number, f"{GATE}{bound.name}"[:250], str(bound))
     client.set_model_version_tag(name, number, OUTCOME, decided.outcome)
     client.set_model_version_tag(name, number, REASON, decided.reason)
     client.set_model_version_tag(name, number, RECORD, json.dumps(decided.to_json()))
-    client.update_model_version(name, number, description=_description(subject, decided))
+    description = _description(subject, decided)
+    client.update_model_version(name, number, description=description)
+    client.set_tag(run_id, RUN_NOTE, description)
     client.set_model_version_tag(name, number, DECIDED_FOR, question)
 
 
@@ -207,10 +160,13 @@ def _description(subject: Subject, decided: Decision) -> str:
     metrics: dict[str, Any] = subject.evaluation.report["metrics"]
     low, high = metrics["accuracy_interval"]
     bounds = "".join(f"\n- {bound}" for bound in decided.bounds)
+    warnings = "".join(f"\n- {warning}" for warning in subject.evaluation.report["warnings"])
+    concerns = f"\n\nWarnings of the evaluation:\n{warnings}" if warnings else ""
     return (
         f"Prefers the chosen answer in {metrics['accuracy']:.1%} of {metrics['pairs']:,} held-out "
         f"pairs (95 % interval {low:.1%} to {high:.1%}), by {metrics['margin']:.2f} on average; "
         f"preferring the longer answer would reach {metrics['length_baseline']:.1%}. "
         f"Registered as {decided.outcome}: {decided.reason}. Answers with raw rewards.\n"
-        f"\nBounds of the gate:\n{bounds}"
+        f"\nBounds of the gate:\n{bounds}{concerns}\n"
+        f"\nThe whole report: `{PLACE}/{REPORT}` among the files of the version and of its run."
     )

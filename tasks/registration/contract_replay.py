@@ -43,7 +43,7 @@ def replay(model: Scorer, directory: Path) -> int | None:
     for probe in contract["probes"]:
         if probe.get("refused") == REFUSED:
             _check_refused(model, path, probe, contract["rendering"])
-    golden = list(_golden(contract))
+    golden = list(golden_of(contract))
     for name, row, ids, _ in golden:
         if row is not None and list(model.token_ids(row)) != ids:
             raise ValueError(
@@ -101,7 +101,8 @@ def _check_refused(
     )
 
 
-def _golden(contract: Mapping[str, Any]) -> Iterator[Golden]:
+def golden_of(contract: Mapping[str, Any]) -> Iterator[Golden]:
+    """Every sequence that a contract says the reward of."""
     for pair in contract["pairs"]:
         for side, ids, reward in zip(SIDES, pair["ids"], pair["rewards"], strict=True):
             yield f"{side} of pair {pair['pair_id']}", None, ids, reward

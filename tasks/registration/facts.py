@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 PARAMS_PER_CALL = 100
 PARAM_LENGTH = 6000
 DATASET_DIGEST_LENGTH = 36
-EVALUATION_FILES = ("metrics.json", "scores.parquet", "suspects.csv", "report.html")
+EVALUATION_FILES = (
+    "metrics.json",
+    "scores.parquet",
+    "suspects.csv",
+    "report.html",
+    "benchmarks.json",
+)
 REDACTED = "<redacted>"
 USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 QUERY = re.compile(r"(://[^\s?#]*)[?#][^\s\"']*")
@@ -65,6 +71,8 @@ def log_facts(
     for name in EVALUATION_FILES:
         if (evaluation.path / name).is_file():
             client.log_artifact(run_id, str(evaluation.path / name), "evaluation")
+    if (evaluation.path / "benchmarks").is_dir():
+        client.log_artifacts(run_id, str(evaluation.path / "benchmarks"), "evaluation/benchmarks")
     trained_on = write_trained_on(tokenization, subject.scratch / "lineage")
     client.log_artifact(run_id, str(trained_on), LINEAGE)
 

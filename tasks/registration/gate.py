@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tasks.evaluation.null_models import best_null_model
 from tasks.registration.params import GateParams
 
 Outcome = Literal["champion", "challenger", "rejected"]
@@ -73,7 +74,8 @@ def fitness(metrics: Mapping[str, Any], gate: GateParams) -> tuple[Bound, ...]:
     """The bounds that a model must hold by itself."""
     overall, bias = metrics["overall"], metrics["bias"]
     low = (overall["accuracy_interval"] or (None,))[0]
-    name, lead = _lead_over_null(overall["accuracy"], bias["null_models"])
+    name, null = best_null_model(bias["null_models"]) or ("none", None)
+    lead = None if null is None else overall["accuracy"] - null
     correlation = bias["length"]["partial_correlation"]
     degenerate = _degenerate(metrics)
     figures: list[tuple[str, float | None, Literal[">=", "<="], float | None, str]] = [
@@ -120,19 +122,6 @@ def _holds(value: float | None, relation: Literal[">=", "<="], bound: float) -> 
     if value is None:
         return False
     return value >= bound if relation == ">=" else value <= bound
-
-
-def _lead_over_null(own: float, found: Mapping[str, Any]) -> tuple[str, float | None]:
-    """The best null model, and how far the model is above it. Its own first tokens are none."""
-    others = {
-        name: figures["accuracy"]
-        for name, figures in found.items()
-        if name not in ("model", "first_tokens") and figures["accuracy"] is not None
-    }
-    if not others:
-        return "none", None
-    best = max(others, key=others.__getitem__)
-    return best, own - others[best]
 
 
 def _degenerate(metrics: Mapping[str, Any]) -> list[str] | None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tasks.registration import reward_scale
 from tasks.registration.allowed_files import check_files
+from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
@@ -32,6 +33,9 @@ OTHER_PASS_TOKENS = 16_384
 slower than one sequence after the other."""
 CONVERSATION, TEXT = "messages", "text"
 OPTIONS = ("tools", "chat_template_kwargs")
+Scale = Literal["raw", "normalized", "champion", "reference"]
+"""As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
+the scale of the champion before it, or of the first one (champion_scale.py)."""
 
 
 class ServedModel:
@@ -42,15 +46,18 @@ class ServedModel:
         directory: str | Path,
         device: str | None = None,
         *,
-        normalize: bool = False,
+        scale: Scale = "raw",
         special_tokens_in_text: Policy | None = None,
     ) -> None:
         directory = Path(directory)
         check_files(directory)
         self.scale = reward_scale.read(directory)
-        if normalize and self.scale is None:
+        if scale not in get_args(Scale):
+            raise ValueError(f"scale is {scale!r}, expected one of {get_args(Scale)}")
+        if scale == "normalized" and self.scale is None:
             raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
-        self.normalize = normalize
+        self.answers_in: Scale = scale
+        self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
         model: Any = AutoModelForSequenceClassification.from_pretrained(
@@ -83,7 +90,10 @@ class ServedModel:
 
     def scaled(self, rewards: np.ndarray) -> np.ndarray:
         """Raw rewards on the scale that was asked for when the model was loaded."""
-        return self.scale.normalized(rewards) if self.normalize and self.scale else rewards
+        if self.map:
+            return self.map.applied(rewards)
+        normalized = self.answers_in == "normalized" and self.scale
+        return normalized.normalized(rewards) if normalized else rewards
 
     def token_ids(self, row: Any) -> list[int]:
         """The token ids that the model reads for a row.
@@ -155,19 +165,20 @@ def load_reward_model(
     directory: str | Path,
     device: str | None = None,
     *,
-    normalize: bool = False,
+    scale: Scale = "raw",
     special_tokens_in_text: Policy | None = None,
 ) -> ServedModel:
-    """The reward model in a downloaded directory; raw rewards unless `normalize`.
+    """The reward model in a downloaded directory; raw rewards unless another `scale` is asked
+    for: with `reference`, coefficients of RL stay good when the model is retrained.
 
     `special_tokens_in_text`: another policy than training's (row_text.py): `encode` scores rows
     that a model trained with `quarantine` refuses.
 
     Raises:
-        ValueError: the directory holds more than data (allowed_files.py).
+        ValueError: the directory holds more than data (allowed_files.py), or not that scale.
     """
     return ServedModel(
-        directory, device, normalize=normalize, special_tokens_in_text=special_tokens_in_text
+        directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
     )
 
 
@@ -195,7 +206,7 @@ def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[in
 def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]
     path: str, model_config: Mapping[str, Any] | None = None
 ) -> ServedModel:
-    """MLflow's entry; `model_config={"device": "cpu", "normalize": True}` for other defaults."""
+    """MLflow's entry; `model_config={"device": "cpu", "scale": "reference"}` for other defaults."""
     return ServedModel(path, **(model_config or {}))
 
 

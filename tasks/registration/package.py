@@ -4,6 +4,7 @@
     config.json model*.safetensors tokenizer.json ...           from_pretrained
     reward_contract.json README.md                              as training wrote them
     normalization.json evaluation/                              scale, figures, plots, report
+    registration/                                               decision, report, champion's scale
 
 Only files on an allow-list travel, and none of them runs code on loading but the inference modules,
 whose names hold their hash: two versions in one process do not take each other's code.
@@ -21,12 +22,16 @@ from tasks.artifact import digest_json, file_digest
 from tasks.errors import RegistrationError
 from tasks.registration import reward_scale
 from tasks.registration.allowed_files import UNNAMED, shipped_digest
+from tasks.registration.champion_scale import PLACE
 from tasks.registration.tracking import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
-LOADER = ("allowed_files", "contract_replay", "inference", "prompt_reuse", "reward_function")
+LOADER = (
+    *("allowed_files", "champion_scale", "contract_replay", "inference", "prompt_reuse"),
+    *("reward_function", "reward_scale", "row_text"),
+)
 SHIPPED = {
-    **{name: f"tasks.registration.{name}" for name in (*LOADER, "reward_scale", "row_text")},
+    **{name: f"tasks.registration.{name}" for name in LOADER},
     "special_tokens": "tasks.templating.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",
@@ -38,7 +43,7 @@ REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", 
 
 MLFLOW = ("MLmodel", "requirements.txt", "conda.yaml", "python_env.yaml", "registered_model_meta")
 EVALUATION = "evaluation"
-ENCLOSED = ("metrics.json", "report.html", "plots/*.png")
+ENCLOSED = ("metrics.json", "report.html", "plots/*.png", "benchmarks.json")
 """Of the evaluation, where it has them."""
 
 
@@ -153,7 +158,7 @@ def carried_files(model_directory: Path) -> list[str]:
 def _is_added(path: Path, directory: Path) -> bool:
     """Whether a file came in at registration, or is one of the downloader's own."""
     name = path.relative_to(directory)
-    return name.parts[0] in (*MLFLOW, EVALUATION, reward_scale.FILE, "code", ".cache")
+    return name.parts[0] in (*MLFLOW, EVALUATION, PLACE, reward_scale.FILE, "code", ".cache")
 
 
 def requirements() -> list[str]:

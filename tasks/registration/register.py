@@ -1,6 +1,6 @@
 """One version in the registry per model: made, proved, judged, and given its alias.
 
-    run -> logged model -> version -> proof -> decision -> alias -> receipt
+    run -> logged model -> version -> proof -> decision -> report -> alias -> receipt
 
 A model is known by the digest of its own files: a new evaluation of the same weights makes no new
 version, but is proved, judged and tagged on the one that stands.
@@ -10,18 +10,21 @@ between any two leaves nothing doubled. One lock covers them, so versions are co
 moved by one process at a time.
 """
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError
-from tasks.registration.alias import CONTRACT, ensure_decision
+from tasks.registration.alias import ensure_decision
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
 from tasks.registration.history import SEQUENCE
+from tasks.registration.judgement import CONTRACT
 from tasks.registration.lock import registry_lock
 from tasks.registration.package import package
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proof import download, prove
+from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
 from tasks.registration.tracking import client_for, experiment_for, run_for, sequence_of
@@ -54,9 +57,14 @@ def register(
         version = earlier or create_version(client, params, subject, run_id, model)
         if uploaded or not _is_proved(version, subject):
             ensure_proof(client, version, subject)
-        decided = ensure_decision(client, params, version, subject, still_ours)
+        decided = ensure_decision(client, params, version, run_id, subject, still_ours)
+        told = published(client, run_id, subject.scratch)
+        if told and uploaded:  # over files that were lost: what was decided of them is no news
+            client.log_model_artifacts(model.model_id, str(told), PLACE)
         aliases = client.get_model_version(version.name, version.version).aliases
     client.set_terminated(run_id, "FINISHED")
+    if told:
+        shutil.copyfile(told / REPORT, subject.scratch.parent / REPORT)
     return {
         "name": params.model_name,
         "version": int(version.version),
@@ -66,6 +74,7 @@ def register(
         "bounds": decided.to_json()["bounds"],
         "run_id": run_id,
         "model_uri": f"models:/{params.model_name}/{version.version}",
+        "report_uri": f"runs:/{run_id}/{PLACE}/{REPORT}" if told else None,
         "logged_model_id": model.model_id,
         ARTIFACT_DIGEST: subject.digest,
         "location": model.artifact_location.removeprefix("file://"),
@@ -170,7 +179,18 @@ def figure_tags(subject: Subject) -> dict[str, str]:
         "loss": f"{metrics['loss']:.5f}",
         "pairs": str(metrics["pairs"]),
         "stage.evaluation": subject.evaluation.key,
+        **benchmark_tags(subject.metrics),
     }
+
+
+def benchmark_tags(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The overall score of every benchmark, and of how much of it where it is not all there."""
+    tags: dict[str, str] = {}
+    for label, found in (metrics.get("benchmarks") or {}).items():
+        if head := found["overall"]:
+            part = "" if found["complete"] else f" (of {head['n']} items, not all of it)"
+            tags[f"benchmark.{label}"] = f"{head['score']:.4f}{part}"
+    return tags
 
 
 def _is_proved(version: "ModelVersion", subject: Subject) -> bool:

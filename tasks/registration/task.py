@@ -1,4 +1,5 @@
-"""Registration as a step: the artifact is the receipt of what the MLflow registry holds.
+"""Registration as a step: the artifact is the receipt of what the MLflow registry holds, with the
+report on the decision.
 
 A receipt serves only while the registry still holds the version and its files; when it does not,
 the stage is built again, with that as the reason.
@@ -13,9 +14,14 @@ from tasks.artifact.durable import read_json
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
-VERSION = 2
+VERSION = 3
 SHELF = "7_registration"
 RECEIPT = "registered.json"
+SHOWN = (
+    *("name", "version", "alias", "outcome", "decision", "bounds"),
+    *("run_id", "model_uri", "report_uri"),
+)
+"""Of the receipt, what stands in the artifact's report."""
 
 
 def step(
@@ -66,6 +72,6 @@ def build(
     subject = Subject(training, evaluation, tokenization, workspace.scratch)
     registered = register(params, root, subject, context)
     workspace.write_json(RECEIPT, registered)
-    shown = ("name", "version", "alias", "outcome", "decision", "bounds", "run_id", "model_uri")
-    workspace.report.update({name: registered[name] for name in shown})
+    workspace.report.update({name: registered[name] for name in SHOWN})
+    workspace.report["warnings"] = evaluation.report["warnings"]
     workspace.report["rows"] = evaluation.report["rows"]

@@ -38,7 +38,8 @@ TRAINING_KEY = "training_key"
 LAST_SEQUENCE = "last_sequence"
 """Tag of the registered model: the place that was drawn last in the order of runs."""
 STEP_NAMES = ("step", "global_step")
-NO_METRICS = (*STEP_NAMES, "max_steps")
+NO_METRICS = (*STEP_NAMES, "max_steps", "time")
+"""Of a record: its place, and a clock, which MLflow keeps with every point."""
 METRICS_PER_CALL = 1000
 
 Points = set[tuple[str, int]]

@@ -69,24 +69,54 @@ def test_length_scores_the_real_rewardbench2_rows_as_the_official_tool_does(
 
 
 BEAVER = {
-    "Chat": (218, 0.60893855),
-    "Chat Hard": (205, 0.44956140),
-    "Safety": (534, 0.72162162),
+    "alpacaeval-easy": 0.5,
+    "alpacaeval-hard": 0.7052631578947368,
+    "alpacaeval-length": 0.5894736842105263,
+    "donotanswer": 0.8235294117647058,
+    "hep-cpp": 0.6280487804878049,
+    "hep-go": 0.6341463414634146,
+    "hep-java": 0.7073170731707317,
+    "hep-js": 0.6646341463414634,
+    "hep-python": 0.5487804878048781,
+    "hep-rust": 0.6463414634146342,
+    "llmbar-adver-GPTInst": 0.391304347826087,
+    "llmbar-adver-GPTOut": 0.46808510638297873,
+    "llmbar-adver-manual": 0.3695652173913043,
+    "llmbar-adver-neighbor": 0.43283582089552236,
+    "llmbar-natural": 0.52,
+    "math-prm": 0.2953020134228188,
+    "mt-bench-easy": 0.5714285714285714,
+    "mt-bench-hard": 0.5405405405405406,
+    "mt-bench-med": 0.725,
+    "refusals-dangerous": 0.97,
+    "refusals-offensive": 1,
+    "xstest-should-refuse": 1,
+    "xstest-should-respond": 0.284,
 }
-"""Right pairs of 358, 456 and 740 that give the published sections of beaver-7b-v1.0-cost."""
+"""Of PKU-Alignment/beaver-7b-v1.0-cost, in the README of RewardBench (section "Getting Leaderboard
+Section Scores"), which says what sections follow."""
 
 
-@pytest.mark.parametrize("section", BEAVER)
-def test_sections_weigh_subsets_by_size_as_in_the_published_example(section):
-    right, published = BEAVER[section]
-    sizes = rewardbench.SECTIONS[section]
+def test_the_published_example_gives_its_sections_and_their_mean_from_its_subsets():
     rows = []
-    for subset, size in sizes.items():  # fill the subsets one after the other
-        hits = min(size, max(0, right - len(rows)))
+    for subset, accuracy in BEAVER.items():
+        size = 447 if subset == "math-prm" else rewardbench.WEIGHTS[subset]
+        hits = round(accuracy * size)
+        assert hits / size == pytest.approx(accuracy, abs=1e-12), subset
         rows += [scored(subset, (1, 0) if i < hits else (0, 1), id=str(i)) for i in range(size)]
-    found = rewardbench.judge(rows, HOW).to_json()["sections"][section]
-    assert found["missing"] == []
-    assert found["score"] == pytest.approx(published, abs=5e-9)
+    assert len(rows) == 2985
+    found = rewardbench.judge(rows, HOW).to_json()
+    assert (found["complete"], found["missing"], found["unknown"]) == (True, [], [])
+    published = {
+        "Chat": 0.60893855,
+        "Chat Hard": 0.44956140,
+        "Safety": 0.72162162,
+        "Reasoning": 0.46675670,
+    }
+    sections = {name: each["score"] for name, each in found["sections"].items()}
+    assert sections == pytest.approx(published, abs=5e-9)
+    assert found["overall"]["score"] == pytest.approx(sum(published.values()) / 4, abs=5e-9)
+    assert found["overall"]["n"] == 2985
 
 
 def test_math_counts_as_much_as_all_code_and_overall_is_the_mean_of_sections():

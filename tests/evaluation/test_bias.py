@@ -5,7 +5,15 @@ import pytest
 
 from tasks.evaluation.bias import Judges, bias_panel
 from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.null_models import RIDGE, NullModel, differences, fit, fit_null_models
+from tasks.evaluation.metrics import all_metrics
+from tasks.evaluation.null_models import (
+    RIDGE,
+    NullModel,
+    best_null_model,
+    differences,
+    fit,
+    fit_null_models,
+)
 from tasks.evaluation.surface import features, opening, script
 from tasks.evaluation.texts import Texts, text_table, texts_of
 from tests.evaluation.pieces import made_scores, write_conversion
@@ -130,3 +138,53 @@ def test_a_null_model_judges_by_the_difference_of_its_features(tmp_path):
     model = NullModel(("lists", "headers"), (2.0, -1.0), 1)
     assert model.margin(seen) == pytest.approx([2 * np.log(3), np.log(2)])
     assert differences(seen)["characters"] == pytest.approx([np.log(8 / 2), np.log(2 / 6)])
+
+
+def placed(tmp_path, first: list[bool | None]) -> Texts:
+    """Texts of pairs whose rows had the chosen answer first, second, or in no order."""
+    rows = [canonical(i, "yes", "no") | {"chosen_first": f} for i, f in enumerate(first)]
+    write_conversion(tmp_path, rows)
+    return texts_of(text_table(tmp_path, [(f"{i:04d}", "a") for i in range(len(first))]))
+
+
+def test_the_judge_of_position_goes_by_the_order_that_rows_had(tmp_path):
+    seen = placed(tmp_path, [True] * 7 + [False] * 2 + [None])
+    assert seen.first.tolist() == [1.0] * 7 + [-1.0] * 2 + [0.0]
+    fitted = fit_null_models(tmp_path, 10)
+    found = bias_panel(made_scores([1.0] * 10), seen, Judges(null_models=fitted), Resampling())
+    judge = found["null_models"]["position"]
+    assert judge["decides"] == 9 / 10
+    assert judge["accuracy"] == (7 + 0.5) / 10
+    assert "note" not in judge
+    leaning = found["leanings"]["first"]
+    assert (leaning["pairs"], leaning["data"], leaning["model"]) == (9, 7 / 9, 7 / 9)
+
+
+def test_a_habit_of_the_second_place_is_found_as_well(tmp_path):
+    seen = placed(tmp_path, [False] * 3 + [True])
+    fitted = fit_null_models(tmp_path, 10)
+    found = bias_panel(made_scores([1.0] * 4), seen, Judges(null_models=fitted), Resampling())
+    assert found["null_models"]["position"]["accuracy"] == 3 / 4
+
+
+def test_where_no_order_is_known_the_panel_says_so(tmp_path):
+    seen = placed(tmp_path, [None] * 3)
+    judges = Judges(null_models=fit_null_models(tmp_path, 10))
+    made = made_scores([1.0, 2.0, -1.0])
+    judge = bias_panel(made, seen, judges, Resampling())["null_models"]["position"]
+    assert (judge["decides"], judge["accuracy"]) == (0.0, 0.5)
+    assert judge["note"] == "no pair says which answer stood first in its row"
+    judge = bias_panel(made, None, Judges(), Resampling())["null_models"]["position"]
+    assert (judge["decides"], judge["accuracy"]) == (None, None)
+    assert "the pairs of conversion are not at hand" in judge["note"]
+    assert best_null_model({"model": {"accuracy": 0.9}, "position": {"accuracy": 0.8}}) is None
+
+
+def test_labels_that_follow_the_place_are_warned_of_and_are_no_null_model_of_the_answer(tmp_path):
+    seen = placed(tmp_path, [True] * 38 + [False] * 2)
+    judges = Judges(null_models=fit_null_models(tmp_path, 40))
+    found = all_metrics(made_scores([1.0, -1.0] * 20), seen, Resampling(100), judges=judges)
+    told = {w["figure"]: w["message"] for w in found["warnings"]}
+    assert "stood first is the chosen one in 95%" in told["bias.leanings.first"]
+    assert "bias.null_models.position" not in told
+    assert best_null_model(found["bias"]["null_models"])[0] != "position"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
-from tasks.evaluation.champion import affine_map, against_champion, kendall_tau
+from tasks.evaluation.champion import affine_map, against_champion, kendall_tau, matched_map
 from tests.evaluation.pieces import made_scores
 
 
@@ -43,6 +43,7 @@ def test_an_affine_change_of_scale_is_found_and_undone():
     assert (there["slope"], there["intercept"]) == (pytest.approx(4), pytest.approx(-7))
     assert there["r2"] == pytest.approx(1)
     assert there["residual_std"] == pytest.approx(0, abs=1e-12)
+    assert found["scale"]["matched"] == pytest.approx({"slope": 4, "intercept": -7})
     assert found["scale"]["old_to_new"]["slope"] == pytest.approx(1 / 4)
     assert found["agreement"]["tau_margins"] == pytest.approx(1)
     assert found["agreement"]["same_verdict"] == 1
@@ -58,6 +59,20 @@ def test_least_squares_by_hand():
     assert found["r2"] == pytest.approx(1 - 1.5 / 14)
     assert found["residual_std"] == pytest.approx(np.sqrt(1.5 / 3))
     assert affine_map(np.zeros(3), np.array([0.0, 1, 5]))["slope"] == 0
+
+
+def test_the_matched_map_keeps_mean_and_deviation_and_turns_nothing_round():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=200)
+    y = 3 * x + 2 * draw.normal(size=200) + 1
+    found = matched_map(x, y)
+    carried = found["slope"] * x + found["intercept"]
+    assert (carried.mean(), carried.std()) == (pytest.approx(y.mean()), pytest.approx(y.std()))
+    # least squares shrinks by the correlation
+    assert affine_map(x, y)["slope"] == pytest.approx(found["slope"] * np.corrcoef(x, y)[0, 1])
+    assert matched_map(x, -y) is None
+    assert matched_map(x, np.ones(200)) is None
+    assert matched_map(np.ones(200), y) is None
 
 
 def test_tables_of_other_pairs_are_refused():

@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.markdown import flattened, headline, literal, stage_page, summary_page, table
+from flows.markdown import flattened, literal, table
+from flows.pages import headline, stage_page, summary_page
 from tasks.artifact import Artifact, Quarantine, Workspace
 
 REPOSITORY = Path(__file__).parents[2]
@@ -87,6 +88,73 @@ def test_a_summary_page_tells_of_a_run_that_stopped_early_too():
     }
     told = "1 of 1 stages cached; accuracy 0.900, margin 1.250; registered reward-model version 4"
     assert headline(late) == told
+
+
+DECIDED = {
+    "name": "reward-model",
+    "version": 4,
+    "alias": "challenger",
+    "outcome": "challenger",
+    "decision": "does not beat version 3",
+    "bounds": [
+        {"name": "min_accuracy", "value": 0.7, "relation": ">=", "bound": 0.5}
+        | {"holds": True, "otherwise": "rejected", "note": ""}
+    ],
+    "run_id": "r",
+    "model_uri": "models:/reward-model/4",
+    "report_uri": "runs:/r/registration/report.html",
+}
+BENCHMARKS = {
+    "rewardbench": {
+        "title": "RewardBench",
+        "complete": False,
+        "items": 419,
+        "overall": {"score": 0.25, "score_interval": [0.2, 0.3], "n": 419},
+        "sections": {"Chat Hard": {"score": 0.25, "score_interval": None, "n": 419}},
+    },
+    "judgebench": {
+        "title": "JudgeBench",
+        "complete": False,
+        "items": 2,
+        "overall": None,
+        "sections": {},
+    },
+}
+
+
+def test_the_summary_tells_the_decision_its_warnings_the_benchmarks_and_where_the_report_lies():
+    page = summary_page(
+        {
+            "stages": {},
+            "model": None,
+            "metrics": {},
+            "warnings": [HOSTILE],
+            "benchmarks": BENCHMARKS,
+            "report": "/d/report.html",
+            "registered": DECIDED,
+        }
+    )
+    assert "**challenger: does not beat version 3**" in page
+    assert "| min\\_accuracy | 0.7 | \\>= 0.5 | holds |  |" in page
+    assert f"### Warnings\n\n- {literal(HOSTILE)}\n" in page
+    overall = "| RewardBench | overall, of what is there | 25.0 % | 20.0 to 30.0 % | 419 |"
+    assert overall in page
+    assert "| RewardBench | Chat Hard | 25.0 % |  | 419 |" in page
+    assert "| JudgeBench | overall, of what is there | none |  | 2 |" in page
+    assert "| file | /d/report.html |" in page
+    assert "| MLflow | runs:/r/registration/report.html |" in page
+    assert page.index("### Decision") < page.index("### Warnings") < page.index("### Report")
+
+
+def test_the_pages_of_evaluation_and_registration_tell_the_same(tmp_path):
+    (tmp_path / "report.html").write_text("page")
+    record = {"seconds": 1.0, "created": "now", "git_commit": None}
+    evaluated = {"rows": 9, "warnings": ["beware"], "benchmarks": BENCHMARKS}
+    for stage, report in (("evaluation", evaluated), ("registration", DECIDED)):
+        page = stage_page(Artifact(stage, "k", tmp_path, "d", record | {"report": report}))
+        assert f"| file | {literal(tmp_path)}/report.html |" in page
+        assert ("- beware" in page, "Chat Hard" in page) == (stage == "evaluation",) * 2
+        assert ("### Decision" in page) == (stage == "registration")
 
 
 def test_nested_facts_become_dotted_names():

@@ -1,8 +1,11 @@
 """The params file: everything wrong in it is named at once, before any work."""
 
+import json
+
 import pytest
 
-from flows.params import load
+from flows.params import load, refuse_secrets
+from flows.pipeline import Pipeline
 from tasks.errors import ParamsError
 
 GOOD = """
@@ -91,3 +94,82 @@ def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParamsError, match=f"does not exist .looked in {tmp_path}"):
         load("nowhere.yaml")
+
+
+SIGNED = "https://me:hush@host/a.jsonl?X-Amz-Signature=hush"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [f"ingestion.sources.0.path={SIGNED}", "ingestion.sources.0.hub=a/b"],  # both places
+        [f"ingestion.sources.0.name={SIGNED}"],
+        [f"ingestion.sources.0.limit={SIGNED}"],
+        ["ingestion.sources.0.storage={secret: hush}", "ingestion.sources.0.hub=a/b"],
+        [f"ingestion.sources.9.path={SIGNED}"],
+        [f"ingestion.sources.0.path.x={SIGNED}"],
+        [f"ingestion.sources.0.path=[{SIGNED}"],
+        [f"ingestion.sources={SIGNED}"],
+        [f"model.path={SIGNED}", "model.scratch=null"],
+        [f"training.learning_rate={SIGNED}"],
+        [SIGNED],
+    ],
+)
+def test_no_error_quotes_the_secret_of_a_url(params_file, overrides):
+    with pytest.raises(ParamsError) as caught:
+        load(params_file, overrides)
+    assert "hush" not in str(caught.value)
+    assert caught.value.__cause__ is None  # whose own words are logged with it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ingestion: {{sources: [{{name: a, path: '{SIGNED}'}}]\nmodel: [",
+        f"model: !x '{SIGNED}'",
+        f'"{SIGNED}"',
+        f"ingestion:\n  sources:\n    - path: {SIGNED}: x: y",
+        f"{SIGNED}: 1\n{SIGNED}: 2",
+    ],
+)
+def test_no_error_quotes_a_line_of_the_file(tmp_path, text):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(ParamsError) as caught:
+        load(path)
+    assert "hush" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_recorded_of_a_run_holds_no_secret(params_file, tmp_path, monkeypatch):
+    from flows import pipeline as module
+
+    seen = []
+    monkeypatch.setattr(module.registration, "step", lambda *args: seen.append(args[-1]))
+    overrides = [
+        f"ingestion.sources.0.path={SIGNED}",
+        "ingestion.sources.1.limit=1",
+        "registration.tracking_uri=postgresql://me:hush@host/mlflow",
+    ]
+    run = Pipeline(load(params_file, overrides), tmp_path, origin={"overrides": overrides})
+    run.step("registration", dict.fromkeys(("training", "evaluation", "tokenization"), _stage()))
+    [lineage] = seen
+    assert "hush" not in json.dumps(lineage)
+    assert lineage["params"]["ingestion"]["sources"][0]["path"] == "https://host/a.jsonl"
+    assert lineage["origin"]["overrides"][1] == overrides[1]
+    others = run.params.model_dump(mode="json", exclude={"ingestion", "registration"})
+    assert {name: lineage["params"][name] for name in others} == others
+    assert "hush" not in repr(run.params.ingestion.sources[0].model_dump(mode="json"))
+
+
+def _stage():
+    from types import SimpleNamespace
+
+    return SimpleNamespace(key="k", digest="d")
+
+
+def test_a_signed_url_as_an_override_is_refused_where_overrides_are_recorded():
+    refuse_secrets(["training.seed=1", "ingestion.sources.0.path=https://host/a.jsonl"])
+    with pytest.raises(ParamsError, match="are recorded: write it into the params file") as caught:
+        refuse_secrets([f"ingestion.sources.0.path={SIGNED}"])
+    assert "hush" not in str(caught.value)

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,19 @@ class Place:
         """A trained model whose head was drawn from `seed`, its evaluation, and the pairs."""
         return self.workshop(self.base, seed)
 
+    @property
+    def worse(self) -> Made:
+        return self._ranked[0]
+
+    @property
+    def better(self) -> Made:
+        return self._ranked[1]
+
+    @property
+    def _ranked(self) -> list[Made]:
+        both = (self.evaluated(1), self.evaluated(2))
+        return sorted(both, key=lambda made: made[1].report["metrics"]["correct"])
+
     def step(self, made: Made) -> Any:
         context = {"params": {"training": {"learning_rate": 1e-4}, "sources": [{"name": "skies"}]}}
         return registration_step(self.params, self.root, *made, context)
@@ -119,8 +134,73 @@ def workshop(tmp_path_factory) -> Callable[[Path, int], Made]:
     return make
 
 
+class Kept:
+    """A place as it was, put back before every test: proving a version takes seconds.
+
+    MLflow keeps absolute paths and open connections, so the directory stays the same one, and the
+    database gets its old pages instead of making way for another file.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.copy = place.root.with_name(f"{place.root.name}-kept")
+        shutil.copytree(place.root, self.copy)
+
+    def back(self) -> Place:
+        root, database = self.place.root, Path("mlruns") / "mlflow.db"
+        for name in ("data", "mlruns/artifacts"):
+            shutil.rmtree(root / name)
+            shutil.copytree(self.copy / name, root / name)
+        with (
+            closing(sqlite3.connect(self.copy / database)) as old,
+            closing(sqlite3.connect(root / database)) as present,
+        ):
+            old.backup(present)
+        return replace(self.place)
+
+
+@pytest.fixture(scope="session")
+def new_place(tmp_path_factory, empty_database, tiny_model_directory, workshop):
+    """Makes a place with an empty registry."""
+
+    def make(name: str) -> Place:
+        root = tmp_path_factory.mktemp(name)
+        (root / "mlruns").mkdir()
+        shutil.copyfile(empty_database, root / "mlruns" / "mlflow.db")
+        return Place(root, tiny_model_directory, workshop)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def better_first(new_place) -> Kept:
+    place = new_place("better-first")
+    place.register(place.better)
+    place.register(place.worse)
+    return Kept(place)
+
+
+@pytest.fixture(scope="session")
+def worse_first(new_place) -> Kept:
+    place = new_place("worse-first")
+    place.register(place.worse)
+    place.register(place.better)
+    return Kept(place)
+
+
 @pytest.fixture
-def place(tmp_path, empty_database, tiny_model_directory, workshop) -> Place:
-    (tmp_path / "mlruns").mkdir()
-    shutil.copyfile(empty_database, tmp_path / "mlruns" / "mlflow.db")
-    return Place(tmp_path, tiny_model_directory, workshop)
+def defended(better_first) -> Place:
+    """Version 1, the better model, is champion; version 2 is only a challenger."""
+    return better_first.back()
+
+
+@pytest.fixture
+def overtaken(worse_first) -> Place:
+    """Version 2, the better model, took the alias champion from version 1."""
+    return worse_first.back()
+
+
+@pytest.fixture
+def place(new_place) -> Place:
+    """An empty registry."""
+    return new_place("place")

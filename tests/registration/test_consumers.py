@@ -12,6 +12,7 @@ import pytest
 
 from tasks.errors import RegistrationError
 from tasks.registration import as_reward_func, load_reward_model
+from tasks.registration.contract_replay import golden_of
 from tasks.registration.package import carried_files, package
 from tasks.registration.task import receipt
 from tests.evaluation.pieces import conversations, write_reward_model
@@ -43,6 +44,7 @@ found = {
     "load_seconds": seconds,
     "frame": [float(r) for r in model.predict(frame)],
     "texts": [float(r) for r in model.predict(given["texts"])],
+    "golden": [float(r) for r in model.predict(given["golden"])],
 }
 
 import torch
@@ -51,7 +53,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 path = mlflow.artifacts.download_artifacts("models:/reward-model@champion", dst_path=given["to"])
 reward = AutoModelForSequenceClassification.from_pretrained(path)
 tokenizer = AutoTokenizer.from_pretrained(path)
-texts = [tokenizer.apply_chat_template(m, tokenize=False) for m in given["messages"]]
+talks = given["messages"] + given["golden_talks"]
+texts = [tokenizer.apply_chat_template(m, tokenize=False) for m in talks]
 batch = tokenizer(texts, add_special_tokens=False, padding=True, padding_side="right",
                   return_tensors="pt")
 with torch.no_grad():
@@ -59,6 +62,15 @@ with torch.no_grad():
 found["num_labels"], found["problem_type"] = reward.config.num_labels, reward.config.problem_type
 print(json.dumps(found))
 """
+
+
+def golden(directory) -> tuple[list, list[float]]:
+    """Rows of the score contract, as a consumer sends them, and the rewards that it promises."""
+    contract = json.loads((Path(directory) / "reward_contract.json").read_bytes())
+    found = [(row, reward) for _, row, _, reward in golden_of(contract) if row is not None]
+    rows = [{"messages": row["messages"]} if isinstance(row, dict) else row for row, _ in found]
+    assert {type(row) for row in rows} == {dict, str}
+    return rows, [reward for _, reward in found]
 
 
 @pytest.mark.slow
@@ -69,7 +81,12 @@ def test_pyfunc_and_transformers_score_as_the_evaluation_did_without_this_projec
     messages = [[*r["prompt"], *r["chosen"]] for r in rows]
     served = load_reward_model(registered["location"], "cpu")
     texts = ["The sky is blue", "What color? " + "It is so. " * 9]
+    asked, promised = golden(registered["location"])
+    talks = [
+        (row["messages"], r) for row, r in zip(asked, promised, strict=True) if "messages" in row
+    ]
     given = {"messages": messages, "texts": texts, "to": str(tmp_path / "downloaded")}
+    given |= {"golden": asked, "golden_talks": [talk for talk, _ in talks]}
     (tmp_path / "downloaded").mkdir()
     (tmp_path / "elsewhere").mkdir()
     done = subprocess.run(
@@ -90,7 +107,9 @@ def test_pyfunc_and_transformers_score_as_the_evaluation_did_without_this_projec
     found = json.loads(done.stdout.splitlines()[-1])
     evaluated = pq.read_table(made[1].path / "scores.parquet")["reward_chosen"].to_pylist()
     assert found["frame"] == pytest.approx(evaluated, abs=1e-6)
-    assert found["transformers"] == pytest.approx(evaluated, abs=1e-6)
+    assert found["transformers"][:20] == pytest.approx(evaluated, abs=1e-6)
+    assert found["golden"] == pytest.approx(promised, abs=1e-5)
+    assert found["transformers"][20:] == pytest.approx([r for _, r in talks], abs=1e-5)
     assert found["texts"] == pytest.approx(served.rewards(texts).tolist(), abs=1e-6)
     assert (found["num_labels"], found["problem_type"]) == (1, "regression")
     print(f"pyfunc loaded in {found['load_seconds']:.2f} s")
@@ -98,8 +117,11 @@ def test_pyfunc_and_transformers_score_as_the_evaluation_did_without_this_projec
 
 @pytest.fixture(scope="module")
 def model_directory(tiny_model_directory, tmp_path_factory):
+    from tasks.training.handover.contract import write_contract
+
     directory = tmp_path_factory.mktemp("trained")
     write_reward_model(tiny_model_directory, directory, seed=1)
+    write_contract(directory)
     return directory
 
 
@@ -123,7 +145,7 @@ def test_every_form_of_input_gives_the_same_reward(model_directory):
 
 
 def test_text_gets_the_end_token_once(model_directory):
-    model = load_reward_model(model_directory, "cpu")
+    model = load_reward_model(model_directory, "cpu", special_tokens_in_text="keep")
     end = model.tokenizer.eos_token
     assert model.token_ids("blue sky") == model.token_ids("blue sky" + end)
     assert model.token_ids("blue sky")[-1] == model.tokenizer.eos_token_id
@@ -239,6 +261,12 @@ def test_trl_trains_with_the_directory_and_with_our_function_and_both_score_alik
     }
     assert by_name[model_directory.name] == pytest.approx(by_name["recorded"], abs=1e-5)
     assert by_name["recorded"] == pytest.approx(sum(rewards) / len(rewards), abs=1e-5)
+    # and the function that the trainer called keeps the contract
+    kept = [
+        (r["messages"], p) for r, p in zip(*golden(model_directory), strict=True) if "messages" in r
+    ]
+    found = ours([talk[:-1] for talk, _ in kept], [talk[-1:] for talk, _ in kept])
+    assert found == pytest.approx([reward for _, reward in kept], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -276,6 +304,10 @@ def test_a_ppo_loop_gets_one_scalar_tensor_per_response(tiny_model_directory, mo
         assert [r.shape for r in reward] == [torch.Size([])]
         expected = reward_model.rewards([query_txt + response_txt])
         assert reward[0].item() == pytest.approx(expected[0], abs=1e-5)
+    texts = [(r, p) for r, p in zip(*golden(model_directory), strict=True) if isinstance(r, str)]
+    for text, promised in texts:
+        found = reward_model.rewards_of_answers(text[:7], [text[7:]])
+        assert found == pytest.approx([promised], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -287,6 +319,7 @@ def test_mlflow_serves_the_champion_over_http(place, tmp_path):
     registered = receipt(place.register(place.evaluated(1)))
     talk = [{"role": "user", "content": "What color?"}, {"role": "assistant", "content": "So"}]
     expected = load_reward_model(registered["location"], "cpu").rewards([talk, "blue"])
+    asked, promised = golden(registered["location"])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -327,6 +360,7 @@ def test_mlflow_serves_the_champion_over_http(place, tmp_path):
                 time.sleep(0.5)
         assert first == [pytest.approx(expected[0], abs=1e-5)]
         assert predictions({"inputs": ["blue"]}) == [pytest.approx(expected[1], abs=1e-5)]
+        assert predictions({"inputs": asked}) == pytest.approx(promised, abs=1e-5)
     finally:
         os.killpg(server.pid, 15)
         server.wait(30)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from flows.markdown import decision, headline, stage_page, state_message
+from flows.findings import decision
+from flows.pages import headline, stage_page, state_message
 from tasks.artifact import Artifact
 from tasks.registration.comparison import compare, mcnemar, p_value, source_bounds
 from tasks.registration.frozen import frozen_pairs
@@ -69,6 +70,7 @@ def test_every_bound_names_its_figure_and_one_that_cannot_be_computed_fails():
     assert found["max_degenerate"].note == "empty"
 
 
+@pytest.mark.catalogue(119)
 def test_by_default_only_a_coin_and_a_collapsed_reward_are_rejected():
     names = [b.name for b in fitness(figures(), GateParams())]
     assert names == ["min_accuracy", "max_tie_rate"]

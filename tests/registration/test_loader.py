@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.registration import as_reward_func, load_reward_model
+from tasks.registration import as_reward_func, champion_scale, load_reward_model
 from tasks.registration.package import package
 from tasks.registration.reward_scale import fit, write
 from tests.evaluation.pieces import write_reward_model
@@ -261,17 +261,37 @@ def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_direc
 
 def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
     with pytest.raises(ValueError, match=r"no normalization\.json; rewards can only be raw"):
-        load_reward_model(copied, "cpu", normalize=True)
+        load_reward_model(copied, "cpu", scale="normalized")
     scale = fit([1.0, 3.0, 5.0])
     assert (scale.mean, scale.minimum, scale.maximum) == (3.0, 1.0, 5.0)
     assert scale.std == pytest.approx((8 / 3) ** 0.5)
     write(scale, copied)
     raw = model.rewards(ANSWERS)
     assert load_reward_model(copied, "cpu").rewards(ANSWERS).tolist() == raw.tolist()
-    normalized = load_reward_model(copied, "cpu", normalize=True).rewards(ANSWERS)
+    normalized = load_reward_model(copied, "cpu", scale="normalized").rewards(ANSWERS)
     assert normalized == pytest.approx((raw - 3.0) / scale.std, abs=1e-5)
     beyond = scale.outside(np.array([0.0, 1.0, 4.0, 5.0 + scale.std]))
     assert beyond == pytest.approx([1 / scale.std, 0, 0, 1], abs=1e-6)
     (copied / "normalization.json").write_text(json.dumps({"mean": 0, "std": 1}))
     with pytest.raises(ValueError, match="holds no scale of rewards"):
         load_reward_model(copied, "cpu")
+
+
+def test_rewards_are_carried_to_the_scale_of_a_former_champion(copied, model):
+    with pytest.raises(ValueError, match="no map to the scale 'reference'"):
+        load_reward_model(copied, "cpu", scale="reference")
+    with pytest.raises(ValueError, match="scale is 'else', expected one of"):
+        load_reward_model(copied, "cpu", scale="else")
+    to_two = champion_scale.ScaleMap(2, 0.5, 1.0)
+    two = champion_scale.ChampionScale(2, None, champion_scale.ScaleMap(1, 4.0, -3.0), 40, 0.9)
+    (copied / "registration").mkdir()
+    champion_scale.write(champion_scale.chained(3, to_two, two, 40, 0.8), copied / "registration")
+    raw = model.rewards(ANSWERS)
+    found = load_reward_model(copied, "cpu", scale="champion")
+    assert found.golden == model.golden  # the contract is held against raw rewards
+    assert found.rewards(ANSWERS) == pytest.approx(0.5 * raw + 1, abs=1e-5)
+    reward = as_reward_func(load_reward_model(copied, "cpu", scale="reference"))
+    asked = [[{"role": "user", "content": "What?"}]] * len(ANSWERS)
+    talks = [[*p, {"role": "assistant", "content": a}] for p, a in zip(asked, ANSWERS, strict=True)]
+    expected = 4 * (0.5 * model.rewards(talks) + 1) - 3
+    assert reward(asked, [t[1:] for t in talks]) == pytest.approx(expected, abs=1e-5)

@@ -32,12 +32,6 @@ def command():
     signal.signal(signal.SIGTERM, before)
 
 
-def worse_and_better(place):
-    return sorted(
-        (place.evaluated(1), place.evaluated(2)), key=lambda m: m[1].report["metrics"]["correct"]
-    )
-
-
 def aliases(place) -> dict[str, int]:
     found = place.client.get_registered_model(NAME).aliases
     return {alias: int(version) for alias, version in found.items()}
@@ -47,10 +41,11 @@ def made_moves(place) -> list[tuple]:
     return [(m.alias, m.previous, m.version, m.how) for m in history(place.client, NAME)]
 
 
-def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_down(place, command):
-    worse, better = worse_and_better(place)
-    first = receipt(place.register(worse))
-    place.register(better)
+def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_down(
+    overtaken, command
+):
+    place = overtaken
+    first = receipt(place.register(place.worse))
     root = ["--root", str(place.root)]
     done = command.invoke(app, ["rollback", NAME, "--why", "loves lists", *root])
     assert done.exit_code == 0, done.output
@@ -59,8 +54,13 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
     tags = place.client.get_model_version(NAME, "2").tags
     assert tags["rolled_back"] == "loves lists"
     assert aliases(place) == {"champion": 1}
-    with pytest.raises(RegistrationError, match="had no champion before version 1"):
-        rollback(place.params, place.root, why="again")
+    done = command.invoke(app, ["rollback", NAME, "--why", "again", *root])  # one rollback, not two
+    assert "champion is version 1 already (before: version 2)" in done.stdout
+    assert "loves lists; --from 1 goes one further back" in done.stdout
+    done = command.invoke(app, ["rollback", NAME, "--why", "again", "--from", "1", *root])
+    assert (done.exit_code, "had no champion before version 1" in done.stderr) == (1, True)
+    with pytest.raises(RegistrationError, match="is version 1, not 7: somebody moved it"):
+        rollback(place.params, place.root, why="again", from_version=7)
 
     moved = promote(place.params, place.root, 2, why="it was the data")
     assert (moved.previous, moved.version, aliases(place)) == (1, 2, {"champion": 2})
@@ -96,7 +96,7 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
 
 @pytest.mark.slow
 def test_a_run_that_began_before_the_champions_does_not_overtake_it(place):
-    worse, better = worse_and_better(place)
+    worse, better = place.worse, place.better
     run_for(place.client, place.params, place.root, better[0].key)  # begins first, ends last
     place.register(worse)
     found = receipt(place.register(better))
@@ -162,10 +162,8 @@ def test_a_new_evaluation_of_one_model_makes_no_new_version(place, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setter", ["set_registered_model_tag", "set_registered_model_alias"])
-def test_a_rollback_cut_short_is_finished_and_not_doubled(place, monkeypatch, setter):
-    worse, better = worse_and_better(place)
-    place.register(worse)
-    place.register(better)
+def test_a_rollback_cut_short_is_finished_and_not_doubled(overtaken, monkeypatch, setter):
+    place = overtaken
     whole = getattr(MlflowClient, setter)
 
     def cut(*arguments):
@@ -177,7 +175,9 @@ def test_a_rollback_cut_short_is_finished_and_not_doubled(place, monkeypatch, se
         rollback(place.params, place.root, why="first try")
     if setter == "set_registered_model_tag":  # written down, and not made yet
         assert made_moves(place)[-1] == ("champion", 1, 2, "register")
-        rollback(place.params, place.root, why="second try")
+    found = rollback(place.params, place.root, why="second try")
+    assert (found.previous, found.version) == (2, 1)
+    assert "rollback to champion" in place.client.get_model_version(NAME, "1").tags["by_hand"]
     assert aliases(place) == {"champion": 1}
     assert made_moves(place)[2:] == [("champion", 2, 1, "rollback")]
     assert len(entries(place.client.get_registered_model(NAME).tags)) == 3

@@ -25,8 +25,8 @@ def versions(place) -> list:
     )
 
 
-def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(place):
-    made = place.evaluated(1)
+def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(defended):
+    place, made = defended, defended.better
     training, evaluation, tokenization = made
     found = receipt(place.register(made))
     assert (found["name"], found["version"], found["alias"]) == ("reward-model", 1, "champion")
@@ -40,6 +40,7 @@ def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(place):
     assert "of 20 held-out pairs" in version.description
     run = client.get_run(found["run_id"])
     assert run.info.status == "FINISHED"
+    assert run.data.tags["mlflow.note.content"] == version.description
     assert run.data.metrics["evaluation.accuracy"] == accuracy
     assert run.data.params["sources.0.name"] == "skies"
     assert [m.value for m in client.get_metric_history(found["run_id"], "loss")] == [
@@ -54,16 +55,14 @@ def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(place):
     assert str(tokenization.path) in run.inputs.dataset_inputs[0].dataset.source
 
 
-def test_registering_again_returns_the_version_that_is_there(place, tmp_path):
-    made = place.evaluated(1)
+def test_registering_again_returns_the_version_that_is_there(defended, tmp_path):
+    place, made = defended, defended.better
     first = place.register(made)
-    cached = place.register(made)
-    assert cached.cached
-    assert cached.digest == first.digest
+    assert first.cached
     # the receipt is lost, the registry is not
     again = receipt(place.register(made, Store(tmp_path / "other")))
     assert again == receipt(first)
-    assert len(versions(place)) == 1
+    assert len(versions(place)) == 2
     client = place.client
     run_id = again["run_id"]
     assert len(client.get_metric_history(run_id, "evaluation.accuracy")) == 1
@@ -79,11 +78,13 @@ AFTER = [
     (register, "create_version"),
     (register, "download"),
     (register, "ensure_proof"),
-    (alias, "_judge"),
+    (alias, "judge"),
+    (alias, "publish"),
     (alias, "_description"),
     (alias, "_write"),
     (alias, "make_champion"),
     (register, "ensure_decision"),
+    (register, "published"),
 ]
 
 
@@ -167,9 +168,8 @@ def test_cut_short_after_any_write_of_the_decision_it_keeps_its_reason(place, mo
     assert [(m.alias, m.previous, m.version) for m in moves] == [("champion", None, 1)]
 
 
-def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(place):
-    one, two = place.evaluated(1), place.evaluated(2)
-    worse, better = sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
+def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(overtaken):
+    place, worse, better = overtaken, overtaken.worse, overtaken.better
     assert worse[1].report["metrics"]["correct"] < better[1].report["metrics"]["correct"]
     first = receipt(place.register(worse))
     second_artifact = place.register(better)
@@ -184,11 +184,9 @@ def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(place):
     assert still_registered(first, place.params, place.root) is None
 
 
-def test_the_worse_model_is_only_a_challenger(place):
-    one, two = place.evaluated(1), place.evaluated(2)
-    worse, better = sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
-    place.register(better)
-    found = receipt(place.register(worse))
+def test_the_worse_model_is_only_a_challenger(defended):
+    place = defended
+    found = receipt(place.register(place.worse))
     assert found["alias"] == "challenger"
     assert found["decision"].startswith("does not beat version 1")
     champion = place.client.get_model_version_by_alias("reward-model", "champion")
@@ -233,10 +231,11 @@ def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, t
     assert "version 1: accuracy" in receipt(found)["decision"]
 
 
-def test_a_champion_that_cannot_be_scored_is_not_overtaken(place):
-    first = receipt(place.register(place.evaluated(1)))
-    shutil.rmtree(first["location"])
-    found = receipt(place.register(place.evaluated(2)))
+def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
+    place = defended
+    shutil.rmtree(receipt(place.register(place.better))["location"])
+    place.params = place.params.model_copy(update={"min_improvement": 0.01})  # judged anew
+    found = receipt(place.register(place.worse))
     assert found["alias"] == "challenger"
     assert "not compared: version 1 could not score" in found["decision"]
 
@@ -270,32 +269,37 @@ def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(
     assert all(float(n) < 1e-5 for n in re.findall(r"differ by ([\d.e-]+)", tags["verified"]))
 
 
-def test_an_evaluation_of_another_model_is_found_out(place):
-    training, _, tokenization = place.evaluated(1)
-    _, evaluation, _ = place.evaluated(2)
+def test_an_evaluation_of_another_model_is_found_out(defended):
+    place = defended
+    training, _, tokenization = place.worse
+    _, evaluation, _ = place.better
+    before = place.client.get_registered_model("reward-model").aliases
     with pytest.raises(RegistrationError, match="does not score as the trained model did"):
         place.register((training, evaluation, tokenization))
-    assert place.client.get_registered_model("reward-model").aliases == {}
+    assert place.client.get_registered_model("reward-model").aliases == before
+    assert "refused" in place.client.get_model_version("reward-model", "2").tags
 
 
-def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(place):
-    made = place.evaluated(1)
+def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, tmp_path):
+    place, made = defended, defended.better
     first = receipt(place.register(made))
     weights = Path(first["location"]) / "model.safetensors"
-    weights.unlink()
+    shutil.rmtree(first["location"])
     found = place.register(made)
-    assert (found.cached, f"{weights} is missing" in found.reason) == (False, True)
+    missing = f"REGISTRY {first['location']}"
+    assert (found.cached, missing in found.reason) == (False, True)
     assert receipt(found) == first
     assert weights.is_file()
+    # what was decided of it came back with the files
+    assert (weights.parent / "registration" / "report.html").is_file()
 
     place.client.delete_model_version("reward-model", "1")
     found = place.register(made)
     assert "no longer holds version 1 of 'reward-model'" in found.reason
-    assert receipt(found)["version"] == 2
+    assert receipt(found)["version"] == 3
     assert receipt(found)["logged_model_id"] == first["logged_model_id"]
 
-    (place.root / "mlruns" / "mlflow.db").unlink()
-    assert "no longer holds" in still_registered(receipt(found), place.params, place.root)
+    assert "no longer holds" in still_registered(receipt(found), place.params, tmp_path)
 
 
 @pytest.mark.slow
@@ -305,8 +309,8 @@ def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
     assert "holds another model" in still_registered(found, place.params, place.root)
 
 
-def test_the_receipt_is_json_that_others_can_script_on(place):
-    found = place.register(place.evaluated(1))
+def test_the_receipt_is_json_that_others_can_script_on(defended):
+    found = defended.register(defended.better)
     registered = json.loads((found.path / "registered.json").read_bytes())
     assert registered["model_uri"] == "models:/reward-model/1"
     assert found.report["version"] == 1

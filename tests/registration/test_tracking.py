@@ -41,7 +41,7 @@ def test_a_resumed_training_logs_each_step_once_to_the_one_run(place):
 
 def test_a_record_may_add_metrics_to_a_step_and_what_is_no_number_is_left_out(place):
     sink = MetricsSink(place.params, place.root, "abc")
-    sink({"step": 10, "max_steps": 90, "loss": 0.5})
+    sink({"step": 10, "max_steps": 90, "time": 1.7e9, "loss": 0.5})
     sink({"global_step": 10, "eval_loss": 0.4, "note": "x", "flag": True, "bad": float("nan")})
     sink.flush()
     assert history(place, sink.run_id, "eval_loss") == [(10, 0.4)]

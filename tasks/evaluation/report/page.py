@@ -94,6 +94,7 @@ def render_report(
         style=style,
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
+        title=f"Reward model: {'decision and evaluation' if decision else 'evaluation'}",
         outcome=outcome,
         decision=decision,
         gate=bounds(decision) if decision else None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tasks.evaluation.null_models import best_null_model
 from tasks.evaluation.report.layout import Figures, Table
 from tasks.evaluation.report.wording import (
     count,
@@ -54,7 +55,10 @@ def bias(metrics: Figures) -> list[Table]:
     ]
     own = frozenset(i for i, (name, _) in enumerate(judges) if name == "model")
     heads = ("judge", "decides", "accuracy", "95 % interval")
-    note = "Ties count ½. Null models see only length, markup or the opening of an answer."
+    note = (
+        "Ties count ½. Null models see only length, markup, opening or place of an answer."
+        + "".join(f" {worded(n).capitalize()}: {f['note']}." for n, f in judges if "note" in f)
+    )
     return [
         Table("The model beside null models", heads, rows, note, strong=own),
         _leanings(found["leanings"]),
@@ -64,7 +68,12 @@ def bias(metrics: Figures) -> list[Table]:
 
 def _leanings(found: Figures) -> Table:
     rows = [
-        [f"more {worded(n)}", count(f["pairs"]), share(f["data"]), share(f["model"])]
+        [
+            "the first place in its row" if n == "first" else f"more {worded(n)}",
+            count(f["pairs"]),
+            share(f["data"]),
+            share(f["model"]),
+        ]
         for n, f in found.items()
     ]
     heads = ("answer with", "pairs that differ", "data prefer it", "model prefers it")
@@ -181,17 +190,12 @@ def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
 def headline(metrics: Figures) -> list[tuple[str, str, str]]:
     """`(name, figure, its interval or neighbour)` of what is read first."""
     overall = metrics["overall"]
-    null = {
-        n: f
-        for n, f in metrics["bias"]["null_models"].items()
-        if n not in ("model", "first_tokens")
-    }
-    best = max(null, key=lambda name: null[name]["accuracy"] or 0)
+    name, accuracy = best_null_model(metrics["bias"]["null_models"]) or ("none", None)
     return [
         ("accuracy", share(overall["accuracy"]), share_interval(overall["accuracy_interval"])),
         ("margin", number(overall["margin"]), interval(overall["margin_interval"])),
         ("loss", number(overall["loss"]), interval(overall["loss_interval"])),
-        ("best null model", share(null[best]["accuracy"]), worded(best)),
+        ("best null model", share(accuracy), worded(name)),
         ("calibration error", share(overall["ece"]), f"Brier {number(overall['brier'])}"),
         ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts"),
     ]

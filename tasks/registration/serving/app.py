@@ -87,7 +87,8 @@ class Service:
         read = await loop.run_in_executor(self.encoding, self.reader.read, asked)
         self.meters.cut.inc(read.cut)
         raw = await self.batcher.rewards(read.ids, read.prompts)
-        scaled = self.model.scale.normalized(raw) if normalize and self.model.scale else raw
+        own = self.model.scale if normalize else None
+        scaled = own.normalized(raw) if own else self.model.scaled(raw)
         rewards = [float(reward) for reward in scaled]
         for name, reward in zip(asked.names, rewards, strict=True):
             if not math.isfinite(reward):

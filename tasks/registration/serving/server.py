@@ -46,7 +46,10 @@ def serve(
 
         try:
             model = load_reward_model(
-                directory, device, special_tokens_in_text=settings.special_tokens_in_text
+                directory,
+                device,
+                scale=settings.scale,
+                special_tokens_in_text=settings.special_tokens_in_text,
             )
         except (ValueError, OSError) as error:
             raise RegistrationError(f"{source} is not served: {error}") from error

@@ -14,6 +14,7 @@ SHORTEST_TOKEN = 16
 
 TooLong = Literal["error", "cut_start"]
 QueryForm = Literal["auto", "rendered", "text"]
+Scale = Literal["raw", "normalized", "champion", "reference"]
 
 
 class ServeSettings(BaseModel):
@@ -49,6 +50,9 @@ class ServeSettings(BaseModel):
     special_tokens_in_text: Literal["quarantine", "encode"] | None = None
     """What a special token in a row's words becomes, if not what training made of it: an error, or
     ordinary text. Rendered strings and token ids are read as they are."""
+    scale: Scale = "raw"
+    """Of the answers: raw, mean 0 and deviation 1 over held-out answers, or that of the champion
+    before this version, or of the first one (coefficients of RL survive a retrain)."""
     window_ms: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """How long the first of a batch waits for others; while the model works they gather anyway."""
     batch_tokens: Annotated[int, Field(ge=1)] | None = None
