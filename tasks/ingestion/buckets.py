@@ -17,12 +17,16 @@ from tasks.ingestion.downloads import (
     changed,
     pinned_by_content,
     tried,
-    without_secrets,
 )
+from tasks.ingestion.redaction import says_secret, without_secrets
+from tasks.ingestion.said_names import said_names
 
 VERSION_FIELDS = ("VersionId", "ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id")
 """What stores call the identity of a file's content, in the answers of `info`."""
-_SECRET_OPTION = re.compile(r"(?i)^key$|secret|token|passw|credential|account_key|sas")
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+"""URL scheme -> what has to be installed for it."""
+NO_SECRETS = ("anon", "cloud", "google_default")
+"""Ways to log in that gcsfs takes as its `token`."""
 
 
 def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
@@ -52,13 +56,14 @@ def _pinned(source: str, files: Any, path: str, name: str) -> Remote:
     if info.get("type") == "directory":
         raise DataError(f"source {source!r}: {name} is a directory; give a glob such as {name}/*")
     version, size = _version(info), info.get("size")
+    said = said_names({"content-type": _content_type(info)})
 
     def read(offset: int) -> tuple[int, Iterator[bytes]]:
         return offset, _pieces(source, files, path, name, version, offset)
 
     if version is None:
-        return pinned_by_content(name, size, read)
-    return Remote(name, version, size, read)
+        return pinned_by_content(name, size, read, said)
+    return Remote(name, version, size, read, said)
 
 
 def _version(info: Mapping[str, Any]) -> str | None:
@@ -67,6 +72,10 @@ def _version(info: Mapping[str, Any]) -> str | None:
         if value not in (None, "", "null"):
             return f"{field.lower()}:{value}"
     return None
+
+
+def _content_type(info: Mapping[str, Any]) -> str:
+    return str(info.get("ContentType") or info.get("contentType") or "")
 
 
 def _pieces(
@@ -105,7 +114,8 @@ def _asked(source: str, name: str, question: Any) -> Any:
             raise DataError(
                 f"source {source!r}: {name} may not be read ({cause_of(error)}); set the store's "
                 "credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN), or storage: {anon: true}"
+                "GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN), or storage: {anon: true}, of gs "
+                "{token: anon}"
             ) from error
         raise OSError(cause_of(error)) from error
 
@@ -118,9 +128,11 @@ def _file_system(source: str, url: str, scheme: str, storage: Mapping[str, Any])
         found = {**of_url._get_kwargs_from_urls(url), **storage}
         return of_url(**found, skip_instance_cache=True, use_listings_cache=False)
     except (ImportError, ValueError) as error:
+        package = PACKAGES.get(scheme)
+        way = f"pip install {package}" if package else "install the package that fsspec needs"
         raise DataError(
-            f"source {source!r}: {scheme}:// URLs cannot be read ({cause_of(error)}); install the "
-            "package that fsspec needs for them (s3: s3fs, gs: gcsfs)"
+            f"source {source!r}: {scheme}:// URLs cannot be read ({cause_of(error)}); {way}, or "
+            "download the files yourself"
         ) from error
     except TypeError as error:
         raise DataError(f"source {source!r}: `storage` is wrong ({cause_of(error)})") from error
@@ -129,7 +141,7 @@ def _file_system(source: str, url: str, scheme: str, storage: Mapping[str, Any])
 def _check_options(source: str, storage: Mapping[str, Any]) -> None:
     """Raises DataError for secrets in `storage`: params are recorded with every run."""
     for name, value in storage.items():
-        if _SECRET_OPTION.search(name):
+        if says_secret(name) and value not in NO_SECRETS:
             raise DataError(
                 f"source {source!r}: storage.{name} looks like a secret, and params are recorded; "
                 "set it in the environment instead (for s3: AWS_ACCESS_KEY_ID, "

@@ -56,20 +56,33 @@ def pieces(origin: Origin) -> Iterator[bytes]:
         if not head:
             return
         codec = _codec(origin, head)
-        if not codec:
-            while piece := file.read(PIECE_BYTES):
-                origin.advance(len(piece))
-                yield piece
+        if codec:
+            yield from _watched(origin, file, codec)
             return
-        yield from _watched(origin, file, codec)
+    yield from plain_pieces(origin, 0)
 
 
-def _codec(origin: Origin, head: bytes) -> str:
+def plain_pieces(origin: Origin, start: int) -> Iterator[bytes]:
+    """The file's bytes from `start` on, as they are."""
+    with origin.path.open("rb") as file:
+        file.seek(start)
+        while piece := file.read(PIECE_BYTES):
+            origin.advance(len(piece))
+            yield piece
+
+
+def codec_of(head: bytes) -> str:
+    """The codec that a file's first bytes tell, or empty."""
     found = next((c for c, magic in _MAGIC.items() if head.startswith(magic)), "")
     if found == ".bz2" and head[4:10] != _BZ2_BLOCK:
         found = ""
     if head[1:4] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50:
         found = ".zst"
+    return found
+
+
+def _codec(origin: Origin, head: bytes) -> str:
+    found = codec_of(head)
     if origin.codec and found != origin.codec:
         raise DataError(
             f"{origin.name}: not {_NAMES[origin.codec]}; starts with {shown(head[:8])}"

@@ -1,9 +1,7 @@
 """Remote files: what each is pinned to in the key, and its bytes on disk, whole or not at all.
 
-    pin       what stands for the content before it is fetched: ETag, or SHA-256 where there is none
-    download  tried again with growing pauses, continued where it was cut, and held against the pin
-
-URLs lose userinfo, query and fragment before they stand anywhere: those may be secrets.
+pin       what stands for the content before it is fetched: ETag, or SHA-256 where there is none
+download  tried again with growing pauses, continued where it was cut, and held against the pin
 """
 
 import hashlib
@@ -13,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError
+from tasks.ingestion.redaction import redacted
 
 TRIES = 5
 PAUSE_SECONDS = 1.0
@@ -24,7 +22,8 @@ PAUSE_SECONDS = 1.0
 DIGEST_PIN = "sha256:"
 
 Result = TypeVar("Result")
-_SECRET = re.compile(r"//[^/\s@]*@|\?[^\s'\")]*")
+_BARE_QUERY = re.compile(r"\?[^\s'\")]+")
+"""Of a path without its host, as the errors of connections quote it."""
 
 
 class CutShort(OSError):
@@ -42,6 +41,8 @@ class Remote:
     read: Callable[[int], tuple[int, Iterator[bytes]]] = field(repr=False)
     """From an offset on: where the bytes begin (0 when the server cannot continue), and they.
     Raises DataError when the file is no longer the pinned one, OSError for what may pass."""
+    said: tuple[str, ...] = ()
+    """File names that its server gives it, or that say what its content type is."""
 
 
 def is_url(path: str) -> bool:
@@ -49,22 +50,11 @@ def is_url(path: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
-def without_secrets(url: str) -> str:
-    """The URL without userinfo, query and fragment.
-
-    >>> without_secrets("https://me:pass@host/a.jsonl?signature=x")
-    'https://host/a.jsonl'
-    """
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def cause_of(error: BaseException) -> str:
     """The error's first line, without anything that may be a secret."""
     lines = str(error).splitlines()
-    return (
-        f"{type(error).__name__}: {_SECRET.sub('//', lines[0])}" if lines else type(error).__name__
-    )
+    kind = type(error).__name__
+    return f"{kind}: {_BARE_QUERY.sub('?***', redacted(lines[0]))}" if lines else kind
 
 
 def tried(name: str, attempt: Callable[[], Result]) -> Result:
@@ -87,7 +77,10 @@ def tried(name: str, attempt: Callable[[], Result]) -> Result:
 
 
 def pinned_by_content(
-    name: str, size: int | None, read: Callable[[int], tuple[int, Iterator[bytes]]]
+    name: str,
+    size: int | None,
+    read: Callable[[int], tuple[int, Iterator[bytes]]],
+    said: tuple[str, ...] = (),
 ) -> Remote:
     """A file whose server names no version: read once for its SHA-256."""
 
@@ -100,7 +93,7 @@ def pinned_by_content(
             raise CutShort(f"{count:,} of {size:,} bytes came")
         return found.hexdigest()
 
-    return Remote(name, DIGEST_PIN + tried(name, digest), size, read)
+    return Remote(name, DIGEST_PIN + tried(name, digest), size, read, said)
 
 
 def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> str:

@@ -6,13 +6,15 @@ data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", 
 import glob
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.artifact import file_digest
-from tasks.errors import DataError
-from tasks.ingestion.archives import ARCHIVES, split_members
-from tasks.ingestion.params import Source
+from tasks.errors import DataError, shown
+from tasks.ingestion.archives import ARCHIVES, SEPARATOR, split_members
+from tasks.ingestion.params import ARCHIVE_FORMATS, Source
+from tasks.ingestion.redaction import redacted
 
 FORMATS = {
     ".jsonl": "jsonl",
@@ -62,11 +64,11 @@ def match(source: Source) -> list[SourceFile]:
     """
     assert source.path is not None
     given = split_members(source.path)[0]
-    names = _names(given)
+    names = _names(given, source)
     if not names:
         raise DataError(
-            f"source {source.name!r}: nothing matches {given!r} (looked in {_resolved(given)}); "
-            "correct `path`: a file, a glob or a directory"
+            f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
+            f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
         )
     return [_described(source, name) for name in names]
 
@@ -76,24 +78,67 @@ def is_data(name: str) -> bool:
     return _format(name) is not None
 
 
-def described(source: Source, name: str, path: Path, size: int, digest: str) -> SourceFile:
-    """The file at `path` as what its name says that it is.
+def says_itself(name: str) -> bool:
+    """Whether the extension of a file's name tells what it is."""
+    return is_data(name) or _is_archive(name)
+
+
+def is_wanted(source: Source, name: str) -> bool:
+    """Whether a file of this name holds rows, by its extension or as its source declares."""
+    return is_data(name) or (source.format is not None and not _declares_archives(source))
+
+
+def described(
+    source: Source, name: str, path: Path, size: int, digest: str, said: Sequence[str] = ()
+) -> SourceFile:
+    """The file at `path` as what the first of these says that it is: its source's `format`, the
+    extension of its name, the names that its server gives it (`said`).
 
     Raises:
-        DataError: the name says nothing.
+        DataError: none of them says anything.
     """
-    plain = name.rstrip("/").rpartition("/")[2]
-    stem, codec = _split_codec(plain)
-    format_ = ARCHIVES.get(Path(stem).suffix) or _format(plain)
-    if format_ is None:
+    telling = _telling(source, name, said)
+    if telling is None:
+        plain = _plain(name)
+        others = ", ".join(shown(each) for each in said if each != plain)
+        gave = f" (nor has {others}, as its server calls it)" if others else ""
         raise DataError(
-            f"source {source.name!r}: {name}: {plain!r} has no known extension; {EXPECTED}: rename "
-            "it, or narrow `path` to the data files"
+            f"source {source.name!r}: {name}: {plain!r} has no known extension{gave}; {EXPECTED}: "
+            "rename it, narrow `path` to the data files, or say what it is with `format`, for "
+            "example format: jsonl (json, csv, tsv, parquet, arrow; jsonl.gz where compressed)"
         )
+    stem, codec = _split_codec(telling)
+    format_ = ARCHIVES.get(Path(stem).suffix) or FORMATS[Path(stem).suffix]
     if format_ == "tar":
         codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
     delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
     return SourceFile(name, path, format_, codec, delimiter, size, digest)
+
+
+def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:
+    """A file name whose extension tells what the file is.
+
+    An archive is told by its own name, and `format` then speaks of its members.
+    """
+    declared, plain = source.format, _plain(name)
+    if declared is not None:
+        of_archive = _declares_archives(source)
+        is_member = SEPARATOR in name
+        if not is_member if of_archive else is_member or not _is_archive(plain):
+            return f"x.{declared}"
+    return next((n for n in (plain, *said) if says_itself(n)), None)
+
+
+def _declares_archives(source: Source) -> bool:
+    return source.format is not None and source.format.partition(".")[0] in ARCHIVE_FORMATS
+
+
+def _plain(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def _is_archive(name: str) -> bool:
+    return Path(_split_codec(name)[0]).suffix in ARCHIVES
 
 
 def check_unchanged(file: SourceFile) -> None:
@@ -109,10 +154,10 @@ def check_unchanged(file: SourceFile) -> None:
         )
 
 
-def _names(given: str) -> list[str]:
+def _names(given: str, source: Source) -> list[str]:
     path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
     if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-        below = (p for p in Path(path).rglob("*") if _format(p.name) and not p.is_dir())
+        below = (p for p in Path(path).rglob("*") if is_wanted(source, p.name) and not p.is_dir())
         return sorted(p.as_posix() for p in below if not _is_hidden(p.relative_to(path)))
     if os.path.lexists(path):
         return [path]

@@ -8,7 +8,6 @@ read by the readers of this stage. No script of a repository is ever run.
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -17,29 +16,11 @@ from typing import Any, cast
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
-from tasks.ingestion.downloads import cause_of
+from tasks.ingestion.hub import api, endpoint, explained
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 CARD = "README.md"
 SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
 """What files of a split may be called beside its own name; the hub's convention."""
-
-
-def resolve_commit(repository: str, revision: str) -> str:
-    """The 40-digit commit of a revision; a commit is its own answer and asks nobody.
-
-    Raises:
-        DataError: the hub cannot be reached, or has no such dataset or revision.
-    """
-    if COMMIT.fullmatch(revision):
-        return revision
-    try:
-        commit = _api().dataset_info(repository, revision=revision).sha
-    except Exception as error:
-        raise _explained(repository, revision, error) from error
-    if commit is None:
-        raise DataError(f"the hub names no commit for {repository}@{revision}")
-    return commit
 
 
 def data_files(
@@ -58,7 +39,7 @@ def data_files(
     """
     try:
         tree = list(
-            _api().list_repo_tree(repository, recursive=True, revision=commit, repo_type="dataset")
+            api().list_repo_tree(repository, recursive=True, revision=commit, repo_type="dataset")
         )
         files = {entry.path: entry for entry in tree if hasattr(entry, "blob_id")}
         chosen = list(patterns)
@@ -76,7 +57,7 @@ def data_files(
     except DataError:
         raise
     except Exception as error:
-        raise _explained(repository, commit, error) from error
+        raise explained("dataset", repository, commit, error, DataError) from error
 
 
 def _names(
@@ -152,9 +133,7 @@ def _fetched(repository: str, commit: str, name: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     return Path(
-        hf_hub_download(
-            repository, name, repo_type="dataset", revision=commit, endpoint=_endpoint()
-        )
+        hf_hub_download(repository, name, repo_type="dataset", revision=commit, endpoint=endpoint())
     )
 
 
@@ -177,16 +156,6 @@ def _verified(repository: str, entry: Any, path: Path) -> str:
     return digest
 
 
-def _api() -> Any:
-    from huggingface_hub import HfApi
-
-    return HfApi(endpoint=_endpoint())
-
-
-def _endpoint() -> str | None:
-    return os.environ.get("HF_ENDPOINT") or None
-
-
 def _none(
     repository: str, commit: str, files: Sequence[str], config: str | None, split: str | None
 ) -> DataError:
@@ -196,23 +165,3 @@ def _none(
         f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some}: give globs as "
         "`data_files`, or revision: refs/convert/parquet for the hub's own Parquet copy"
     )
-
-
-def _explained(repository: str, revision: str, error: Exception) -> DataError:
-    """What went wrong, with the variable or key that helps."""
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    where = _endpoint() or "https://huggingface.co"
-    if "GatedRepoError" in kinds:
-        way = f"it is gated: accept its terms at {where}/datasets/{repository} and set HF_TOKEN"
-    elif "RevisionNotFoundError" in kinds:
-        way = "it has no such revision: correct `revision` (a branch, a tag or a commit)"
-    elif "RepositoryNotFoundError" in kinds:
-        way = "there is none, or it is private: correct `hub`, or set HF_TOKEN"
-    elif os.environ.get("HF_HUB_OFFLINE") or "OfflineModeIsEnabled" in kinds:
-        way = (
-            "HF_HUB_OFFLINE is set: unset it, or give as `revision` the full commit of a dataset "
-            "that was ingested before"
-        )
-    else:
-        way = f"check the network, or set HF_ENDPOINT to a mirror (now {where})"
-    return DataError(f"dataset {repository}@{revision}: {way} ({cause_of(error)})")

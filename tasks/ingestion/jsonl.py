@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from tasks.ingestion.batches import BadRow, Batch, Origin, too_large
-from tasks.ingestion.decompression import pieces
+from tasks.ingestion.decompression import pieces, plain_pieces
 from tasks.ingestion.json_rows import json_fault
 from tasks.ingestion.lines import BOM, Block, blocks, text_pieces
+from tasks.ingestion.sound_rows import doubtful
 
 
 def read_jsonl(origin: Origin) -> Iterator[Batch]:
@@ -13,29 +14,48 @@ def read_jsonl(origin: Origin) -> Iterator[Batch]:
     return lines_as_rows(origin, text_pieces(origin, pieces(origin)))
 
 
-def lines_as_rows(origin: Origin, text: Iterator[bytes]) -> Iterator[Batch]:
-    """The same for bytes whose encoding has been looked at already."""
-    for block in blocks(text):
+def read_jsonl_from(origin: Origin, start: int, first: int) -> Iterator[Batch]:
+    """The lines of a plain file from byte `start` on, where the one with number `first` begins."""
+    return lines_as_rows(origin, plain_pieces(origin, start), first)
+
+
+def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iterator[Batch]:
+    """The same for bytes whose encoding has been looked at already; `first` numbers their lines."""
+    for block in blocks(text, first):
         yield _batch(origin, block)
 
 
 def _batch(origin: Origin, block: Block) -> Batch:
-    batch = Batch(read=len(block.lines))
-    add_row, add_raw = batch.rows.append, batch.raws.append
-    for row, line in enumerate(block.lines, block.first):
-        raw = line
-        if line[-1:] == b"\r":
-            raw = line[:-1]
-        if line[:1] == b"\xef" and line.startswith(BOM):
-            raw = raw[len(BOM) :]
-            origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
-        if block.oversized and row - block.first in block.oversized:
-            batch.bad.append(too_large(row, block.oversized[row - block.first], raw))
-        elif not raw.strip(b" \t\r"):
-            batch.blank.append(row)
-        elif fault := json_fault(raw):
-            batch.bad.append(BadRow(row, fault, raw))
-        else:
-            add_row(row)
-            add_raw(raw)
+    lines, first = block.lines, block.first
+    unsure = doubtful(lines)
+    if not unsure:
+        return Batch(len(lines), [*range(first, first + len(lines))], lines)
+    batch = Batch(len(lines))
+    done = 0
+    for place in unsure:
+        batch.rows.extend(range(first + done, first + place))
+        batch.raws.extend(lines[done:place])
+        _add(batch, origin, first + place, lines[place], block.oversized.get(place))
+        done = place + 1
+    batch.rows.extend(range(first + done, first + len(lines)))
+    batch.raws.extend(lines[done:])
     return batch
+
+
+def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | None) -> None:
+    """Adds one line that has to be looked at."""
+    raw = line
+    if line[-1:] == b"\r":
+        raw = line[:-1]
+    if line[:1] == b"\xef" and line.startswith(BOM):
+        raw = raw[len(BOM) :]
+        origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
+    if full_size is not None:
+        batch.bad.append(too_large(row, full_size, raw))
+    elif not raw.strip(b" \t\r"):
+        batch.blank.append(row)
+    elif fault := json_fault(raw):
+        batch.bad.append(BadRow(row, fault, raw))
+    else:
+        batch.rows.append(row)
+        batch.raws.append(raw)

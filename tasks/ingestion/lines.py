@@ -51,10 +51,13 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
-def blocks(pieces: Iterator[bytes]) -> Iterator[Block]:
-    """The lines, some per block; a last line without an end counts, an empty one does not."""
+def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
+    """The lines, some per block; a last line without an end counts, an empty one does not.
+
+    `first` is the number of the first one: above 1 where the pieces begin within a file.
+    """
     separator = b"\n"
-    number = 1
+    number = first
     held: list[bytes] = []  # the open line's bytes so far; only its head once it is oversized
     size = 0
     for piece in pieces:

@@ -21,8 +21,17 @@ from tasks.errors import DataError
 from tasks.ingestion.archives import SEPARATOR, Member, split_members, unpack
 from tasks.ingestion.batches import Origin
 from tasks.ingestion.downloads import Remote, download, is_url
-from tasks.ingestion.files import SourceFile, check_unchanged, described, is_data, match
-from tasks.ingestion.hub_datasets import data_files, resolve_commit
+from tasks.ingestion.files import (
+    SourceFile,
+    check_unchanged,
+    described,
+    is_data,
+    is_wanted,
+    match,
+    says_itself,
+)
+from tasks.ingestion.hub import resolve_commit
+from tasks.ingestion.hub_datasets import data_files
 from tasks.ingestion.params import Source
 
 DOWNLOADS = "downloads"
@@ -75,7 +84,7 @@ def locate(source: Source) -> Located:
 
 
 def _of_hub(source: Source, repository: str) -> Located:
-    commit = resolve_commit(repository, source.revision)
+    commit = resolve_commit("dataset", repository, source.revision, DataError)
     chosen = {"config": source.config, "split": source.split}
 
     def bring(workspace: Workspace) -> Brought:
@@ -105,10 +114,12 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
         remotes = [web.pinned(url)]
     else:
         remotes = buckets.pinned(source.name, url, source.storage or {})
-    for remote in remotes:
-        described(source, remote.name, Path(), 0, "")  # an unknown kind is told before the download
+    # An unknown kind is told before the download.
+    kinds = [described(source, r.name, Path(), 0, "", r.said) for r in remotes]
+    told = [f"{k.format}{k.codec}" for k in kinds]
+    by_server = {"formats": told} if any(not says_itself(r.name) for r in remotes) else {}
     return Located(
-        {"files": [remote.name for remote in remotes], "members": members},
+        {"files": [remote.name for remote in remotes], "members": members} | by_server,
         {remote.name: remote.pin for remote in remotes},
         partial(_downloaded, source=source, remotes=remotes, members=members),
     )
@@ -132,7 +143,7 @@ def _downloaded(
                 done = {"digest": download(remote, target, bar.update)}
                 workspace.finish(unit, done)
             size = target.stat().st_size
-            files.append(described(source, remote.name, target, size, done["digest"]))
+            files.append(described(source, remote.name, target, size, done["digest"], remote.said))
     fetched = [
         {"name": r.name, "pin": r.pin, "sha256": f.digest, "bytes": f.size}
         for r, f in zip(remotes, files, strict=True)
@@ -153,13 +164,18 @@ def _unpacked(
         target = workspace.scratch / UNPACKED / unit
         found += [
             described(source, f"{file.name}{SEPARATOR}{m.name}", m.path, m.size, m.digest)
-            for m in _members(workspace, unit, file, members, target)
+            for m in _members(workspace, unit, file, members, target, partial(is_wanted, source))
         ]
     return found
 
 
 def _members(
-    workspace: Workspace, unit: str, file: SourceFile, members: str | None, target: Path
+    workspace: Workspace,
+    unit: str,
+    file: SourceFile,
+    members: str | None,
+    target: Path,
+    wanted: Callable[[str], bool],
 ) -> list[Member]:
     done = workspace.finished(unit)
     if done is not None:
@@ -167,7 +183,7 @@ def _members(
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
     origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
-    found = unpack(origin, file.format, members, is_data, target)
+    found = unpack(origin, file.format, members, wanted, target)
     check_unchanged(file)
     entries = [
         {"name": m.name, "place": m.path.name, "size": m.size, "sha256": m.digest} for m in found

@@ -6,7 +6,12 @@ from typing import Annotated, Any, Self
 from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from tasks.artifact import Inert, Params
-from tasks.ingestion.downloads import is_url, without_secrets
+from tasks.ingestion.downloads import is_url
+from tasks.ingestion.redaction import without_secrets
+
+ROW_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "feather", "ipc")
+ARCHIVE_FORMATS = ("zip", "tar", "tgz", "tbz2", "txz")
+FORMAT = rf"^({'|'.join((*ROW_FORMATS, *ARCHIVE_FORMATS))})(\.(gz|zst|bz2|xz))?$"
 
 
 class Source(Params):
@@ -37,6 +42,10 @@ class Source(Params):
     """Our name -> the source's name, for flat rows under names of their own."""
     options: dict[str, JsonValue] | None = None
     """What else the layout has to be told, such as what a label means; each layout has its own."""
+    format: str | None = Field(default=None, pattern=FORMAT)
+    """What the files are where their names do not say it, such as a download without an extension:
+    jsonl, json, csv, tsv, parquet or arrow, as jsonl.gz where compressed; or zip, tar, tar.gz. An
+    archive keeps what its own name says, and this is then the format of its members."""
     limit: int | None = Field(default=None, ge=1)
     """Rows to read at most, good or bad, in the order of the sorted files: for a quick try."""
     weight: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -62,7 +71,10 @@ class Source(Params):
     @field_serializer("path", when_used="json")
     def _without_secrets(self, path: str | None) -> str | None:
         """What is recorded of a URL: a signed query is a secret."""
-        return without_secrets(path) if path is not None and is_url(path) else path
+        if path is None or not is_url(path):
+            return path
+        archive, found, members = path.partition("!/")
+        return without_secrets(archive) + found + members
 
 
 class IngestionParams(Params):
@@ -86,7 +98,8 @@ def reading(source: Source) -> dict[str, Any]:
     The path itself does not: the files that it matched do, by name and content; nor does the hub's
     revision: its commit does.
     """
-    return {
+    declared = {} if source.format is None else {"format": source.format}
+    return declared | {
         "name": source.name,
         "limit": source.limit,
         "delimiter": source.delimiter,

@@ -11,19 +11,33 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.artifact import Artifact
+from tasks.artifact import Artifact, Behind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS = "rows"
-SHARD_ROWS = 20_000
+FIRST_SHARD_ROWS = 10_000
+"""So that small data is one shard."""
+LEAST_SHARD_ROWS, MOST_SHARD_ROWS = 4_000, 20_000
+SHARD_SHARE = 25
 SHARD_BYTES = 32 * 2**20
 GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
 
 Writing = Callable[[str], AbstractContextManager[Path]]
 """`Workspace.writing`: a temporary path that takes its place on success."""
+
+
+def shard_rows_after(rows: int) -> int:
+    """Rows at which the shard ends that begins behind so many rows of its file.
+
+    No end depends on rows that come later, so rows that are appended change the last shard only;
+    and that is a twenty-fifth of all rows at most, once there are 100,000.
+    """
+    if rows == 0:
+        return FIRST_SHARD_ROWS
+    return min(MOST_SHARD_ROWS, max(LEAST_SHARD_ROWS, rows // SHARD_SHARE))
 
 
 def row_shards(artifact: Artifact) -> list[Path]:
@@ -52,14 +66,31 @@ def shard_rows(shard: Path) -> Iterator[tuple[int, bytes]]:
 
 
 class ShardWriter:
-    """Writes the rows of one file of one source as numbered shards; a context manager."""
+    """Writes the rows of one file of one source as numbered shards; a context manager.
 
-    def __init__(self, writing: Writing, directory: str, source: str, file: str) -> None:
-        self.shards = 0
+    `shards` of the file stand already, and hold its first `rows` rows. Compressing and writing go
+    on behind the caller.
+    """
+
+    def __init__(
+        self,
+        writing: Writing,
+        directory: str,
+        source: str,
+        file: str,
+        shards: int = 0,
+        rows: int = 0,
+    ) -> None:
+        self.shards = shards
+        self.ends: list[tuple[int, int]] = []
+        """Of each full shard that was written here: its last row, and the rows up to there."""
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
-        self._stack = ExitStack()
+        self._behind = Behind()
+        self._open: list[ExitStack] = []
+        """One for each shard that is not in its place yet; the last may still take rows."""
         self._writer: Any = None
+        self._before = rows
         self._shard_rows = self._shard_bytes = 0
         self._rows: list[int] = []
         self._raws: list[bytes] = []
@@ -69,11 +100,18 @@ class ShardWriter:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        if failure[0] is None:
-            self._flush()
-            self._close()
-        else:
-            self._stack.__exit__(*failure)  # the open shard's temporary file is removed
+        try:
+            if failure[0] is None:
+                self._flush()
+                self._close()
+                self._behind.finish()
+        except BaseException as error:
+            failure = type(error), error, error.__traceback__
+            raise
+        finally:
+            self._behind.stop()
+            for stack in self._open:  # temporary files of what failed are removed
+                stack.__exit__(*failure)
 
     def extend(self, rows: Sequence[int], raws: Sequence[bytes]) -> None:
         """Adds rows; what is full is written."""
@@ -105,20 +143,24 @@ class ShardWriter:
         ]
         table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
         if self._writer is None:
-            self._writer = self._open(table.schema)
-        self._writer.write_table(table, row_group_size=count)
+            self._writer = self._opened(table.schema)
+        self._behind.put(self._writer.write_table, table, count)
         self._shard_rows += count
         self._shard_bytes += self._bytes
+        last = self._rows[-1]
         self._rows, self._raws, self._bytes = [], [], 0
-        if self._shard_rows >= SHARD_ROWS or self._shard_bytes >= SHARD_BYTES:
+        if self._shard_rows >= shard_rows_after(self._before) or self._shard_bytes >= SHARD_BYTES:
+            self.ends.append((last, self._before + self._shard_rows))
             self._close()
 
-    def _open(self, schema: Any) -> Any:
+    def _opened(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
 
         writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
         name = f"{self._directory}/{self.shards:05d}.parquet"
-        path = self._stack.enter_context(self._writing(name))
+        stack = ExitStack()
+        self._open.append(stack)
+        path = stack.enter_context(self._writing(name))
         writer = writer_class(
             path,
             schema,
@@ -126,13 +168,19 @@ class ShardWriter:
             use_dictionary=["source", "file"],
             write_statistics=["row"],
         )
-        self._stack.callback(writer.close)
+        stack.callback(writer.close)
         return writer
 
     def _close(self) -> None:
         if self._writer is None:
             return
-        self._stack.close()  # the writer first, then the rename into place
+        self._behind.put(self._placed, self._open[-1])
         self._writer = None
         self.shards += 1
+
+        self._before += self._shard_rows
         self._shard_rows = self._shard_bytes = 0
+
+    def _placed(self, stack: ExitStack) -> None:
+        stack.close()  # the writer first, then the rename into place
+        self._open.remove(stack)

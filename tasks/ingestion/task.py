@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
-from tasks.artifact import Ledger, Step, Workspace
+from tasks.artifact import Ledger, Memo, Step, Workspace
 from tasks.errors import DataError, Interrupted
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.files import SourceFile
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 2
+VERSION = 3
 
 Matched = Mapping[str, Sequence[SourceFile]]
 """Source name -> its files."""
@@ -69,7 +69,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
     """
     brought = {name: found.bring(workspace) for name, found in located.items()}
     matched = {name: each.files for name, each in brought.items()}
-    summaries = _read(workspace, params, matched)
+    summaries = _read(workspace, params, matched, _memo(workspace, matched))
     for source in params.sources:
         declared = {s["file"]: s["columns"] for s in summaries[source.name] if s["columns"]}
         check_shards(source.name, declared)
@@ -85,7 +85,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
         warnings += _check_source(source, matched[source.name], summaries[source.name], ledger)
     for warning in warnings:
         logger.warning("%s", warning)
-    _publish(workspace, params, summaries)
+    _publish(workspace, params, summaries, _memo(workspace, matched))
     workspace.report["ledger"] = ledger.to_json()
     workspace.report["sources"] = {
         name: {
@@ -104,8 +104,18 @@ def _unit(source: str, index: int) -> str:
     return f"{source}-{index:05d}"
 
 
+def _memo(workspace: Workspace, matched: Matched) -> Memo:
+    """What earlier artifacts hold of each file, known by its source and its name."""
+    files = {
+        _unit(source, index): f"{source}\0{file.name}"
+        for source, found in matched.items()
+        for index, file in enumerate(found)
+    }
+    return Memo(workspace, files, step={"stage": STAGE, "version": VERSION})
+
+
 def _read(
-    workspace: Workspace, params: IngestionParams, matched: Matched
+    workspace: Workspace, params: IngestionParams, matched: Matched, memo: Memo
 ) -> dict[str, list[dict[str, Any]]]:
     """Summaries of all files; without a limit, the files of a source are read in parallel."""
     from tqdm import tqdm
@@ -123,9 +133,10 @@ def _read(
             with lock:
                 bar.update(count)
 
+        shared = advance, memo
         waiting = {
             source.name: [
-                pool.submit(_read_in_turn, workspace, source, matched[source.name], lane, advance)
+                pool.submit(_read_in_turn, workspace, source, matched[source.name], lane, *shared)
                 for lane in _lanes(source, len(matched[source.name]))
             ]
             for source in params.sources
@@ -152,6 +163,7 @@ def _read_in_turn(
     files: Sequence[SourceFile],
     lane: range,
     advance: Callable[[int], object],
+    memo: Memo,
 ) -> list[dict[str, Any]]:
     from tasks.ingestion.unit import ingest_file
 
@@ -163,7 +175,7 @@ def _read_in_turn(
         unit = _unit(source.name, index)
         summary = workspace.finished(unit)
         if summary is None:
-            summary = ingest_file(workspace, unit, source, files[index], left, advance)
+            summary = ingest_file(workspace, unit, source, files[index], left, advance, memo)
             workspace.finish(unit, summary)
         else:
             advance(files[index].size)
@@ -208,7 +220,9 @@ def _reasons(dropped: Mapping[str, int], summaries: Sequence[dict[str, Any]]) ->
     return " ".join(f"{reason} ({n:,}): {examples.get(reason, 'blank')}." for reason, n in frequent)
 
 
-def _publish(workspace: Workspace, params: IngestionParams, summaries: Summaries) -> None:
+def _publish(
+    workspace: Workspace, params: IngestionParams, summaries: Summaries, memo: Memo
+) -> None:
     """Gives shards their final numbers and merges the quarantines; done again after a kill."""
     from tasks.ingestion.quarantine import merge
     from tasks.ingestion.unit import QUARANTINE
@@ -222,11 +236,15 @@ def _publish(workspace: Workspace, params: IngestionParams, summaries: Summaries
             unit = _unit(source.name, index)
             parts.append(workspace.scratch / unit / QUARANTINE)
             directory = workspace.scratch / summary.get("unit", unit)
+            first = number
             for shard in range(summary["shards"]):
                 place = rows / f"{number:05d}.parquet"
                 if not place.exists():  # else it was moved there before a kill
                     (directory / f"{shard:05d}.parquet").replace(place)
                 number += 1
+            if summary.get("past"):
+                files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]
+                memo.keep(unit, files, summary["past"])
     # Written last, so where it stands all is in place; its parts may be gone with the scratch.
     if not (workspace.path / QUARANTINE).exists():
         with workspace.writing(QUARANTINE) as path:

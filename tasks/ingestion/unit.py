@@ -2,19 +2,21 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tasks.artifact import Ledger, Workspace
-from tasks.errors import shown
+from tasks.artifact import Ledger, Memo, Workspace, uncollected
+from tasks.errors import DataError, shown
+from tasks.ingestion.appended import KeptBadRows, Past, is_appendable, marked, past_of
 from tasks.ingestion.batches import BadRow, Batch, Origin, first_rows
 from tasks.ingestion.decompression import DamagedFile
 from tasks.ingestion.delimited import read_csv
 from tasks.ingestion.files import SourceFile, check_unchanged
 from tasks.ingestion.isolation import isolated
 from tasks.ingestion.json_array import read_json
-from tasks.ingestion.jsonl import read_jsonl
+from tasks.ingestion.jsonl import read_jsonl, read_jsonl_from
 from tasks.ingestion.mixture import Sample, leave_out, lowest
 from tasks.ingestion.params import Source
 from tasks.ingestion.quarantine import QuarantineWriter
@@ -32,6 +34,41 @@ READERS: dict[str, Callable[[Origin], Iterator[Batch]]] = {
 }
 
 
+@dataclass
+class Account:
+    """What has been counted of one file so far."""
+
+    source: Source
+    file: str
+    sample: Sample
+    bad: KeptBadRows
+    ledger: Ledger = field(default_factory=Ledger)
+    examples: dict[str, str] = field(default_factory=dict[str, str])
+    counted: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Books a batch: all of its rows as handed on."""
+        self._book(batch.read, len(batch.rows), len(batch.blank), batch.bad)
+
+    def add_past(self, past: Past) -> None:
+        """Books what is in place already."""
+        last = past.last
+        self._book(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
+
+    def _book(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
+        source = self.source.name
+        self.ledger.count_in(source, read)
+        self.ledger.count_out(source, rows)
+        if blank:
+            self.ledger.drop(source, "blank_line", blank)
+        for reason, count in Counter(entry.fault.reason for entry in bad).items():
+            self.ledger.drop(source, reason, count)
+        for entry in bad:
+            self.examples.setdefault(entry.fault.reason, _example(self.file, entry))
+        self.bad.extend(bad)
+        self.counted += rows + len(bad)
+
+
 def ingest_file(
     workspace: Workspace,
     unit: str,
@@ -39,11 +76,13 @@ def ingest_file(
     file: SourceFile,
     limit: int | None,
     advance: Callable[[int], object],
+    memo: Memo,
 ) -> dict[str, Any]:
     """The unit's summary; shards and quarantine lie below `scratch/<unit>/`.
 
     The ledger's rows in are records counted before parsing (lines, array elements, a columnar
-    file's own row count). Rows beyond `limit` are not read, and not counted as rows in.
+    file's own row count). Rows beyond `limit` are not read, and not counted as rows in. What an
+    earlier artifact holds of a file that has grown since is taken from there.
 
     Raises:
         DataError: the file as a whole cannot be used.
@@ -52,48 +91,77 @@ def ingest_file(
     shutil.rmtree(directory, ignore_errors=True)  # of an attempt that did not finish this unit
     directory.mkdir()
     warnings: list[str] = []
-    codec, delimiter = file.codec, file.delimiter
     columns: dict[str, str] = {}
-    origin = Origin(
-        file.path,
-        file.name,
-        codec,
-        delimiter,
-        directory,
-        advance,
-        warnings.append,
-        columns.update,
-    )
-    ledger, examples, sample = Ledger(), dict[str, str](), Sample(source)
-    counted = 0
-    name = f"{workspace.scratch.name}/{unit}"
-    check_unchanged(file)
-    with (
-        workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
-        QuarantineWriter(quarantine_path, source.name, file.name) as quarantine,
-        ShardWriter(workspace.writing, name, source.name, file.name) as shards,
-    ):
-        for batch in _limited(READERS[file.format](origin), limit, file.name):
-            _account(ledger, source.name, batch)
-            for bad in batch.bad:
-                examples.setdefault(bad.fault.reason, _example(file.name, bad))
-            quarantine.extend(batch.bad)
-            shards.extend(*sample.of(batch))
-            counted += batch.counted
-            advance(0)  # raises when the run is being stopped
+    told = (advance, warnings.append, columns.update)
+    origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
+    grows = is_appendable(source, file, limit)
+    past = past_of(memo, unit, file, f"{workspace.scratch.name}/{unit}") if grows else Past()
+    if not grows:
         check_unchanged(file)
-    leave_out(ledger, source.name, sample.left_out)
-    ledger.check()
+    account = Account(source, file.name, Sample(source), KeptBadRows())
+    shards = _write(workspace, unit, account, origin, _batches(origin, file, past), past, limit)
+    marks = marked(file, past, shards, account.ledger) if grows else None
+    if marks is None:
+        check_unchanged(file)
+    leave_out(account.ledger, source.name, account.sample.left_out)
+    account.ledger.check()
     return {
-        "ledger": ledger.to_json(),
+        "ledger": account.ledger.to_json(),
         "shards": shards.shards,
-        "counted": counted,
+        "counted": account.counted,
         "file": file.name,
         "columns": columns,
-        "places": lowest(sample.places, source.cap) if source.cap else [],
-        "examples": examples,
+        "places": lowest(account.sample.places, source.cap) if source.cap else [],
+        "examples": account.examples,
         "warnings": _cut(warnings, file.name),
+        "past": account.bad.summary(marks) if marks and not warnings else None,
     }
+
+
+def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
+    """The file's batches behind its past.
+
+    Raises:
+        DataError: the file cannot be used, or is not the one that was hashed any more.
+    """
+    try:
+        if past.marks:
+            yield from read_jsonl_from(origin, past.last.end, past.last.line + 1)
+        else:
+            yield from READERS[file.format](origin)
+    except DataError:
+        check_unchanged(file)  # a file that changed has no fault of its own
+        raise
+
+
+def _write(
+    workspace: Workspace,
+    unit: str,
+    account: Account,
+    origin: Origin,
+    batches: Iterator[Batch],
+    past: Past,
+    limit: int | None,
+) -> ShardWriter:
+    """Writes and books the file's past and its batches."""
+    name = f"{workspace.scratch.name}/{unit}"
+    of_file = account.source.name, account.file
+    in_place = past.last.shards, past.last.rows
+    with (
+        workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
+        QuarantineWriter(quarantine_path, *of_file) as quarantine,
+        ShardWriter(workspace.writing, name, *of_file, *in_place) as shards,
+        uncollected(),
+    ):
+        account.add_past(past)
+        quarantine.extend(past.bad)
+        origin.advance(past.last.end)
+        for batch in _limited(batches, limit, account.file):
+            account.add(batch)
+            quarantine.extend(batch.bad)
+            shards.extend(*account.sample.of(batch))
+            origin.advance(0)  # raises when the run is being stopped
+    return shards
 
 
 def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator[Batch]:
@@ -110,15 +178,6 @@ def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator
         raise DamagedFile(
             f"{error} ({counted:,} rows were read before the damage; none of {name} is used)"
         ) from error
-
-
-def _account(ledger: Ledger, source: str, batch: Batch) -> None:
-    ledger.count_in(source, batch.read)
-    ledger.count_out(source, len(batch.rows))
-    if batch.blank:
-        ledger.drop(source, "blank_line", len(batch.blank))
-    for reason, count in Counter(bad.fault.reason for bad in batch.bad).items():
-        ledger.drop(source, reason, count)
 
 
 def _example(name: str, bad: BadRow) -> str:

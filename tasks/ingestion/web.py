@@ -21,8 +21,9 @@ from tasks.ingestion.downloads import (
     is_url,
     pinned_by_content,
     tried,
-    without_secrets,
 )
+from tasks.ingestion.redaction import without_secrets
+from tasks.ingestion.said_names import said_names
 
 TIMEOUT_SECONDS = 60
 PASSING = {408, 425, 429, 500, 502, 503, 504}
@@ -65,22 +66,23 @@ def pinned(url: str) -> Remote:
     """
     name = without_secrets(url)
 
-    def look() -> tuple[Mapping[str, str], int | None]:
+    def look() -> tuple[Mapping[str, str], int | None, str]:
         with _opened(url, name, 0) as response:
             _check_head(name, response, _up_to(response, HEAD_BYTES))
-            return {name.lower(): value for name, value in response.headers.items()}, _length(
-                response
-            )
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return headers, _length(response), response.geturl()
 
-    headers, size = tried(name, look)
+    headers, size, address = tried(name, look)
+    said = said_names(headers, address)
     version = headers.get("etag") or headers.get("last-modified")
 
     def read(offset: int) -> tuple[int, Iterator[bytes]]:
         return _read(url, name, version, offset)
 
     if version is None:
-        return pinned_by_content(name, size, read)
-    return Remote(name, f"etag:{version}" if "etag" in headers else f"of:{version}", size, read)
+        return pinned_by_content(name, size, read, said)
+    pin = f"etag:{version}" if "etag" in headers else f"of:{version}"
+    return Remote(name, pin, size, read, said)
 
 
 def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, Iterator[bytes]]:

@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from tasks.artifact import Params
+from tasks.ingestion.downloads import is_url
 
 
 class ScratchParams(Params):
@@ -44,4 +45,6 @@ class ModelParams(Params):
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise ValueError(f"needs exactly one of path, hub and scratch, found {found}")
+        if self.path is not None and is_url(self.path):
+            raise ValueError("path is a URL; give a local directory, or `hub` for a repository")
         return self

@@ -9,9 +9,11 @@ from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace
 from tasks.artifact.durable import read_json
+from tasks.errors import ModelError
 from tasks.ingestion import row_shards
+from tasks.ingestion.hub import resolve_commit
 from tasks.model.directory import BaseModel, describe
-from tasks.model.hub import download, resolve_commit
+from tasks.model.hub import download
 from tasks.model.params import ModelParams, ScratchParams
 
 STAGE = "model"
@@ -32,7 +34,7 @@ def step(params: ModelParams, ingestion: Artifact) -> Step:
         directory, provenance = Path(params.path), {"path": str(Path(params.path).resolve())}
     else:
         assert params.hub is not None
-        commit = resolve_commit(params.hub, params.revision)
+        commit = resolve_commit("model", params.hub, params.revision, ModelError)
         directory, provenance = download(params.hub, commit), {"hub": params.hub, "commit": commit}
     model = describe(directory, provenance)
 

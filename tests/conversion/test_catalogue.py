@@ -63,22 +63,60 @@ def test_a_call_needs_no_content_and_other_messages_do(convert, pairs_of, quaran
         "null_content",
         "prompt[0].content",
     )
+    assert "expected its text" in entry["message"]
+
+
+def tool(stated=None):
+    turn = {"role": "tool", "content": "3"}
+    return turn if stated is None else turn | {"tool_call_id": stated}
+
+
+def call(made):
+    return assistant(None, tool_calls=[{"id": made, "function": {"name": "add", "arguments": {}}}])
+
+
+TOOL_ROWS = [
+    TALK | {"prompt": [user("Hi"), tool()]},
+    TALK | {"prompt": [user("Hi 1"), call("a"), tool("a")]},
+    TALK | {"prompt": [user("Hi 2"), call("a"), tool("b")]},
+    TALK | {"prompt": [user("Hi 3"), call("a"), tool()]},
+    TALK | {"chosen": [call("c"), tool("x"), assistant("Yes.")]},
+    TALK | {"prompt": "What is a tool?"},
+]
 
 
 @catalogue(67)
 def test_tool_turns_without_their_call_are_counted(convert):
-    def answered(number, call_id, stated):
-        call = {"id": call_id, "function": {"name": "add", "arguments": {}}}
-        tool = {"role": "tool", "content": "3", "tool_call_id": stated}
-        prompt = [user(f"Hi {number}"), assistant(None, tool_calls=[call]), tool]
-        return TALK | {"prompt": prompt}
+    artifact = convert(TOOL_ROWS)
+    assert notes(artifact)["tool turn without its call"] == 3
+    assert artifact.report["pairs"] == 6
 
-    alone = TALK | {"prompt": [user("Hi"), {"role": "tool", "content": "3"}]}
-    artifact = convert(
-        [alone, answered(1, "a", "a"), answered(2, "a", "b"), answered(3, "a", None)]
-    )
-    assert notes(artifact) == {"tool turn without its call": 2}
-    assert artifact.report["pairs"] == 4
+
+@catalogue(67)
+def test_tool_turns_without_their_call_are_quarantined_where_the_source_asks_for_it(
+    convert, pairs_of, quarantine_of
+):
+    strict = {"tool_turns": "quarantine"}
+    artifact = convert(TOOL_ROWS, layout="trl", options=strict)
+    assert [pair["row"] for pair in pairs_of(artifact)] == [2, 4, 6]
+    assert "tool turn without its call" not in notes(artifact)
+    found = [(e["file"], e["row"], e["field"]) for e in quarantine_of(artifact)]
+    assert found == [("votes.jsonl", 1, "prompt[1]"), ("votes.jsonl", 3, "prompt[2]"),
+                     ("votes.jsonl", 5, "chosen[1]")]  # fmt: skip
+    for entry, stated in zip(quarantine_of(artifact), ("None", "'b'", "'x'"), strict=True):
+        assert entry["reason"] == "unmatched_tool_turn"
+        assert f"found a tool's turn with tool_call_id {stated}" in entry["message"]
+        assert "correct the ids" in entry["message"]
+    with pytest.raises(DataError, match=r"unmatched_tool_turn \(3x\), first votes\.jsonl row 1"):
+        convert(TOOL_ROWS, layout="trl", options=strict, max_bad_fraction=0.1)
+    rows = [
+        {"messages": [user("Hi"), *middle, assistant(said)], "label": label}
+        for middle, said, label in (([], "Yes.", True), ([tool("b")], "No.", False),
+                                    ([], "Well.", False))
+    ]  # fmt: skip
+    joined = convert(rows, layout="unpaired", options=strict)
+    assert [e["reason"] for e in quarantine_of(joined)] == ["unmatched_tool_turn"]
+    assert len(pairs_of(joined)) == 1
 
 
 @catalogue(52, 72)
@@ -87,7 +125,10 @@ def test_white_space_is_kept_to_the_byte_and_alone_makes_no_pair(convert, pairs_
     artifact = convert([kept, text(2, chosen="Yes.", rejected="Yes.\n")])
     (pair,) = pairs_of(artifact)
     assert (pair["chosen"], pair["rejected"]) == ("  Yes.\t\n", "\nNo. ")
-    assert [entry["reason"] for entry in quarantine_of(artifact)] == ["identical_normalised"]
+    (entry,) = quarantine_of(artifact)
+    assert (entry["reason"], entry["field"]) == ("identical_normalised", "rejected")
+    assert (entry["file"], entry["row"]) == ("votes.jsonl", 2)
+    assert "only in surrounding whitespace" in entry["message"]
 
 
 @catalogue(73, 93)
@@ -176,10 +217,9 @@ def test_preferring_the_longer_answer_is_measured_per_source(convert):
 def test_a_margin_in_a_text_is_a_number_only_if_it_is_exact(convert, pairs_of, quarantine_of):
     artifact = convert([text(1, margin="0.25"), text(2, margin="ca. 2"), text(3, margin="inf")])
     assert [pair["margin"] for pair in pairs_of(artifact)] == [0.25]
-    assert [(e["row"], e["reason"]) for e in quarantine_of(artifact)] == [
-        (2, "bad_margin"),
-        (3, "bad_margin"),
-    ]
+    for entry, row in zip(quarantine_of(artifact), (2, 3), strict=True):
+        assert (entry["row"], entry["reason"], entry["field"]) == (row, "bad_margin", "margin")
+        assert "expected a finite number" in entry["message"]
 
 
 @catalogue(85, 86)
@@ -197,6 +237,8 @@ def test_scores_against_most_labels_fail_as_swapped_columns_whatever_is_allowed(
     artifact = convert(right + wrong[:1], columns=SCORES)
     (entry,) = quarantine_of(artifact)
     assert (entry["reason"], entry["row"]) == ("score_contradicts_label", 9)
+    assert entry["field"] == "score_chosen"
+    assert "the columns are swapped in the mapping" in entry["message"]
 
 
 @catalogue(87)
@@ -225,7 +267,22 @@ def test_text_that_looks_like_a_secret_is_counted_and_never_shown(convert):
     assert secret not in json.dumps(artifact.report)
 
 
-@catalogue(94)
+@catalogue(44)
+def test_columns_that_nobody_asked_for_are_named_once(convert, pairs_of, caplog):
+    caplog.set_level("INFO", "tasks.conversion")
+    rows = [text(i, id=i, score_chosen=2, **{"x\x1b[2J": 1}) for i in range(50)]
+    assert len(pairs_of(convert(rows))) == 50
+    (told,) = [r.getMessage() for r in caplog.records if "does not read" in r.getMessage()]
+    assert told == (
+        "source 'votes': columns that layout 'trl' does not read: 'id', 'score_chosen', 'x\\x1b[2J'"
+    )
+    caplog.clear()
+    convert(rows[:2], columns={"score_chosen": "score_chosen", "score_rejected": "id"})
+    (told,) = [r.getMessage() for r in caplog.records if "does not read" in r.getMessage()]
+    assert told.endswith("layout 'columns' does not read: 'x\\x1b[2J'")
+
+
+@catalogue(44, 94)
 def test_ids_of_any_kind_name_no_pair(convert, pairs_of):
     rows = [text(i, id=value) for i, value in enumerate((7, 7, "7", None, [1], 2**70))]
     pairs = pairs_of(convert(rows))

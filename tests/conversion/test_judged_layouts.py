@@ -372,9 +372,9 @@ def test_a_label_is_never_recognised_and_its_meaning_never_guessed():
         (
             "scored",
             {"bye": "id"},
-            r"options\.bye: Extra inputs.*Options of layout 'scored': format",
+            r"options\.bye: Extra inputs.*Options of layout 'scored': tool_turns, format",
         ),
-        ("trl", {"format": "as_is"}, r"options\.format.*Options of layout 'trl': none"),
+        ("hh_rlhf", {"format": "as_is"}, r"options\.format.*layout 'hh_rlhf': tool_turns"),
         ("unpaired", {"pairs": "adjacent"}, r"options\.pairs: Input should be 'all' or"),
         ("scored", {"max_pairs": 0}, r"options\.max_pairs.*greater than or equal to 1, found 0"),
         ("scored", {"responses": ["a"]}, "one path in options.scores for each"),

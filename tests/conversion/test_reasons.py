@@ -46,10 +46,11 @@ TRL = [
     (TEXT | {"chosen": None}, "null", "chosen", "drop the row or fill it"),
     (TEXT | {"prompt": None}, "null", "prompt", "leave the column out"),
     ({"prompt": "Hi", "chosen": "a", "rejectd": "b"}, "missing_column", "rejected",
-     "found the columns 'prompt', 'chosen', expected 'rejected'"),
+     "found the columns 'prompt', 'chosen', 'rejectd', expected 'rejected'; did you mean 'rejec"),
     (TALK | {"chosen": []}, "empty_messages", "chosen", "at least one message"),
     (TALK | {"prompt": []}, "empty_messages", "prompt", "at least one message"),
     (TALK | {"prompt": ["Hi"]}, "bad_message", "prompt[0]", "an object with 'role'"),
+    (TALK | {"chosen": [None, assistant("Hello.")]}, "bad_message", "chosen[0]", "found null"),
     (TALK | {"prompt": [{"from": "human", "value": "Hi"}]}, "bad_message", "prompt[0]", "ShareGPT"),
     (TALK | {"prompt": [{"role": "user", "content": [{"text": "Hi"}]}]}, "bad_message",
      "prompt[0].content[0]", '"type": "text"'),
@@ -137,7 +138,7 @@ COLUMNS = [
     ],
     ids=["trl", "hh_rlhf", "columns"],
 )
-@pytest.mark.catalogue(51, 52, 53, 54, 55, 56, 61, 62, 63, 64, 65, 66, 69, 70, 71, 84, 85)
+@pytest.mark.catalogue(32, 43, 51, 52, 53, 54, 55, 56, 61, 62, 63, 64, 65, 66, 69, 70, 71, 84, 85)
 def test_bad_rows_are_quarantined_with_origin_reason_and_hint(
     convert, pairs_of, quarantine_of, layout, columns, good, bad
 ):

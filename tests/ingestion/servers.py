@@ -1,5 +1,6 @@
-"""Servers that the tests fetch from: one for files, with faults on demand, and one like the hub."""
+"""Servers that the tests fetch from: of files, with faults on demand; of a hub; of a bucket."""
 
+import base64
 import hashlib
 import json
 import re
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -61,6 +63,8 @@ class Files:
     """Bytes after which the next answers to downloads are cut."""
     statuses: list[int] = field(default_factory=list)
     """Given instead of the next answers."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Given with every file, in place of the usual ones."""
     etags: bool = True
     ranges: bool = True
     requests: list[tuple[str, str | None]] = field(default_factory=list)
@@ -77,7 +81,7 @@ class Files:
             return request.send(404, b"\x1b[31mno such file")
         body = self.content[path]
         kind = "text/html; charset=utf-8" if path.endswith("login") else "binary/octet-stream"
-        headers = {"Content-Type": kind}
+        headers = {"Content-Type": kind} | self.headers
         if self.etags:
             headers["ETag"] = f'"{hashlib.md5(body).hexdigest()}"'
         status = 200
@@ -90,18 +94,22 @@ class Files:
 
 @dataclass
 class Hub:
-    """One dataset repository: revision -> commit, commit -> path -> content."""
+    """One repository: revision -> commit, commit -> path -> content."""
 
     repository: str
     commits: dict[str, dict[str, bytes]]
     branches: dict[str, str]
     gated: bool = False
+    kind: str = "datasets"
+    """Or `models`, whose files have no prefix in their addresses."""
     requests: list[str] = field(default_factory=list)
 
     def answer(self, request: _Handler) -> None:
         self.requests.append(request.path)
         path = request.path.partition("?")[0]
-        api, files = f"/api/datasets/{self.repository}", f"/datasets/{self.repository}/resolve/"
+        api = f"/api/{self.kind}/{self.repository}"
+        prefix = "/datasets" if self.kind == "datasets" else ""
+        files = f"{prefix}/{self.repository}/resolve/"
         if found := re.fullmatch(rf"{api}/revision/(.+)", path):
             commit = self.branches.get(found[1].replace("%2F", "/"))
             if commit is None:
@@ -126,3 +134,49 @@ def _blob(body: bytes) -> str:
 
 def _entry(path: str, body: bytes) -> dict[str, object]:
     return {"type": "file", "path": path, "size": len(body), "oid": _blob(body)}
+
+
+@dataclass
+class GoogleBucket:
+    """One bucket of Google's store: what its JSON interface says of objects, and their bytes."""
+
+    name: str
+    objects: dict[str, bytes] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+    def answer(self, request: _Handler) -> None:
+        address = urlsplit(request.path)
+        self.requests.append(address.path)
+        found = re.fullmatch(r"(/download)?/storage/v1/b/([^/]+)/o/?(.*)", address.path)
+        if found is None or found[2] != self.name:
+            return self._send(request, 404, {"error": {"code": 404, "message": "no such bucket"}})
+        name = unquote(found[3])
+        if not name:
+            return self._send(request, 200, self._listed(parse_qs(address.query)))
+        if name not in self.objects:
+            return self._send(request, 404, {"error": {"code": 404, "message": "no such object"}})
+        if not found[1]:
+            return self._send(request, 200, self._told(name))
+        body, wanted = self.objects[name], request.headers.get("Range")
+        first, _, last = (wanted or "bytes=0-").removeprefix("bytes=").partition("-")
+        part = body[int(first) : int(last) + 1 if last else None]
+        return request.send(206 if wanted else 200, part)
+
+    def _told(self, name: str) -> dict[str, object]:
+        body = self.objects[name]
+        digest = base64.b64encode(hashlib.md5(body).digest()).decode()
+        generation = str(int.from_bytes(hashlib.md5(body).digest()[:6], "big"))
+        return {"kind": "storage#object", "name": name, "bucket": self.name, "md5Hash": digest,
+                "size": str(len(body)), "generation": generation, "etag": digest}  # fmt: skip
+
+    def _listed(self, query: dict[str, list[str]]) -> dict[str, object]:
+        prefix, delimiter = (query.get(key, [""])[0] for key in ("prefix", "delimiter"))
+        names = [name for name in sorted(self.objects) if name.startswith(prefix)]
+        deeper = [n for n in names if delimiter and delimiter in n[len(prefix) :]]
+        below = {prefix + n[len(prefix) :].partition(delimiter)[0] + delimiter for n in deeper}
+        items = [self._told(name) for name in names if name not in deeper]
+        return {"items": items, "prefixes": sorted(below)}
+
+    @staticmethod
+    def _send(request: _Handler, status: int, answer: dict[str, object]) -> None:
+        request.send(status, json.dumps(answer).encode(), Content_Type="application/json")

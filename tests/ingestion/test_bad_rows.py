@@ -40,7 +40,7 @@ BAD_LINES = [
     (b'{"a":1},', "trailing_data", "", "','"),
     (b"[1, 2]", "not_object", "", "'[1, 2]'"),
     (b"null", "not_object", "", "expected an object"),
-    (b'"\x1b[31m"', "bad_json", "", ""),
+    (b'"\x1b[31m"', "bad_json", "", "byte 2"),
 ]
 
 
@@ -117,7 +117,8 @@ def test_a_row_above_the_limit_is_quarantined_with_an_excerpt(ingestion):
     assert [row["row"] for row in ingestion.rows(artifact)] == [1, 3]
     [bad] = ingestion.quarantine(artifact)
     assert (bad["row"], bad["reason"]) == (2, "row_too_large")
-    assert f"{len(huge):,} bytes" in bad["message"]
+    assert bad["file"] == str(path)
+    assert f"{len(huge):,} bytes; a row may hold at most 32 MB: split or shorten" in bad["message"]
     assert bad["raw"].startswith('{"a":"xxx')
     assert len(bad["raw"]) <= 1_000
 
@@ -135,8 +136,11 @@ def test_a_bad_element_of_an_array_costs_one_row(ingestion):
         (1, {"a": "],{"}),
         (4, {"a": [{"b": '\\"'}]}),
     ]
-    bad = [(b["row"], b["reason"]) for b in ingestion.quarantine(artifact)]
-    assert bad == [(2, "bad_json"), (3, "not_object")]
+    bad = ingestion.quarantine(artifact)
+    assert [(b["row"], b["reason"]) for b in bad] == [(2, "bad_json"), (3, "not_object")]
+    assert {b["file"] for b in bad} == {f"{ingestion.directory}/x.json"}
+    assert "byte" in bad[0]["message"]
+    assert "expected an object" in bad[1]["message"]
     [warning] = artifact.report["warnings"]
     assert "a comma before the closing bracket" in warning
 
@@ -175,9 +179,14 @@ def test_csv_cells_are_text_and_bad_records_name_the_line_where_they_start(inges
         (9, "csv_quote", ""),
         (10, "nul_char", "text"),
     ]
+    assert {b["file"] for b in bad} == {f"{ingestion.directory}/x.csv"}
     assert bad[0]["message"].startswith("2!=3")
     assert bad[1]["message"].startswith("4!=3")
+    assert all("complete the row, or quote its delimiters" in b["message"] for b in bad[:2])
     assert "byte 6 is not UTF-8" in bad[2]["message"]
+    assert "convert the file to UTF-8" in bad[2]["message"]
+    assert "write a quote inside a cell as two" in bad[3]["message"]
+    assert "holds the NUL character; remove it" in bad[4]["message"]
     assert artifact.report["ledger"]["s"]["dropped"]["blank_line"] == 1
 
 
@@ -230,13 +239,17 @@ def test_columnar_rows_without_a_json_form_are_quarantined_one_by_one(ingestion)
         sink.write_table(table)
     artifact = ingestion.run(ingestion.write("x.arrow", stream.getvalue()))
     assert [row["row"] for row in ingestion.rows(artifact)] == [1, 5]
-    bad = [(b["row"], b["reason"], b["field"]) for b in ingestion.quarantine(artifact)]
-    assert bad == [
+    bad = ingestion.quarantine(artifact)
+    assert [(b["row"], b["reason"], b["field"]) for b in bad] == [
         (2, "non_finite", "scores"),
         (3, "bad_utf8", ""),
         (4, "nul_char", "text"),
         (6, "non_finite", "scores"),
     ]
+    hints = ("finite number or null", "UTF-8", "remove it", "finite number or null")
+    for entry, says in zip(bad, hints, strict=True):
+        assert entry["file"] == f"{ingestion.directory}/x.arrow"
+        assert says in entry["message"]
 
 
 def test_orjson_still_refuses_what_the_fast_check_leaves_to_it():

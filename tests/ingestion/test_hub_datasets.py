@@ -158,8 +158,10 @@ def test_gated_private_missing_and_unreachable_name_the_variable_to_set(
 @pytest.mark.catalogue(49)
 def test_offline_is_told_with_the_variable_that_says_so():
     code = (
-        "from tasks.ingestion.hub_datasets import resolve_commit; "
-        "print(resolve_commit('me/pairs', 'f' * 40)); resolve_commit('me/pairs', 'main')"
+        "from functools import partial; from tasks.errors import DataError; "
+        "from tasks.ingestion.hub import resolve_commit; "
+        "ask = partial(resolve_commit, 'dataset', 'me/pairs', failed=DataError); "
+        "print(ask(revision='f' * 40)); ask(revision='main')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.artifact import Store, Workspace
+from tasks.artifact import Memo, Store, Workspace
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, row_shards, step
 from tasks.ingestion.files import match
@@ -52,7 +52,9 @@ def _ingested(name: str, content: bytes, **source):
         given = Source(name="s", path=str(path), **source)
         [file] = match(given)
         try:
-            summary = ingest_file(workspace, "u", given, file, given.limit, lambda _: None)
+            summary = ingest_file(
+                workspace, "u", given, file, given.limit, lambda _: None, Memo(workspace, {})
+            )
         except DataError as refused:
             error = str(refused)
         else:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ import yaml
 from tasks.artifact import Store, Workspace
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, row_shards
-from tasks.ingestion.shards import SHARD_BYTES, SHARD_ROWS
+from tasks.ingestion.shards import FIRST_SHARD_ROWS, SHARD_BYTES, shard_rows_after
 from tests.ingestion.fuzz import zip_of
 
 SOURCES = Path(__file__).parents[2] / "params/sources"
@@ -57,13 +58,23 @@ def test_deciding_the_step_imports_no_heavy_library():
 
 
 def test_shards_end_by_rows_or_bytes_and_stream_in_small_row_groups(ingestion):
-    many = ingestion.run(ingestion.write("many.jsonl", _lines(0, SHARD_ROWS + 1)))
-    assert [pq.read_metadata(s).num_rows for s in row_shards(many)] == [SHARD_ROWS, 1]
+    many = ingestion.run(ingestion.write("many.jsonl", _lines(0, FIRST_SHARD_ROWS + 1)))
+    assert [pq.read_metadata(s).num_rows for s in row_shards(many)] == [FIRST_SHARD_ROWS, 1]
     wide = ingestion.run(ingestion.write("wide.jsonl", _lines(0, 40, size=2**20)))
     shards = [pq.ParquetFile(s) for s in row_shards(wide)]
     assert [shard.metadata.num_row_groups for shard in shards] == [8, 2]
     assert sum(shard.metadata.num_rows for shard in shards) == 40
     assert sum(len(row["raw"]["text"]) for row in ingestion.rows(wide)[:32]) == SHARD_BYTES
+
+
+def test_no_end_of_a_shard_depends_on_later_rows_and_the_last_shard_is_a_small_share():
+    ends = [0]
+    while ends[-1] < 1_000_000:
+        ends.append(ends[-1] + shard_rows_after(ends[-1]))
+    assert ends[1:4] == [10_000, 14_000, 18_000]
+    shares = [(b - a) / b for a, b in pairwise(ends) if b > 100_000]
+    assert max(shares) < 0.041
+    assert len(ends) < 100
 
 
 def test_rows_stand_in_the_order_of_sources_and_sorted_files(ingestion):
@@ -129,7 +140,7 @@ def _dying(step, operations):
 def test_a_build_that_dies_at_any_durable_operation_ends_in_the_same_bytes(ingestion):
     ingestion.write("raw/a.jsonl", _lines(0, 10) + "bad\n")
     ingestion.write("raw/b.csv", "n\n1\n2,3\n")
-    ingestion.write("raw/c.jsonl", _lines(0, SHARD_ROWS + 5))
+    ingestion.write("raw/c.jsonl", _lines(0, FIRST_SHARD_ROWS + 5))
     packed = {"a.jsonl": _lines(0, 5).encode(), "b.jsonl": _lines(5, 5).encode()}
     ingestion.write("two.zip", zip_of(packed))
     sources = [

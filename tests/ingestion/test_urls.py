@@ -1,13 +1,14 @@
 """Sources behind URLs, from local servers that cut, refuse, change and lie."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
 from tasks.artifact import Store
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, downloads
-from tests.ingestion.servers import Files, serving
+from tests.ingestion.servers import Files, GoogleBucket, serving
 
 LINES = "".join(json.dumps({"n": n, "text": "x" * 100}) + "\n" for n in range(3000)).encode()
 
@@ -145,7 +146,11 @@ def test_secrets_are_refused_or_left_out_of_what_is_recorded(ingestion):
     with pytest.raises(DataError, match="user name or password") as caught:
         ingestion.run("https://me:hush@host/a.jsonl")
     assert "hush" not in str(caught.value)
-    for storage in ({"secret": "hush"}, {"client_kwargs": {"aws_session_token": "hush"}}):
+    for storage in (
+        {"secret": "hush"},
+        {"token": "hush"},
+        {"client_kwargs": {"aws_session_token": "hush"}},
+    ):
         with pytest.raises(
             DataError, match=r"looks like a secret.*AWS_SECRET_ACCESS_KEY"
         ) as caught:
@@ -204,6 +209,54 @@ def test_a_bucket_is_read_by_glob_and_its_changes_are_noticed(ingestion, bucket)
     ]:
         with pytest.raises(DataError, match=says):
             ingestion.store.obtain(ingestion.step(source | {"path": path}))
+
+
+def _ten(n):
+    return b"".join(LINES.splitlines(keepends=True)[10 * n : 10 * n + 10])
+
+
+@pytest.fixture
+def google():
+    pytest.importorskip("gcsfs", reason="gs:// needs gcsfs; without it see the test below")
+    bucket = GoogleBucket("raw", {f"train/{n}.jsonl": _ten(n) for n in range(3)})
+    with serving(bucket.answer) as url:
+        yield url, bucket
+
+
+def test_a_google_bucket_is_read_by_glob_and_its_changes_are_noticed(ingestion, google):
+    """Against a stand-in that lists, tells and gives objects as the JSON interface does."""
+    url, bucket = google
+    storage = {"endpoint_url": url, "token": "anon"}
+    source = {"name": "s", "path": "gs://raw/train/*.jsonl", "storage": storage}
+    step = ingestion.step(source)
+    artifact = ingestion.store.obtain(step)
+    rows = ingestion.rows(artifact)
+    assert {row["file"] for row in rows} == {f"gs://raw/train/{n}.jsonl" for n in range(3)}
+    assert len(rows) == 30
+    assert all(pin.startswith(("generation:", "etag:")) for pin in step.files.values())
+    assert ingestion.store.obtain(ingestion.step(source)).cached
+    bucket.objects["train/1.jsonl"] = _ten(1) + _ten(5)
+    with pytest.raises(DataError, match=r"gs://raw/train/1\.jsonl changed while it was fetched"):
+        Store(ingestion.directory / "other").obtain(step)
+    assert len(ingestion.rows(ingestion.store.obtain(ingestion.step(source)))) == 40
+    for path, says in [
+        ("gs://raw/none/*.jsonl", "nothing matches gs://raw/none"),
+        ("gs://raw/gone.jsonl", "nothing matches gs://raw/gone.jsonl"),
+        ("gs://raw/train", r"is a directory; give a glob such as gs://raw/train/\*"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            ingestion.store.obtain(ingestion.step(source | {"path": path}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"), [("gs", "gcsfs"), ("gcs", "gcsfs"), ("abfs", "adlfs"), ("az", "adlfs")]
+)
+def test_a_store_whose_package_is_missing_names_it(ingestion, scheme, package):
+    if find_spec(package):
+        pytest.skip(f"{package} is installed here")
+    says = rf"'s': {scheme}:// URLs cannot be read \(ImportError: .*\); pip install {package}, or"
+    with pytest.raises(DataError, match=says):
+        ingestion.run(f"{scheme}://bucket/a.jsonl?sig=hush")
 
 
 def test_a_store_without_versions_is_pinned_by_its_content(ingestion):

@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.artifact import Artifact, Store, tree_digests
-from tasks.errors import ModelError
+from tasks.errors import DataError, ModelError
+from tasks.ingestion.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
-from tasks.model.hub import resolve_commit
+from tests.ingestion.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
 
@@ -119,11 +120,46 @@ def test_exactly_one_origin_is_asked_for():
         ModelParams(path="a", hub="b/c")
 
 
-def test_a_commit_needs_no_network_and_a_branch_that_cannot_be_asked_for_says_what_to_do():
+def test_a_url_is_no_path(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValidationError, match="path is a URL; give a local directory, or `hub`"):
+        ModelParams(path="https://host/model?sig=x")
+
+
+KINDS = [("dataset", DataError), ("model", ModelError)]
+
+
+@pytest.mark.parametrize(("kind", "failed"), KINDS)
+def test_a_commit_needs_no_network_and_a_branch_that_cannot_be_asked_for_says_what_to_do(
+    kind, failed, monkeypatch
+):
     commit = "0123456789abcdef0123456789abcdef01234567"
-    assert resolve_commit("owner/name", commit) == commit
-    with pytest.raises(ModelError, match=r"owner/name@main .*HF_TOKEN.*model\.path"):
-        resolve_commit("owner/name", "main")
+    assert resolve_commit(kind, "owner/name", commit, failed) == commit
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    says = rf"{kind} owner/name@main: HF_HUB_OFFLINE is set: unset it.* or give `path` with a local"
+    with pytest.raises(failed, match=says):
+        resolve_commit(kind, "owner/name", "main", failed)
+
+
+@pytest.mark.parametrize(("kind", "failed"), KINDS)
+def test_datasets_and_models_are_resolved_alike_and_fail_with_a_class_of_their_own(
+    kind, failed, monkeypatch
+):
+    hub = Hub("me/it", {"a" * 40: {}}, {"main": "a" * 40}, kind=f"{kind}s")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving(hub.answer) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        assert resolve_commit(kind, "me/it", "main", failed) == "a" * 40
+        for repository, revision, says in [
+            ("me/it", "v9", "it has no such revision: correct `revision`"),
+            ("me/other", "main", "there is none, or it is private: correct `hub`, or set HF_TOKEN"),
+        ]:
+            with pytest.raises(failed, match=f"{kind} {repository}@{revision}: {says}"):
+                resolve_commit(kind, repository, revision, failed)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(failed, match=r"set HF_ENDPOINT to a mirror \(now http://127\.0\.0\.1:1\)"):
+        resolve_commit(kind, "me/it", "main", failed)
 
 
 def test_sizes_that_do_not_fit_are_refused_before_training(tmp_path, ingestion):

@@ -13,7 +13,7 @@ margin 1.5. A column that is not mapped keeps its name. `system`, `weight`, `sco
 `score_rejected` are only read when they are mapped, as is `preference`: from 0 to 1, how sure it
 is that chosen is the better answer, where below 0.5 the sides change places and 0.5 is a tie. The
 margin of two scores is their difference, and equal ones are a tie; with a `system`, prompt and
-answers become messages.
+answers become messages. Messages may be JSON text in the cells of a column (`json_cells`).
 """
 
 from collections.abc import Collection, Mapping
@@ -30,6 +30,7 @@ from tasks.conversion.fields import (
     tools_of,
     weight_of,
 )
+from tasks.conversion.options import CellOptions
 from tasks.conversion.pair import IMPLICIT, TIE, Pair
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
@@ -83,6 +84,11 @@ def required(row: Row, column: str) -> Any:
     raise Unusable(
         "missing_column", column, f"found the columns {listed}, expected {column!r}{hint}"
     )
+
+
+def read(row: Row, options: CellOptions) -> list[Item]:  # noqa: ARG001
+    """As `pairs`: what the options say of cells and format is done around the reading."""
+    return pairs(row)
 
 
 def pairs(row: Row) -> list[Item]:

@@ -28,7 +28,7 @@ from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.pair import Pair
 from tasks.conversion.ties import Tie
-from tasks.conversion.turns import as_messages
+from tasks.conversion.turns import as_messages, listed
 from tasks.conversion.unusable import Unusable, found
 
 STRENGTHS = ("preference_strength", "overall_preference")
@@ -74,7 +74,7 @@ def read(row: Row, options: HelpsteerOptions) -> list[Item]:
 def _prompt(row: Row) -> Any:
     """Messages, or text that has no marks of turns in it."""
     if "prompt" not in row and "context" in row:
-        return as_messages(row["context"])
+        return as_messages(listed(row["context"], "context", "a list of messages"))
     prompt = required(row, "prompt")
     if not isinstance(prompt, str):
         return as_messages(prompt)

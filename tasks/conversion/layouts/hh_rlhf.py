@@ -59,17 +59,7 @@ def _turns(text: Any, field: str) -> Messages:
             field,
             f"found {found(text)}, expected a transcript as text; messages are read by layout trl",
         )
-    parts = _TURN.split(text if text.startswith("\n\n") else "\n\n" + text.lstrip())
-    if parts[0].strip() or len(parts) == 1:
-        raise Unusable(
-            "bad_transcript",
-            field,
-            f"found {found(text)}, expected it to begin with '\\n\\nHuman: '",
-        )
-    turns = [
-        {"role": ROLES[who], "content": said}
-        for who, said in zip(parts[1::2], parts[2::2], strict=True)
-    ]
+    turns = split_turns(text, field)
     if turns[-1]["role"] != "assistant":
         raise Unusable(
             "no_final_assistant",
@@ -81,6 +71,25 @@ def _turns(text: Any, field: str) -> Messages:
             "no_prompt", field, "found only an Assistant's turn, expected a Human's before it"
         )
     return turns
+
+
+def split_turns(text: str, field: str) -> Messages:
+    """The messages of a transcript, at least one.
+
+    Raises:
+        Unusable: bad_transcript.
+    """
+    parts = _TURN.split(text if text.startswith("\n\n") else "\n\n" + text.lstrip())
+    if parts[0].strip() or len(parts) == 1:
+        raise Unusable(
+            "bad_transcript",
+            field,
+            f"found {found(text)}, expected it to begin with '\\n\\nHuman: '",
+        )
+    return [
+        {"role": ROLES[who], "content": said}
+        for who, said in zip(parts[1::2], parts[2::2], strict=True)
+    ]
 
 
 def _prompts_differ(chosen: Messages, rejected: Messages) -> Unusable:

@@ -7,17 +7,35 @@
 is one pair: the prompt's messages, an answer on each side, margin 2. Optional beside them:
 `margin`, `tools` (a list, or its JSON text), `chat_template_kwargs`, `images`. Each row's shape is
 found on its own: text or messages, explicit or implicit prompt, a prompt that both answers repeat,
-a text prompt beside messages. Other columns (`score_chosen`, `messages`, ids ...) are not read.
+a text prompt beside messages. Messages may be JSON text in the cells of a column (`json_cells`).
+Other columns (`score_chosen`, `messages`, ids ...) are not read; but texts beside a column such as
+`question` and no `prompt`, or beside a `system`, are not taken for this layout: these have to be
+mapped, or they would be lost in silence.
 """
 
-from typing import Any
+from typing import Any, Literal, cast
 
 from tasks.conversion.answers import Item
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
+from tasks.conversion.options import CellOptions
 from tasks.conversion.shapes import is_messages
 
 READ = ("prompt", "chosen", "rejected", "margin", "tools", "chat_template_kwargs", "images")
+SYSTEMS = ("system", "system_prompt")
+PROMPTS = (
+    *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
+    *("conversation", "conversations", "messages", "user_prompt", *SYSTEMS),
+)
+"""Columns that are part of what texts answer, under other names than `prompt`."""
+
+
+class TrlOptions(CellOptions):
+    """Where the prompt stands."""
+
+    prompt: Literal["column", "in_answers"] = "column"
+    """`in_answers`: where the answers are whole conversations, the column `prompt` is not read; for
+    sources that keep another form of it there."""
 
 
 def fits(columns: set[str], row: Row) -> bool:
@@ -25,17 +43,33 @@ def fits(columns: set[str], row: Row) -> bool:
     chosen, rejected = row.get("chosen"), row.get("rejected")
     if isinstance(chosen, str) and isinstance(rejected, str):
         plain_prompt = isinstance(row.get("prompt", ""), str | list)
-        return plain_prompt and not hh_rlhf.fits(columns, row) and "conversations" not in row
+        return plain_prompt and not hh_rlhf.fits(columns, row) and not _asked_elsewhere(row)
     return is_messages(chosen) and is_messages(rejected)
 
 
-def pairs(row: Row) -> list[Item]:
+def _asked_elsewhere(row: Row) -> bool:
+    """Whether texts answer something that stands beside `prompt`."""
+    names = (*SYSTEMS, "conversations") if "prompt" in row else PROMPTS
+    return any(row.get(name) for name in names)
+
+
+def read(row: Row, options: TrlOptions) -> list[Item]:
     """The row's one pair.
 
     Raises:
         Unusable: missing_column, or the reason of a single value.
     """
-    return columns.pairs({name: row[name] for name in READ if name in row})
+    for name in ("chosen", "rejected"):
+        columns.required(row, name)  # told with all columns of the row
+    taken = {name: row[name] for name in READ if name in row}
+    if options.prompt == "in_answers" and _is_whole(row.get("chosen")):
+        taken.pop("prompt", None)
+    return columns.pairs(taken)
+
+
+def _is_whole(answer: Any) -> bool:
+    """Whether an answer is a conversation from its beginning."""
+    return is_messages(answer) and cast(list[Row], answer)[0]["role"] != "assistant"
 
 
 def sides(row: Row) -> tuple[Any, Any, Any] | None:

@@ -5,7 +5,8 @@
 
 are one pair, joined by their prompt: chosen " blue.", rejected " green.". A row whose prompt has no
 answer of the other label is counted as `unpaired_alone`. Instead of prompt and completion a row
-may have `messages`, of which the last is the completion; turns may be under `from` and `value`.
+may have `messages`, also as JSON text, of which the last is the completion; turns may be under
+`from` and `value`.
 """
 
 from typing import Any, cast
@@ -15,8 +16,8 @@ from tasks.conversion.fields import template_kwargs_of, tools_of
 from tasks.conversion.labels import good
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.turns import as_messages
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.unusable import Unusable
 
 
 def fits(columns: set[str], row: Row) -> bool:
@@ -56,12 +57,7 @@ def _prompt_and_completion(row: Row) -> tuple[Any, Any]:
         if prompt is None:
             raise Unusable("null", "prompt", "found null, expected text or messages")
         return prompt, as_messages(required(row, "completion"))
-    messages = as_messages(row["messages"])
-    if not isinstance(messages, list):
-        raise Unusable(
-            "wrong_type", "messages", f"found {found(messages)}, expected a list of messages"
-        )
-    turns = cast(list[Any], messages)
+    turns = cast(list[Any], as_messages(listed(row["messages"], "messages", "a list of messages")))
     if len(turns) < 2:
         raise Unusable(
             "no_prompt",

@@ -1,0 +1,83 @@
+"""Layout `distilabel`: an instruction, what several models generated for it, and their ratings.
+
+    {"system": "Be brief.", "instruction": "Hi", "generations": ["Hello.", "No.", "Hey."],
+     "ratings": [5, 1, null]}
+
+is one pair: prompt [system "Be brief.", user "Hi"], chosen [assistant "Hello."], rejected
+[assistant "No."], margin 4; the third is counted as `unrated`, as is a generation that failed and
+is null like its rating. The instruction may be under `input` or `prompt`, the ratings under
+`rating`, the system under `system_prompt`, as older releases of that library wrote them. `chosen`
+and `rejected` beside them are not read: they were made of the ratings, and name a winner even where
+these are equal.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+from tasks.conversion.answers import Item, as_conversation, ranked
+from tasks.conversion.fields import exact_number
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.options import RankingOptions
+from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.unusable import Unusable, found
+
+PROMPTS = ("instruction", "input", "prompt")
+RATINGS = ("ratings", "rating")
+SYSTEMS = ("system", "system_prompt")
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """Generations and ratings in lists, beside an instruction."""
+    lists = [row.get("generations"), row.get(_first(RATINGS, row))]
+    return all(isinstance(one, list) for one in lists) and bool(columns & {*PROMPTS})
+
+
+def read(row: Row, options: RankingOptions) -> list[Item]:
+    """The row's pairs, as messages; the generations that cannot be compared, one by one.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, bad_json, bad_score, unpaired_alone.
+    """
+    name = _first(RATINGS, row)
+    generations = listed(required(row, "generations"), "generations", "a list of answers")
+    ratings = listed(required(row, name), name, "a list of numbers")
+    if len(generations) != len(ratings):
+        raise Unusable(
+            "bad_score",
+            name,
+            f"found {len(ratings)} ratings of {len(generations)} generations, expected one of each",
+        )
+    answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
+    failed: list[Item] = []
+    for i, (answer, rating) in enumerate(zip(generations, ratings, strict=True)):
+        field = f"generations[{i}]"
+        if answer is None and rating is None:
+            failed.append(Unusable("unrated", field, "found neither an answer nor a rating"))
+        else:
+            answers.append((field, as_messages(answer), _score(rating, f"{name}[{i}]")))
+    items = ranked(answers, _prompt(row), options)
+    return [*(as_conversation(item) for item in items), *failed]
+
+
+def _first(names: tuple[str, ...], row: Row) -> str:
+    return next((name for name in names if name in row), names[0])
+
+
+def _score(rating: Any, field: str) -> Decimal | Unusable | None:
+    try:
+        return exact_number(rating, "bad_score", field)
+    except Unusable as problem:
+        return problem
+
+
+def _prompt(row: Row) -> Any:
+    name = _first(PROMPTS, row)
+    prompt = as_messages(required(row, name))
+    if not isinstance(prompt, str | list):
+        reason = "null" if prompt is None else "wrong_type"
+        raise Unusable(reason, name, f"found {found(prompt)}, expected text or messages")
+    system = row.get(_first(SYSTEMS, row))
+    if not isinstance(system, str) or not system.strip():
+        return prompt
+    asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    return [{"role": "system", "content": system}, *asked]

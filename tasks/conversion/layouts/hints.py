@@ -1,0 +1,77 @@
+"""What can be done with columns that no layout is recognised by: said with the error.
+
+Data sets that are in wide use and flat, or hold a choice that only a person can make, are answered
+with the very lines to write; those that hold no comparison at all, with that.
+"""
+
+from collections.abc import Collection
+
+NO_PAIRS = (
+    (
+        {"transcript", "rating"},
+        "These rows rate one transcript each, such as red-team attempts: there is no second answer "
+        "to the same prompt, so they make no pairs; leave these files out.",
+    ),
+    (
+        {"info", "summary"},
+        "These rows grade one summary each along axes: there is no second one to compare it with; "
+        "use the release's comparisons instead.",
+    ),
+)
+CHOICES = (
+    (
+        {"response_0", "response_1", "better_response_id", "safer_response_id"},
+        "Two labels stand beside the two answers, and which is meant cannot be seen; write "
+        "layout: pairwise_label, columns: {response_a: response_0, response_b: response_1}, "
+        "options: {labels: [better_response_id], first: 0, second: 1, format: conversational}; or "
+        "safer_response_id.",
+    ),
+    (
+        {"response_0", "response_1", "better_response_id"},
+        "Write layout: pairwise_label, columns: {response_a: response_0, response_b: response_1}, "
+        "options: {labels: [better_response_id], first: 0, second: 1, format: conversational}.",
+    ),
+    (
+        {"response_a", "response_b", "winner"},
+        "Write layout: pairwise_label, options: {labels: [winner], first: model_a, second: "
+        "model_b, tie: tie, format: conversational}, with the values that the column holds.",
+    ),
+)
+PROMPTS = ("prompt", "question", "instruction", "input", "query", "problem", "history", "post")
+ANSWERS = (
+    ("chosen", "rejected"),
+    ("response_j", "response_k"),
+    ("chosen_response", "rejected_response"),
+    ("chosen_answer", "rejected_answer"),
+    ("better", "worse"),
+    ("good_edited_response", "bad_edited_response"),
+)
+"""The better answer's name and the worse one's, as they are in use."""
+SYSTEMS = ("system", "system_prompt")
+ALONE = {"messages", "conversations", "output", "response", "completion", "text"}
+JUDGED = ("label", "score", "rating", "rank", "reward", "prefer", "winner")
+
+
+def hint(columns: Collection[str]) -> str:
+    """What to write for these columns, or why they make no pairs; "" where nothing is known."""
+    for needed, sentence in (*NO_PAIRS, *CHOICES):
+        if needed <= set(columns):
+            return f"{sentence} "
+    answers = next(((a, b) for a, b in ANSWERS if a in columns and b in columns), None)
+    prompt = next((name for name in (*PROMPTS, "context") if name in columns), None)
+    if answers is None:
+        return _no_answers(columns)
+    mapping = {"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}
+    mapping["system"] = next((name for name in SYSTEMS if name in columns), None)
+    written = ", ".join(f"{ours}: {theirs}" for ours, theirs in mapping.items() if theirs)
+    return f"Write columns: {{{written}}} if that is what they mean. "
+
+
+def _no_answers(columns: Collection[str]) -> str:
+    judged = any(word in name for name in columns for word in JUDGED)
+    if not judged and set(columns) & ALONE:
+        return (
+            "One answer without a second one, a label or a score: that is data to imitate, not to "
+            "compare. "
+        )
+    return ""

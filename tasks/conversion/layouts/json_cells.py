@@ -1,0 +1,105 @@
+r"""Cells that hold messages as JSON text, as those of a CSV file do: decided once per column.
+
+    {"prompt": "Hi", "chosen": "[{\"role\": \"assistant\", \"content\": \"Hello.\"}]",
+     "rejected": "[{\"role\": \"assistant\", \"content\": \"No.\"}]"}
+
+A column holds messages when each text that stands in it among the first rows of the source is the
+JSON of a list of messages: objects with `role` and `content`, or with `from` and `value`. All of
+its cells are then read so, and one that cannot be is `bad_json`, wherever it stands. Where one of
+the first texts is anything else, the column holds texts, those included that happen to be such
+JSON: no cell is judged by itself. `options: {json_columns: [chosen, rejected]}` says which columns
+hold messages whatever the first rows are, and `json_columns: []` that none does.
+
+Not JSON is what Python prints of a list, "[{'role': 'user', ...": as text it would be trained on
+as an answer, so a column of such cells is refused.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+from typing import Any, cast
+
+import orjson
+
+from tasks.conversion.layouts.columns import Row
+from tasks.conversion.turns import as_messages
+from tasks.conversion.unusable import Unusable, found
+
+COLUMNS = ("prompt", "chosen", "rejected")
+"""Columns that may hold messages."""
+CHOICES = [names for n in range(1, 4) for names in combinations(COLUMNS, n)]
+"""What `holding` may find beside nothing."""
+_PRINTED = re.compile(r"\s*(array\()?\[\s*\{\s*'(role|content|from|value)'\s*:")
+
+
+def holding(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns whose texts are messages as JSON, all of them."""
+    return tuple(name for name in COLUMNS if _all(rows, name, _is_json))
+
+
+def printed(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns whose texts are messages as Python prints them."""
+    return tuple(name for name in COLUMNS if _all(rows, name, _is_printed))
+
+
+def opened(row: Row, columns: Collection[str]) -> Row:
+    """The row with the messages that these columns hold; blank cells are null.
+
+    Raises:
+        Unusable: bad_json, with the column.
+    """
+    if not columns:
+        return row
+    return {name: _cell(value, name) if name in columns else value for name, value in row.items()}
+
+
+def _cell(value: Any, column: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        return None
+    messages = _opened(value)
+    if messages is None:
+        raise Unusable(
+            "bad_json",
+            column,
+            f"found {found(value)}, expected messages as JSON, as the column's other cells hold: "
+            '[{"role": ..., "content": ...}, ...]; correct the cell, or say with options '
+            "json_columns which columns hold messages",
+        )
+    return messages
+
+
+def _opened(text: str) -> list[Any] | None:
+    """The messages that a text is the JSON of; None where it is not."""
+    if text.lstrip()[:1] != "[":
+        return None
+    try:
+        value = as_messages(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, list) or not value:
+        return None
+    turns = cast(list[Any], value)
+    return turns if all(_is_turn(turn) for turn in turns) else None
+
+
+def _is_turn(turn: Any) -> bool:
+    return (
+        isinstance(turn, dict) and "role" in turn and bool({"content", "tool_calls"} & turn.keys())
+    )
+
+
+def _is_printed(text: str) -> bool:
+    return _PRINTED.match(text) is not None
+
+
+def _is_json(text: str) -> bool:
+    return _opened(text) is not None
+
+
+def _all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
+    """Whether there are texts in the column, and all of them pass the test."""
+    values = [row.get(column) for row in rows]
+    texts = [value for value in values if isinstance(value, str) and value.strip()]
+    return bool(texts) and all(test(text) for text in texts)

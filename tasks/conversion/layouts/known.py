@@ -1,0 +1,100 @@
+"""All layouts, by name: how each reads a row, and what its rows look like."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tasks.conversion.answers import Item
+from tasks.conversion.layouts import (
+    arena,
+    columns,
+    context_ranking,
+    distilabel,
+    helpsteer,
+    hh_rlhf,
+    json_cells,
+    nectar,
+    openai_dpo,
+    pairwise_label,
+    prm800k,
+    rewardbench,
+    rewardbench2,
+    scored,
+    sharegpt_ranking,
+    shp,
+    stepwise,
+    summaries,
+    trl,
+    typed_parts,
+    ultrafeedback,
+    unpaired,
+    webgpt,
+)
+from tasks.conversion.layouts.columns import Row
+from tasks.conversion.options import CellOptions, LabelOptions, Options, RankingOptions
+
+Sides = tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a row holds its pairs."""
+
+    read: Callable[..., Sequence[Item]]
+    fits: Callable[[set[str], Row], bool]
+    options: type[Options] | None = None
+    """What `read` takes beside the row; None: nothing."""
+    joins: bool = False
+    """Whether a pair may need several rows, wherever they stand."""
+    sides: Callable[[Row], Sides | None] | None = None
+    """Prompt, chosen and rejected of a row that holds these and nothing else that is read: a way
+    round `read` for rows that need no repair."""
+    json_columns: tuple[str, ...] = ()
+    """Columns that were found to hold messages as JSON text."""
+
+
+_LAYOUTS = {
+    "trl": Layout(trl.read, trl.fits, trl.TrlOptions, sides=trl.sides),
+    "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits),
+    "columns": Layout(columns.read, columns.fits, CellOptions),
+    "sharegpt_ranking": Layout(sharegpt_ranking.pairs, sharegpt_ranking.fits),
+    "openai_dpo": Layout(openai_dpo.pairs, openai_dpo.fits),
+    "typed_parts": Layout(typed_parts.pairs, typed_parts.fits),
+    "context_ranking": Layout(context_ranking.pairs, context_ranking.fits),
+    "arena": Layout(arena.pairs, arena.fits),
+    "ultrafeedback": Layout(
+        ultrafeedback.read, ultrafeedback.fits, ultrafeedback.UltrafeedbackOptions
+    ),
+    "helpsteer": Layout(helpsteer.read, helpsteer.fits, helpsteer.HelpsteerOptions, joins=True),
+    "shp": Layout(shp.read, shp.fits, shp.ShpOptions),
+    "unpaired": Layout(unpaired.read, unpaired.fits, LabelOptions, joins=True),
+    "stepwise": Layout(stepwise.read, stepwise.fits, stepwise.StepwiseOptions, joins=True),
+    "pairwise_label": Layout(
+        pairwise_label.read, pairwise_label.fits, pairwise_label.PairwiseLabelOptions
+    ),
+    "scored": Layout(scored.read, scored.fits, scored.ScoredOptions, joins=True),
+    "rewardbench": Layout(rewardbench.pairs, rewardbench.fits),
+    "rewardbench2": Layout(rewardbench2.read, rewardbench2.fits, LabelOptions),
+    "distilabel": Layout(distilabel.read, distilabel.fits, RankingOptions),
+    "nectar": Layout(nectar.read, nectar.fits, RankingOptions),
+    "webgpt": Layout(webgpt.read, webgpt.fits, webgpt.WebgptOptions),
+    "summaries": Layout(summaries.pairs, summaries.fits),
+    "prm800k": Layout(prm800k.read, prm800k.fits, stepwise.StepwiseOptions, joins=True),
+}
+NAMES = tuple(_LAYOUTS)
+"""What `layout` may be in a params file."""
+
+
+def with_json(layout: str, found: Sequence[str]) -> str:
+    """The name of the layout that reads these columns as JSON; only `recognise` gives it."""
+    return f"{layout}, JSON in {' and '.join(found)}" if found else layout
+
+
+LAYOUTS = _LAYOUTS | {
+    with_json(name, found): replace(
+        _LAYOUTS[name], fits=columns.fits, sides=None, json_columns=found
+    )
+    for name in ("trl", "columns")
+    for found in json_cells.CHOICES
+}
+"""By name; beyond `NAMES` those that open the cells of some columns."""

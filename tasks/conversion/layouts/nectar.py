@@ -1,0 +1,77 @@
+r"""Layout `nectar`: a transcript that ends where the answer begins, and several answers with ranks.
+
+    {"prompt": "\n\nHuman: Hi\n\nAssistant: ",
+     "answers": [{"answer": "Hello.", "model": "x", "rank": 1.0},
+                 {"answer": "No.", "model": "y", "rank": 2.0}], "turns": 1, "source": ["z"]}
+
+is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."]. Rank 1 is
+the best; seven answers make 21 pairs, less the ties. Ranks tell an order and no distance, so there
+is no margin. Earlier turns stand in the transcript; how those are told apart says `hh_rlhf`.
+"""
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, cast
+
+from tasks.conversion.answers import Item, as_conversation, ranked
+from tasks.conversion.fields import exact_number
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.hh_rlhf import split_turns
+from tasks.conversion.messages import Messages
+from tasks.conversion.options import RankingOptions
+from tasks.conversion.pair import Pair
+from tasks.conversion.turns import listed
+from tasks.conversion.unusable import Unusable, found
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """A prompt, and answers that are objects with an answer and a rank."""
+    answers = row.get("answers")
+    if "prompt" not in columns or not isinstance(answers, list) or not answers:
+        return False
+    first = cast(list[Any], answers)[0]
+    return isinstance(first, dict) and {"answer", "rank"} <= cast(Row, first).keys()
+
+
+def read(row: Row, options: RankingOptions) -> list[Item]:
+    """The row's pairs, as messages; the answers that cannot be compared, one by one.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, bad_json, bad_transcript, no_prompt,
+            unpaired_alone.
+    """
+    prompt = _prompt(required(row, "prompt"))
+    answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
+    for i, entry in enumerate(listed(required(row, "answers"), "answers")):
+        held = cast(Row, entry) if isinstance(entry, dict) else {}
+        answer = held.get("answer") if held else entry
+        answers.append((f"answers[{i}].answer", answer, _score(held, f"answers[{i}].rank")))
+    items = [as_conversation(item) for item in ranked(answers, prompt, options)]
+    return [replace(item, margin=None) if isinstance(item, Pair) else item for item in items]
+
+
+def _score(entry: Row, field: str) -> Decimal | Unusable | None:
+    """Higher is better."""
+    try:
+        rank = exact_number(entry.get("rank"), "bad_score", field)
+    except Unusable as problem:
+        return problem
+    return None if rank is None else -rank
+
+
+def _prompt(text: Any) -> Messages:
+    """The transcript's turns, less the answer's that it opens."""
+    if not isinstance(text, str):
+        reason = "null" if text is None else "wrong_type"
+        raise Unusable(reason, "prompt", f"found {found(text)}, expected a transcript as text")
+    turns = split_turns(text, "prompt")
+    if turns[-1]["role"] == "assistant" and not turns[-1]["content"].strip():
+        turns = turns[:-1]
+    if not turns or turns[-1]["role"] != "user":
+        raise Unusable(
+            "no_prompt",
+            "prompt",
+            "found no Human's turn before the answer, expected the transcript to end in one, or in "
+            "an Assistant's that is still empty",
+        )
+    return turns

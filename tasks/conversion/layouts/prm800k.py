@@ -1,0 +1,114 @@
+"""Layout `prm800k`: solutions whose steps people judged one by one, as they were labelled.
+
+    {"question": {"problem": "1+1+1?", "pre_generated_steps": ["1+1=2.", "2+1=4.", "So 4."]},
+     "label": {"finish_reason": "found_error", "steps": [
+        {"completions": [{"text": "1+1=2.", "rating": 1}], "chosen_completion": 0},
+        {"completions": [{"text": "2+1=4.", "rating": -1}], "chosen_completion": null}]}}
+
+is a bad answer to "1+1+1?". With a good one from another row, `finish_reason` "solution" and no
+step rated -1, it makes a pair: rows are joined by their problem, as in `stepwise`. An answer is the
+steps that the labeler went along, joined by `step_separator`; where it was broken off at an error,
+the rest of what the model had generated stands behind it, so that it is no shorter for being wrong.
+Phase 1 gives several completions of a step: the chosen one is taken, or the labeler's own where
+none was, or the first that is rated -1. Problems that were given up are counted as `unrated`.
+"""
+
+from typing import Any, cast
+
+from tasks.conversion.answers import Answer, Item, check_completion
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.stepwise import StepwiseOptions
+from tasks.conversion.turns import listed
+from tasks.conversion.unusable import Unusable, found
+
+WRONG = -1
+"""The rating of a step that is an error; 0 is neutral and 1 good."""
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """A question with its problem, and a label with steps."""
+    question, label = row.get("question"), row.get("label")
+    if not {"question", "label"} <= columns:
+        return False
+    return _has(question, "problem") and _has(label, "steps")
+
+
+def read(row: Row, options: StepwiseOptions) -> list[Item]:
+    """The row's answer with its label.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, bad_steps, unrated, empty_response.
+    """
+    question = _object(required(row, "question"), "question", "problem")
+    label = _object(required(row, "label"), "label", "steps")
+    problem, finish = question["problem"], label.get("finish_reason")
+    if not isinstance(problem, str):
+        reason = "null" if problem is None else "wrong_type"
+        raise Unusable(reason, "question.problem", f"found {found(problem)}, expected text")
+    if finish not in ("solution", "found_error"):
+        raise Unusable(
+            "unrated", "label.finish_reason", f"found {found(finish)}: neither right nor wrong"
+        )
+    steps, is_good = _walked(listed(label["steps"], "label.steps", "a list of steps"))
+    if is_good != (finish == "solution"):
+        raise Unusable(
+            "bad_steps",
+            "label.steps",
+            f"found {'no step' if is_good else 'a step'} rated -1 and finish_reason {finish!r}, "
+            "expected them to agree",
+        )
+    if not is_good:
+        steps = _continued(steps, question.get("pre_generated_steps"))
+    completion = options.step_separator.join(steps)
+    check_completion(completion, "label.steps")
+    return [Answer(problem, completion, is_good)]
+
+
+def _walked(steps: list[Any]) -> tuple[list[str], bool]:
+    """The texts of the steps up to the first error, and whether there was none."""
+    if not steps:
+        raise Unusable("bad_steps", "label.steps", "found no step, expected at least one")
+    texts: list[str] = []
+    for i, step in enumerate(steps):
+        taken = _taken(step, f"label.steps[{i}]")
+        texts.append(taken["text"])
+        if taken.get("rating") == WRONG:
+            return texts, False
+    return texts, True
+
+
+def _taken(step: Any, field: str) -> Row:
+    """The completion of a step that the labeler went on with."""
+    held = cast(Row, step) if isinstance(step, dict) else {}
+    completions = listed(held.get("completions") or [], f"{field}.completions")
+    number = held.get("chosen_completion")
+    if isinstance(number, int) and 0 <= number < len(completions):
+        taken = completions[number]
+    elif held.get("human_completion") is not None:
+        taken = held["human_completion"]
+    else:
+        rated = [c for c in completions if isinstance(c, dict) and c.get("rating") == WRONG]
+        taken = next(iter(rated or completions), None)
+    if not isinstance(taken, dict) or not isinstance(cast(Row, taken).get("text"), str):
+        raise Unusable(
+            "bad_steps", field, f"found {found(taken)}, expected a completion with its text"
+        )
+    return cast(Row, taken)
+
+
+def _continued(steps: list[str], generated: Any) -> list[str]:
+    """The steps with what was generated behind them, where they are its beginning."""
+    whole = cast(list[Any], generated) if isinstance(generated, list) else []
+    begins = whole[: len(steps)] == steps and all(isinstance(step, str) for step in whole)
+    return whole if begins else steps
+
+
+def _object(value: Any, field: str, key: str) -> Row:
+    if _has(value, key):
+        return cast(Row, value)
+    reason = "null" if value is None else "wrong_type"
+    raise Unusable(reason, field, f"found {found(value)}, expected an object with {key!r}")
+
+
+def _has(value: Any, key: str) -> bool:
+    return isinstance(value, dict) and key in value

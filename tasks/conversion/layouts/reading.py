@@ -1,0 +1,53 @@
+"""How a row of a source is read: names, cells, the layout itself, and what the options ask for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tasks.conversion.answers import Item, as_conversation
+from tasks.conversion.layouts import columns
+from tasks.conversion.layouts.columns import Row, renamed
+from tasks.conversion.layouts.json_cells import opened
+from tasks.conversion.layouts.known import LAYOUTS, Layout
+from tasks.conversion.options import CellOptions, Options, TextOptions
+from tasks.conversion.tool_turns import with_matched_turns
+
+Read = Callable[[Row], Sequence[Item]]
+
+
+def reader(
+    layout: str, mapping: Mapping[str, str], options: Options | None = None
+) -> Callable[[Row], Sequence[Any]]:
+    """The function that reads a row in this layout, after the source's columns are renamed.
+
+    It returns `Item`s, of a layout without options nothing but pairs.
+    """
+    known = LAYOUTS[layout]
+    options = options or (known.options or Options)()
+    read = _of_layout(known, options)
+    if isinstance(options, TextOptions) and options.format == "conversational":
+        read = _each(read, as_conversation)
+    if options.tool_turns == "quarantine":
+        read = _each(read, with_matched_turns)
+    if known.read is columns.read:
+        return lambda row: read(renamed(row, mapping, columns.ONLY_IF_MAPPED))
+    if mapping:
+        return lambda row: read(renamed(row, mapping))
+    return read
+
+
+def _of_layout(known: Layout, options: Options) -> Read:
+    """The layout's own reading, with its options, of cells that are opened."""
+    read = known.read
+    if known.options is None:
+        return read
+    if not isinstance(options, CellOptions):
+        return lambda row: read(row, options)
+    stated = options.json_columns
+    cells = known.json_columns if stated is None else tuple(stated)
+    if not cells:
+        return lambda row: read(row, options)
+    return lambda row: read(opened(row, cells), options)
+
+
+def _each(read: Read, change: Callable[[Item], Item]) -> Read:
+    return lambda row: [change(item) for item in read(row)]

@@ -1,0 +1,98 @@
+"""Which layout a source has: as declared, or the one that fits its first rows."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from tasks.conversion.layouts import columns, json_cells, trl
+from tasks.conversion.layouts.columns import Row, renamed
+from tasks.conversion.layouts.hints import hint
+from tasks.conversion.layouts.known import LAYOUTS, NAMES, with_json
+from tasks.conversion.unusable import Unusable
+from tasks.errors import DataError, shown
+
+logger = logging.getLogger(__name__)
+
+
+def recognise(
+    source: str, layout: str | None, mapping: Mapping[str, str], rows: Sequence[Row]
+) -> str:
+    """The layout of a source: as declared, or the only one that fits most of its first rows.
+
+    Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`), and
+    the columns that are not read are named once, in the log.
+
+    Raises:
+        DataError: no layout fits, or several do, or a mapped column is in none of the rows; or the
+            cells of a column are what Python prints of messages.
+    """
+    if rows:
+        _check_mapping(source, mapping, list(_columns(rows)))
+    found = layout or ("columns" if mapping else _only_fitting(source, rows))
+    if found not in ("trl", "columns"):
+        return found
+    _tell_unread(source, found, mapping, list(_columns(rows)))
+    named = _named(rows, mapping)
+    if printed := json_cells.printed(named):
+        raise DataError(
+            f"source {source!r}: the cells of {' and '.join(printed)} hold messages as Python "
+            "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
+            "around each list of messages, or as JSONL or Parquet"
+        )
+    return with_json(found, json_cells.holding(named))
+
+
+def _only_fitting(source: str, rows: Sequence[Row]) -> str:
+    if not rows:
+        raise DataError(f"source {source!r}: no row to recognise a layout by; add rows")
+    seen = _columns(rows)
+    fitting = {name: sum(LAYOUTS[name].fits(set(seen), row) for row in rows) for name in NAMES}
+    candidates = [name for name, count in fitting.items() if 2 * count > len(rows)]
+    if len(candidates) == 1:
+        return candidates[0]
+    listed = ", ".join(shown(column, 40) for column in seen)
+    if candidates:
+        raise DataError(
+            f"source {source!r}: several layouts fit the columns {listed}: "
+            f"{', '.join(candidates)}; name one with 'layout'"
+        )
+    raise DataError(
+        f"source {source!r}: no layout fits the columns {listed}. {hint(seen)}Known are "
+        f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "
+        "{prompt: question, chosen: better, rejected: worse}"
+    )
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, None]:
+    """All columns, in the order in which they come."""
+    return {column: None for row in rows for column in row}
+
+
+def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:
+    """The rows under our names, but for those that lack a column."""
+    named: list[Row] = []
+    for row in rows:
+        try:
+            named.append(renamed(row, mapping, columns.ONLY_IF_MAPPED) if mapping else row)
+        except Unusable:
+            continue
+    return named
+
+
+def _tell_unread(source: str, layout: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
+    ours = trl.READ if layout == "trl" else set(columns.FIELDS) - {*columns.ONLY_IF_MAPPED}
+    unread = [name for name in seen if name not in {*ours} - {*mapping} | {*mapping.values()}]
+    if unread:
+        listed = ", ".join(shown(name, 40) for name in unread)
+        logger.info("source %r: columns that layout %r does not read: %s", source, layout, listed)
+
+
+def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
+    for name, column in mapping.items():
+        if column not in seen:
+            near = get_close_matches(column, seen, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DataError(
+                f"source {source!r}: columns.{name} names {column!r}, which none of its first rows "
+                f"has{hint} Found are {', '.join(shown(c, 40) for c in seen)}"
+            )

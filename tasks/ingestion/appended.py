@@ -1,0 +1,185 @@
+"""What an earlier artifact holds of a file that has grown since: only what was appended is read.
+
+    a file then    | shard 0 | shard 1 | shard 2 |
+    the file now   | shard 0 | shard 1 | shard 2 and more |      0 and 1 are taken from there
+
+A mark stands where a shard ends: the line, the byte, and the SHA-256 of the whole file up to there.
+A shard is taken where the file has the same bytes from its beginning up to its mark, so a change
+anywhere lets all that stands behind it be read anew. For plain JSONL of which every row is taken;
+other files are read whole.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice, takewhile
+from typing import Any
+
+import numpy as np
+
+from tasks.artifact import Kept, Ledger, Memo
+from tasks.ingestion.batches import BadRow, Fault
+from tasks.ingestion.decompression import PIECE_BYTES, codec_of
+from tasks.ingestion.files import SourceFile
+from tasks.ingestion.params import Source
+from tasks.ingestion.shards import ShardWriter
+
+MOST_EARLIER = 3
+"""Artifacts of the same file that are looked at."""
+MOST_BAD_BYTES = 2**20
+"""A file with more of bad rows is read whole the next time, too."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a shard ends, or the file."""
+
+    shards: int
+    """How many end here or before."""
+    rows: int
+    """Rows that they hold."""
+    line: int
+    """Lines up to here, whatever became of them."""
+    end: int = 0
+    """Bytes up to here."""
+    prefix: str = ""
+    """SHA-256 of these bytes."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The part of a file that is in place already: nothing, at first."""
+
+    marks: Sequence[Mark] = ()
+    bad: Sequence[BadRow] = ()
+    state: Any = field(default_factory=hashlib.sha256)
+    """The hash over that part, to go on with."""
+
+    @property
+    def last(self) -> Mark:
+        """Where to go on."""
+        return self.marks[-1] if self.marks else Mark(0, 0, 0)
+
+
+def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
+    """Whether the file's rows are its lines, all of them, and lines end at b"\\n"."""
+    if file.format != "jsonl" or limit is not None or source.weight < 1 or source.cap is not None:
+        return False
+    if file.codec or not file.path.is_file():
+        return False
+    with file.path.open("rb") as stream:
+        first = stream.read(PIECE_BYTES)
+    return not codec_of(first) and b"\n" in first
+
+
+def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
+    """What earlier artifacts hold of the file; its shards then stand in `directory`."""
+    known = [*islice(memo.known(unit), MOST_EARLIER)]
+    marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}
+    ends = {mark.end for each in marks.values() for mark in each if mark.end <= file.size}
+    states = _states(file, sorted(ends))
+
+    def stands(mark: Mark) -> bool:
+        state = states.get(mark.end)
+        return state is not None and state.hexdigest() == mark.prefix
+
+    best: tuple[Kept, list[Mark]] | None = None
+    for kept in known:
+        found = [*takewhile(stands, marks[id(kept)])]
+        if marks[id(kept)][-1] in found and found[-1].end < file.size:
+            found.pop()  # the file went on behind its last line, which ended no shard
+        if found and (best is None or found[-1].end > best[1][-1].end):
+            best = kept, found
+    if best is None:
+        return Past()
+    kept, found = best
+    linked = 0
+    for name in kept.files[: found[-1].shards]:
+        if not memo.link(kept, name, f"{directory}/{linked:05d}.parquet"):
+            break
+        linked += 1
+    found = [mark for mark in found if mark.shards <= linked]
+    if not found:
+        return Past()
+    bad = [_bad_row(entry) for entry in kept.summary["bad"]]
+    return Past(found, [b for b in bad if b.row <= found[-1].line], states[found[-1].end])
+
+
+def marked(file: SourceFile, past: Past, shards: ShardWriter, ledger: Ledger) -> list[Mark] | None:
+    """The marks of the whole file; None where its bytes are not those that the key was made of.
+
+    `shards` has written what was not in place; `ledger` is that of the file.
+    """
+    before = past.last.shards
+    left = [Mark(before + i, rows, line) for i, (line, rows) in enumerate(shards.ends, 1)]
+    marks, state = [*past.marks], past.state.copy()
+    line, start = past.last.line, past.last.end
+    for piece in _pieces(file, start):
+        lines, done = piece.count(b"\n"), 0
+        if left and left[0].line <= line + lines:
+            breaks = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n"))
+            while left and left[0].line <= line + lines:
+                until = int(breaks[left[0].line - line - 1]) + 1
+                state.update(piece[done:until])
+                marks.append(replace(left.pop(0), end=start + until, prefix=state.hexdigest()))
+                done = until
+        state.update(piece[done:])
+        line, start = line + lines, start + len(piece)
+    if state.hexdigest() != file.digest:
+        return None
+    of_file = Mark(shards.shards, ledger.rows_out, ledger.rows_in, start, file.digest)
+    # Once: a shard that ends with the file may grow, and is known by that mark alone.
+    return [*(mark for mark in marks if mark != of_file), of_file]
+
+
+def _states(file: SourceFile, ends: Sequence[int]) -> dict[int, Any]:
+    """The hash over the file's bytes up to each of these places."""
+    states: dict[int, Any] = {}
+    state, start = hashlib.sha256(), 0
+    for piece in _pieces(file, 0) if ends else ():
+        done = 0
+        for end in ends[bisect_right(ends, start) : bisect_right(ends, start + len(piece))]:
+            state.update(piece[done : end - start])
+            states[end], done = state.copy(), end - start
+        state.update(piece[done:])
+        start += len(piece)
+        if start >= ends[-1]:
+            break
+    return states
+
+
+def _pieces(file: SourceFile, start: int) -> Iterator[bytes]:
+    with file.path.open("rb") as stream:
+        stream.seek(start)
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+
+
+class KeptBadRows:
+    """A file's bad rows, as long as they are few enough to be kept for the next time."""
+
+    def __init__(self) -> None:
+        self.rows: list[BadRow] = []
+        self.size = 0
+
+    def extend(self, bad: Sequence[BadRow]) -> None:
+        """Takes in more of them."""
+        for entry in bad:
+            self.size += len(entry.raw) + len(entry.fault.message)
+            if self.size <= MOST_BAD_BYTES:
+                self.rows.append(entry)
+
+    def summary(self, marks: Sequence[Mark]) -> dict[str, Any] | None:
+        """What `past_of` needs of the file the next time; None where its bad rows are too large."""
+        if self.size > MOST_BAD_BYTES:
+            return None
+        bad = [
+            {"row": b.row, "fault": asdict(b.fault), "raw": b.raw.decode("latin-1")}
+            for b in self.rows
+        ]
+        return {"marks": [asdict(mark) for mark in marks], "bad": bad}
+
+
+def _bad_row(entry: Mapping[str, Any]) -> BadRow:
+    return BadRow(entry["row"], Fault(**entry["fault"]), entry["raw"].encode("latin-1"))

@@ -1,0 +1,70 @@
+"""Text without the secrets that URLs and settings carry, wherever params are printed or recorded.
+
+    https://me:pass@host/a.jsonl?signature=x   ->  https://host/a.jsonl      (as a name)
+    path=https://me:pass@host/a.jsonl?sig=x    ->  path=https://***@host/a.jsonl?***   (as a quote)
+
+A signed URL is used as it is and shown without what signs it: the user and password before the
+host, the query, the fragment. In settings, values under names that say secret are left out, too.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
+
+LEFT_OUT = "***"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_USER = re.compile(rf"({_SCHEME})[^/\s'\"@]*@")
+_QUERY = re.compile(rf"({_SCHEME}[^\s'\"?#]*[?#])[^\s'\"]+")
+_SECRET_NAME = re.compile(
+    r"(?i)^key$|secret|(^|_)token$|passw|credential|account_key|(^|_)sas(_|$)|connection_string"
+)
+
+
+def without_secrets(url: str) -> str:
+    """The URL without userinfo, query and fragment.
+
+    >>> without_secrets("https://me:pass@host/a.jsonl?signature=x")
+    'https://host/a.jsonl'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def redacted(text: str) -> str:
+    """The text with `***` for userinfo, query and fragment of every URL in it.
+
+    >>> redacted("path=https://me:pass@host/a.jsonl?signature=x is wrong")
+    'path=https://***@host/a.jsonl?*** is wrong'
+    """
+    return _QUERY.sub(rf"\g<1>{LEFT_OUT}", _USER.sub(rf"\g<1>{LEFT_OUT}@", text))
+
+
+def redacted_value(value: Any) -> Any:
+    """A JSON value with every text in it redacted, and what secrets name left out."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        entries = cast(Mapping[Any, Any], value).items()
+        return {k: LEFT_OUT if _is_secret(k, v) else redacted_value(v) for k, v in entries}
+    if isinstance(value, list | tuple):
+        return [redacted_value(item) for item in cast(list[Any], value)]
+    return value
+
+
+def has_secrets(text: str) -> bool:
+    """Whether a URL in the text holds what may be a secret."""
+    return redacted(text) != text
+
+
+def says_secret(name: str) -> bool:
+    """Whether a setting of this name is likely to be a secret.
+
+    >>> says_secret("aws_session_token"), says_secret("special_tokens_in_text")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None
+
+
+def _is_secret(name: Any, value: Any) -> bool:
+    return isinstance(name, str) and isinstance(value, str) and says_secret(name)

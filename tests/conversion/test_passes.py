@@ -1,0 +1,66 @@
+"""Conversion in several processes, one of which is killed in the middle."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from tasks.artifact import Store
+from tasks.conversion import ConversionParams, step
+from tasks.errors import ArtifactError
+from tasks.ingestion import Source
+
+SHARDS, ROWS = 10, 1500
+
+
+def answers(n):
+    row = {"prompt": f"Question {n}", "chosen": f"Yes, {n}.", "rejected": f"No, {n}."}
+    return ("votes", "v.jsonl", n + 1, json.dumps(row))
+
+
+def kill_one(units, killed):
+    """Kills a worker once the first shard is finished and others are in progress."""
+    while not killed:
+        if any(units.glob("rows-*.json")):
+            for child in multiprocessing.active_children()[:1]:
+                os.kill(child.pid, signal.SIGKILL)
+                killed.append(child.pid)
+        time.sleep(0.001)
+
+
+def test_a_killed_worker_is_told_and_the_next_run_goes_on_to_the_same_bytes(tmp_path, ingest):
+    given = [[answers(n) for n in range(k * ROWS, (k + 1) * ROWS)] for k in range(SHARDS)]
+    rows = ingest(tmp_path / "rows", given)
+    source = Source(name="votes", path="v.jsonl", layout="trl")
+
+    def made(workers):
+        return step(ConversionParams(eval_fraction=0.1, workers=workers), (source,), rows)
+
+    alone = Store(tmp_path / "alone").obtain(made(1))
+    store, killed = Store(tmp_path / "data"), []
+    units = store.work(made(2)) / "units"
+    watcher = threading.Thread(target=kill_one, args=(units, killed), daemon=True)
+    watcher.start()
+    with pytest.raises(ArtifactError, match=r"a worker process was killed.*run again"):
+        store.obtain(made(2))
+    watcher.join()
+    finished = {path.name: path.stat().st_mtime_ns for path in units.glob("rows-*.json")}
+    assert 0 < len(finished) < SHARDS
+    kept = {}
+    whole = made(2)
+    build = whole.build
+
+    def watched(workspace):
+        build(workspace)
+        for path in units.glob("rows-*.json"):
+            kept[path.name] = path.stat().st_mtime_ns
+
+    whole = dataclasses.replace(whole, build=watched)
+    again = store.obtain(whole)
+    assert (again.digest, again.report) == (alone.digest, alone.report)
+    assert finished.items() <= kept.items()  # none of them was done again
