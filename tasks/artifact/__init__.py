@@ -4,21 +4,25 @@ The protocol: a step's key is hashed from all that its result depends on; an art
 only after its files are held against its record; one builder at a time; one rename commits.
 """
 
+from tasks.artifact.behind import Behind, uncollected
 from tasks.artifact.digests import file_digest, merkle, tree_digests
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
-from tasks.artifact.memo import Memo, input_digests
+from tasks.artifact.libraries import git_commit
+from tasks.artifact.memo import Kept, Memo, input_digests
 from tasks.artifact.processes import each, physical_cores
 from tasks.artifact.record import Artifact
 from tasks.artifact.step import Step, Workspace
-from tasks.artifact.store import Finding, Store, git_commit
+from tasks.artifact.store import Finding, Store
 from tasks.artifact.units import build_shards
 
 __all__ = [
     "NEUTRAL_REASONS",
     "Artifact",
+    "Behind",
     "Finding",
     "Inert",
+    "Kept",
     "Ledger",
     "Memo",
     "Params",
@@ -37,4 +41,5 @@ __all__ = [
     "merkle",
     "physical_cores",
     "tree_digests",
+    "uncollected",
 ]

@@ -43,6 +43,20 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def remember(path: Path, digest: str) -> None:
+    """Notes the digest of a file that has just been hashed, in a place where nobody else writes."""
+    _remembered[path] = (_stamp(path), digest)
+
+
+def known_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes: as remembered, where the file is as it was then."""
+    stamp, digest = _remembered.get(path, ([], ""))
+    return digest if digest and stamp == _stamp(path) else file_digest(path)
+
+
+_remembered: dict[Path, tuple[list[int], str]] = {}
+
+
 def tree_digests(directory: Path) -> dict[str, str]:
     """`{posix path: SHA-256}` of every file below `directory`."""
     return {p.relative_to(directory).as_posix(): file_digest(p) for p in files_below(directory)}

@@ -27,23 +27,25 @@ def fsync(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[Path, None, None]:
+def writing(path: Path, *, durable: bool = True) -> Generator[Path, None, None]:
     """A temporary path beside `path`; on success its bytes last and it takes `path`'s place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         yield temporary
-        fsync(temporary)
+        if durable:
+            fsync(temporary)
         temporary.replace(path)
-        fsync(path.parent)
+        if durable:
+            fsync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as indented JSON, durably."""
-    with writing(path) as temporary:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Writes `value` as indented JSON, whole or not at all; by default so that it lasts."""
+    with writing(path, durable=durable) as temporary:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

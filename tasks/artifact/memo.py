@@ -10,14 +10,14 @@ What is damaged, changed or gone is built anew.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.digests import file_digest
+from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import fsync, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH, digest_json
 from tasks.artifact.record import Artifact, read_artifact
@@ -27,33 +27,53 @@ UNITS = "units"
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A unit that a committed artifact holds, and what was noted of it."""
+
+    artifact: Artifact
+    unit: str
+    files: Sequence[str]
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Memo:
     """What earlier artifacts of a stage hold of its units.
 
-    `digests` gives each unit's input digest; `also` what else its bytes depend on.
+    `digests` gives each unit's input digest; `also` what else its bytes depend on. `step`: what of
+    the step they depend on; None: all of it but the inputs.
     """
 
     workspace: Workspace
     digests: Mapping[str, str]
     also: Any = None
+    step: Mapping[str, Any] | None = None
 
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""
-        whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
-        made_of = {"step": whole, "input": self.digests[unit], "also": self.also}
-        return digest_json(made_of)[:KEY_LENGTH]
+        return digest_json([self._step_digest, self.digests[unit]])[:KEY_LENGTH]
 
     def take(self, unit: str) -> dict[str, Any] | None:
         """The summary of a unit whose files an earlier artifact holds: they now stand here, too."""
+        for kept in self.known(unit):
+            places = [_renamed(name, kept.unit, unit) for name in kept.files]
+            if all(self.link(kept, *both) for both in zip(kept.files, places, strict=True)):
+                return kept.summary
+            for place in places:
+                (self.workspace.path / place).unlink(missing_ok=True)
+        return None
+
+    def known(self, unit: str) -> Iterator[Kept]:
+        """What sound artifacts hold under the unit's key; their files are not looked at yet."""
         if unit not in self.digests or not self.workspace.ingredients:
-            return None
+            return
         for path in self._known.get(self.key(unit), ()):
             entry = read_json(path)
-            if isinstance(entry, dict) and entry.get("checksum") == _checksum(entry):
-                artifact = read_artifact(path.parents[2])
-                if isinstance(artifact, Artifact) and self._linked(artifact, entry, unit):
-                    return entry["summary"]
-        return None
+            if not isinstance(entry, dict) or entry.get("checksum") != _checksum(entry):
+                continue
+            artifact = self._artifact(path.parents[2])
+            if artifact is not None:
+                yield Kept(artifact, entry["unit"], entry["files"], entry["summary"])
 
     def keep(self, unit: str, files: Sequence[str], summary: Mapping[str, Any]) -> None:
         """Notes, beside the artifact to be, which files of its payload this unit consists of."""
@@ -61,28 +81,52 @@ class Memo:
             return
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
         path = self.workspace.logs / UNITS / f"{self.key(unit)}.json"
-        write_json(path, entry | {"checksum": _checksum(entry)})
+        # It lasts from the commit on, as all of the artifact does; and it has a checksum.
+        write_json(path, entry | {"checksum": _checksum(entry)}, durable=False)
 
-    def _linked(self, artifact: Artifact, entry: Mapping[str, Any], unit: str) -> bool:
-        placed: list[Path] = []
+    def link(self, kept: Kept, name: str, place: str) -> bool:
+        """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
+
+        It lasts from `settle` on.
+        """
+        new = self.workspace.path / place
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.unlink(missing_ok=True)
+        recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
         with suppress(OSError):
-            for name in entry["files"]:
-                old = artifact.path / name
-                new = self.workspace.path / name
-                new = new.with_name(new.name.replace(entry["unit"], unit, 1))
-                new.parent.mkdir(parents=True, exist_ok=True)
-                new.unlink(missing_ok=True)
-                os.link(old, new)
-                placed.append(new)
-                if file_digest(new) != artifact.record["files"].get(name, {}).get("sha256"):
-                    break
-            else:
-                for directory in {path.parent for path in placed}:
-                    fsync(directory)
+            os.link(kept.artifact.path / name, new)
+            if file_digest(new) == recorded:
+                remember(new, recorded)
+                self._touched.add(new.parent)
                 return True
-        for path in placed:
-            path.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         return False
+
+    def settle(self) -> None:
+        """Makes all links so far last, directory by directory: to be called before their units are
+        marked as done."""
+        while self._touched:
+            fsync(self._touched.pop())
+
+    def _artifact(self, directory: Path) -> Artifact | None:
+        if directory not in self._artifacts:
+            found = read_artifact(directory)
+            self._artifacts[directory] = found if isinstance(found, Artifact) else None
+        return self._artifacts[directory]
+
+    @cached_property
+    def _step_digest(self) -> str:
+        """Of all that a unit's bytes depend on beside its own input."""
+        whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
+        return digest_json({"step": self.step or whole, "also": self.also})
+
+    @cached_property
+    def _artifacts(self) -> dict[Path, Artifact | None]:
+        return {}
+
+    @cached_property
+    def _touched(self) -> set[Path]:
+        return set()
 
     @cached_property
     def _known(self) -> dict[str, list[Path]]:
@@ -105,3 +149,9 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
 
 def _checksum(entry: Mapping[str, Any]) -> str:
     return digest_json({k: v for k, v in entry.items() if k != "checksum"})
+
+
+def _renamed(name: str, old: str, new: str) -> str:
+    """A file's name with that of another unit in it."""
+    path = Path(name)
+    return path.with_name(path.name.replace(old, new, 1)).as_posix()

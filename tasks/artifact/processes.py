@@ -19,6 +19,9 @@ from tqdm import tqdm
 
 from tasks.errors import ArtifactError
 
+WORTH_PROCESSES_BYTES = 12 * 2**20
+"""Of compressed shards, some 40,000 rows: a fresh process imports for most of a second."""
+
 
 def physical_cores() -> int:
     """Cores that this process may use; two threads of one core count once (Linux; else as told)."""
@@ -31,6 +34,13 @@ def physical_cores() -> int:
             path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
             siblings.add(path.read_text())
     return len(siblings) or len(allowed)
+
+
+def worthwhile(files: Sequence[Path]) -> int:
+    """Processes that pay for work on these files: one per core, or this one alone where the others
+    would not have made up for their imports before the work is done."""
+    size = sum(file.stat().st_size for file in files)
+    return physical_cores() if size >= WORTH_PROCESSES_BYTES else 1
 
 
 def each(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.digests import file_digest, hash_file, merkle
+from tasks.artifact.digests import file_digest, hash_file, known_digest, merkle
 from tasks.artifact.durable import files_below, read_json
 from tasks.artifact.key import digest_json
 
@@ -58,7 +58,7 @@ def payload_digests(directory: Path) -> dict[str, dict[str, Any]]:
     for path in files_below(directory):
         name = path.relative_to(directory).as_posix()
         if name != RECORD and not name.startswith(f"{LOGS}/"):
-            found[name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+            found[name] = {"bytes": path.stat().st_size, "sha256": known_digest(path)}
     return found
 
 

@@ -4,7 +4,6 @@ step = Step(stage, version, shelf, params, inputs, build)      what is to be bui
 build(workspace)                                               writes it, resumably
 """
 
-import importlib.metadata
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, writing
 from tasks.artifact.durable import write_json as write_json_durably
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
+from tasks.artifact.libraries import library_version
 from tasks.artifact.record import LOGS, Artifact
 
 SCRATCH = "scratch"
@@ -65,6 +65,11 @@ class Workspace:
         """Marks a unit as done; its files must be in place already."""
         write_json_durably(self.path / UNITS / f"{unit}.json", summary)
 
+    def finish_reused(self, unit: str, summary: Mapping[str, Any]) -> None:
+        """The same for a unit of which all stands in an earlier artifact, too: the mark need not
+        outlast a loss of power."""
+        write_json_durably(self.path / UNITS / f"{unit}.json", summary, durable=False)
+
     def _directory(self, name: str) -> Path:
         directory = self.path / name
         directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +104,7 @@ class Step:
             "version": self.version,
             "params": canonical(self.params, self.stage),
             "inputs": {name: artifact.digest for name, artifact in self.inputs.items()},
-            "libraries": {n: importlib.metadata.version(n) for n in self.libraries},
+            "libraries": {n: library_version(n) for n in self.libraries},
             "files": dict(self.files),
         }
 

@@ -10,13 +10,10 @@ reason; nothing stale or broken is ever handed on.
 """
 
 import logging
-import os
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from tasks.artifact.durable import (
     write_json,
 )
 from tasks.artifact.explain import explain
+from tasks.artifact.libraries import git_commit, library_version
 from tasks.artifact.lock import locked
 from tasks.artifact.record import (
     RECORD,
@@ -138,11 +136,10 @@ class Store:
 
     def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
         """Everything fsynced, then the record, then the rename that makes it visible."""
-        directories = {work}
+        directories = {work, *(path for path in work.rglob("*") if path.is_dir())}
         for path in files_below(work):
             path.chmod(0o644)
             fsync(path)
-            directories.update(p for p in path.parents if work in p.parents)
         write_json(work / RECORD, record)
         for directory in sorted(directories, reverse=True):
             fsync(directory)
@@ -169,28 +166,10 @@ def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> di
         },
         "report": workspace.report,
         "files": files,
-        "libraries": {name: version(name) for name in RECORDED_LIBRARIES},
+        "libraries": {name: library_version(name) for name in RECORDED_LIBRARIES},
         "git_commit": git_commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "reason": reason,
     }
     return record | {"checksum": checksum(record)}
-
-
-def git_commit() -> str | None:
-    """The commit of the project's checkout, `-dirty` behind it where files differ, or None."""
-    here = Path(__file__).parent
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

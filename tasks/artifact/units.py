@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.artifact.ledger import Ledger, Quarantine
 from tasks.artifact.memo import Memo
-from tasks.artifact.processes import each
+from tasks.artifact.processes import each, worthwhile
 from tasks.artifact.record import LOGS
 from tasks.artifact.step import SCRATCH, UNITS, Workspace
 from tasks.errors import DataError
@@ -28,20 +28,21 @@ def build_shards(
     shards: Sequence[Path],
     work: ShardWork,
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     memo: Memo | None = None,
 ) -> list[dict[str, Any]]:
     """The numbers of every shard, in order; shards that an earlier attempt finished are not redone.
 
-    Leaves `quarantine.parquet` in the workspace and the balanced ledger in its report, and there
-    how many shards came from an earlier artifact.
+    `workers` None: one per core where there is enough to do. Leaves `quarantine.parquet` in the
+    workspace and in its report the balanced ledger, and how many shards came from an earlier
+    artifact.
 
     Raises:
         DataError: no row is left.
     """
     missing, reused = _missing(workspace, shards, memo)
     one = OneShard(workspace, stage, work, memo)
-    each(one, missing, workers, stage, len(shards) - len(missing))
+    each(one, missing, workers or worthwhile(missing), stage, len(shards) - len(missing))
     ledger, quarantine = Ledger(), Quarantine(stage)
     numbers: list[dict[str, Any]] = []
     for shard in shards:
@@ -95,19 +96,17 @@ def _missing(
     workspace: Workspace, shards: Sequence[Path], memo: Memo | None
 ) -> tuple[list[Path], int]:
     """The shards that have to be built, and how many an earlier artifact gave."""
-    missing: list[Path] = []
-    reused = 0
-    for shard in shards:
-        if workspace.finished(shard.stem) is not None:
-            continue
-        summary = memo.take(shard.stem) if memo else None
-        if memo is None or summary is None:
-            missing.append(shard)
-            continue
-        memo.keep(shard.stem, _files(workspace, shard.stem), summary)
-        workspace.finish(shard.stem, summary)
-        reused += 1
-    return missing, reused
+    left = [shard for shard in shards if workspace.finished(shard.stem) is None]
+    if memo is None:
+        return left, 0
+    taken = {shard.stem: memo.take(shard.stem) for shard in left}
+    memo.settle()
+    for unit, summary in taken.items():
+        if summary is not None:
+            memo.keep(unit, _files(workspace, unit), summary)
+            workspace.finish_reused(unit, summary)
+    missing = [shard for shard in left if taken[shard.stem] is None]
+    return missing, len(left) - len(missing)
 
 
 def _files(workspace: Workspace, stem: str) -> list[str]:

@@ -9,9 +9,11 @@
     preferences          the way back: labelled, scored or ranked completions -> preferences
     ties                 pairs neither side of which is better: left out, or kept
     overrides            what a person decided of single pairs, against their labels
+    tool_turns           a tool's turn and the call that it answers
     signals              what a person should know of a pair's words: counted
     identity             pair_id, prompt group, split, and what makes a duplicate
     usual, characters    rows and texts that need no repair, told at a glance
+    usual_pairs, row_batches   what is made of them, by columns; rows in stretches
     groups, joining      rows that make pairs with one another, side by side in bounded memory
     rows, shard_pairs    pass 1: one ingestion shard -> pairs and quarantine
     duplicates           between the passes: duplicates and contradictions over all shards
@@ -27,7 +29,7 @@ empty_response, identical, identical_normalised, empty_messages, bad_message, un
 null_content, image_part, bad_tool_call, no_final_assistant, no_prompt, prompt_not_prefix,
 prompt_duplicated, prompts_differ, bad_transcript, bad_margin, bad_weight, bad_score,
 score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools, bad_images,
-bad_chat_template_kwargs.
+bad_chat_template_kwargs, unmatched_tool_turn (where a source's options ask for it).
 Reasons that are no fault of a row: tie (quarantined too), unrated (an answer without a score),
 unpaired_alone (no other row or answer to compare it with), contradiction (both sides quarantined),
 duplicate (the kept pair says the same: not quarantined), capped (a pair over `max_pairs`),

@@ -10,6 +10,13 @@ Out: a level for all of them together, by which the rare texts that need more ar
 """
 
 import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Levels = npt.NDArray[Any]
 
 NONE, QUIET, SETTLED, OTHER = range(4)
 _ASCII = bytes(range(128))
@@ -27,6 +34,23 @@ def beyond_ascii(text: bytes) -> str:
 def level_of(characters: str) -> int:
     """The highest level of all characters."""
     return max(map(_LEVELS.__getitem__, set(characters)), default=NONE)
+
+
+def levels_of(texts: Sequence[bytes]) -> Levels:
+    """The level of every text, all looked at in one go."""
+    levels = np.zeros(len(texts), np.int8)
+    whole = np.frombuffer(b"".join(texts), np.uint8)
+    beyond = np.flatnonzero(whole >= 128)
+    if not len(beyond):
+        return levels
+    found = whole[beyond]
+    points = np.frombuffer(found.tobytes().decode().encode("utf-32-le"), "<u4")
+    kinds, places = np.unique(points, return_inverse=True)
+    of_kinds = np.array([_LEVELS[chr(point)] for point in kinds.tolist()], np.int8)
+    begins = beyond[found >= 0xC0]  # where a character's first byte stands
+    owners = np.searchsorted(np.cumsum([len(text) for text in texts]), begins, "right")
+    np.maximum.at(levels, owners, of_kinds[places])
+    return levels
 
 
 class _Levels(dict[str, int]):

@@ -32,13 +32,18 @@ class Verdicts:
     """Duplicates whose margin is not that of the pair that is kept."""
 
 
-def judge(paths: Sequence[Path]) -> Verdicts:
+def records(paths: Sequence[Path]) -> list[Array]:
+    """The records of every shard, read when they are asked for: they need not fit into memory."""
+    return [np.load(path, mmap_mode="r") for path in paths]
+
+
+def judge(shards: Sequence[Array]) -> Verdicts:
     """The verdict of every pair; of duplicates the first in row order is the one to keep.
 
     All pairs of a contradiction are one, duplicates among them included: that verdict does not
     depend on the order of rows.
     """
-    high, low = _field(paths, "high"), _field(paths, "low")
+    high, low = _field(shards, "high"), _field(shards, "low")
     order = np.lexsort((low, high))  # stable: row order among equal keys
     high, low = high[order], low[order]
     starts_key = _changes(high)
@@ -49,9 +54,9 @@ def judge(paths: Sequence[Path]) -> Verdicts:
     codes = np.zeros(len(order), np.uint8)
     leader = np.maximum.accumulate(np.where(starts_side, np.arange(len(order)), 0))
     repeats = ~starts_side
-    codes[order[repeats & _same(paths, "exact", order, leader)]] = DUPLICATE
+    codes[order[repeats & _same(shards, "exact", order, leader)]] = DUPLICATE
     codes[order[repeats & (codes[order] == KEEP)]] = ALIKE
-    other_margin = int((repeats & ~_same(paths, "margin", order, leader)).sum())
+    other_margin = int((repeats & ~_same(shards, "margin", order, leader)).sum())
     codes[order[_both_ways(starts_key, starts_side)]] = CONTRADICTION
     return Verdicts(codes, other_margin)
 
@@ -72,9 +77,9 @@ def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
     return len(train), len(evaluation)
 
 
-def _field(paths: Sequence[Path], name: str) -> Array:
+def _field(shards: Sequence[Array], name: str) -> Array:
     """One field of all arrays, end to end."""
-    return np.concatenate([np.load(path)[name] for path in paths])
+    return np.concatenate([shard[name] for shard in shards])
 
 
 def _changes(values: Array) -> Array:
@@ -84,9 +89,9 @@ def _changes(values: Array) -> Array:
     return changed
 
 
-def _same(paths: Sequence[Path], name: str, order: Array, leader: Array) -> Array:
+def _same(shards: Sequence[Array], name: str, order: Array, leader: Array) -> Array:
     """Whether a field, in sorted order, equals that of the first pair of its kind."""
-    values = _field(paths, name)[order]
+    values = _field(shards, name)[order]
     return values == values[leader]
 
 

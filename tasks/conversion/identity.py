@@ -21,6 +21,7 @@ import unicodedata
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
+import numpy as np
 import orjson
 
 from tasks.conversion.characters import NONE, SETTLED, beyond_ascii, level_of
@@ -35,6 +36,7 @@ _MESSAGE_KEYS = ("role", "content")
 _PLAIN_KEYS = [*_MESSAGE_KEYS]
 _SEPARATOR = b"\0"
 """Cannot occur within JSON text."""
+_SPACE = ord(" ")
 _SPACES = b"\t\n\v\f\r\x1c\x1d\x1e\x1f"
 _FOLDED = bytes.maketrans(
     bytes(range(65, 91)) + _SPACES, bytes(range(97, 123)) + b" " * len(_SPACES)
@@ -85,27 +87,9 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     return Identity(*names, prompt, chosen, rejected, text, level)
 
 
-def identify_usual(
-    prompt: Messages, chosen: Messages, rejected: Messages, seed: int, eval_fraction: float
-) -> Identity | None:
-    """The same for what `usual` let pass, in half the time; None where a text is not settled."""
-    parts = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
-    text = b"\0".join((*parts, b"", b""))
-    level = NONE if text.isascii() else level_of(beyond_ascii(text))
-    if level > SETTLED:
-        return None
-    asked, better, worse = [
-        part if all(m["content"].strip() == m["content"] for m in side) else _stripped(side)
-        for part, side in zip(parts, (prompt, chosen, rejected), strict=True)
-    ]
-    compared = _digest(asked, b"", b""), better, worse
-    group = _digest(b"prompt", _folded_turns([f"{m['role']} \0 {m['content']} \0" for m in prompt]))
-    names = _names(text, group.hex(), compared, seed, eval_fraction)
-    return Identity(*names, *parts, text, level)
-
-
-def _stripped(messages: Messages) -> bytes:
-    return orjson.dumps([m | {"content": m["content"].strip()} for m in messages])
+def pair_id_of(text: bytes) -> str:
+    """The `pair_id` of `Identity.text`."""
+    return blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _names(
@@ -120,7 +104,7 @@ def _names(
     context, chosen, rejected = compared
     better, worse = _digest(context, chosen), _digest(context, rejected)
     return (
-        blake2b(text, digest_size=DIGEST_BYTES).hexdigest(),
+        pair_id_of(text),
         group,
         split_of(group, seed, eval_fraction),
         _key(better, worse, tie),
@@ -188,18 +172,22 @@ def _alike(value: str | Messages, settled: bool) -> bytes:
     texts = [text_of(message) for message in value]
     if settled:
         pairs = zip(value, texts, strict=True)
-        return _folded_turns([f"{m['role']} {_MARK} {text} {_MARK}" for m, text in pairs])
+        turns = " ".join([f"{m['role']} {_MARK} {text} {_MARK}" for m, text in pairs])
+        return folded_bytes(turns.encode())
     turns = [
         f"{m['role']} {_MARK} {_folded(text)} {_MARK}" for m, text in zip(value, texts, strict=True)
     ]
     return " ".join(turns).encode()
 
 
-def _folded_turns(turns: list[str]) -> bytes:
-    folded = " ".join(turns).encode().translate(_FOLDED)
-    while b"  " in folded:
-        folded = folded.replace(b"  ", b" ")
-    return folded.replace(b"\0 \0", b"\0  \0")  # a content of nothing but whitespace
+def folded_bytes(turns: bytes) -> bytes:
+    """Turns of settled text as they are compared: ASCII's case and whitespace runs undone."""
+    folded = np.frombuffer(turns.translate(_FOLDED), np.uint8)
+    space = folded == _SPACE
+    repeats = space[1:] & space[:-1]
+    if repeats.any():
+        folded = folded[np.concatenate([[True], ~repeats])]
+    return folded.tobytes().replace(b"\0 \0", b"\0  \0")  # a content of nothing but whitespace
 
 
 def _folded(text: str) -> str:

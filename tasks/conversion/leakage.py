@@ -6,8 +6,8 @@ Out: a rate, for the report.
 Equal prompts are of one group and so of one split; what is found here differs in a few words. A
 prompt is known by some of its stretches of 64 bytes (about 13 words): those that begin with a byte
 divisible by 8, as a space is, whatever place they stand at. A held-out prompt is nearly one trained
-on where half of its stretches stand in training prompts. Memory and time are bounded: of both
-splits, prompts spread evenly over the shards are looked at, many in one go.
+on where half of its stretches stand in training prompts. Memory and time are bounded: of large data
+every n-th row group is looked at, many prompts in one go.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,8 @@ CHUNK = 2**17
 """Bytes of prompts that are hashed in one go, at least: what fits a processor's cache."""
 _BASE = 0x9E3779B97F4A7C15
 _MIX = np.uint64(0xD6E8FEB86659FD93)
-_FILTER = 2**20
+_FILTER = 2**22
+_IN_FILTER = np.uint64(_FILTER - 1)
 """Entries of the table that rules out most stretches before they are looked up."""
 
 
@@ -40,53 +41,75 @@ def near_duplicates(paths: Sequence[Path], train: int, held_out: int) -> dict[st
 
     `train` and `held_out` are how many pairs the shards hold of each.
     """
-    prints: list[Array] = []
+    found: list[Array] = []
+    owners: list[Array] = []
+    before = 0
     for texts in _prompts(paths, "eval", -(-held_out // MOST_HELD_OUT)):
-        found, owners = _stretches(texts)
-        prints += [each for i in range(len(texts)) if len(each := np.unique(found[owners == i]))]
-    if not prints:
+        hashes, starts = _hashes(texts)
+        found.append(hashes)
+        ends = np.cumsum([len(text) for text in texts])
+        owners.append(before + np.searchsorted(ends, starts, "right"))
+        before += len(texts)
+    if not before:
         return {"looked_at": 0, "near_duplicates": 0}
-    wanted = np.unique(np.concatenate(prints))
-    likely = np.zeros(_FILTER, bool)
-    likely[wanted % np.uint64(_FILTER)] = True
+    wanted, places = np.unique(np.concatenate(found), return_inverse=True)
+    seen = _seen(wanted, _prompts(paths, "train", -(-train // MOST_TRAINED_ON)))
+    # Of every prompt each stretch once, however often it holds it.
+    own = np.unique(np.concatenate(owners) * len(wanted) + places)
+    prompts, each = np.divmod(own, max(1, len(wanted)))
+    of_prompt = np.bincount(prompts, minlength=before)
+    shared = np.bincount(prompts[seen[each]], minlength=before)
+    looked_at = of_prompt > 0
+    alike = shared[looked_at] >= SHARED * of_prompt[looked_at]
+    return {"looked_at": int(looked_at.sum()), "near_duplicates": int(alike.sum())}
+
+
+def _seen(wanted: Array, chunks: Iterator[list[bytes]]) -> Array:
+    """Which of the sorted hashes are those of a stretch of these texts."""
     seen = np.zeros(len(wanted), bool)
-    for texts in _prompts(paths, "train", -(-train // MOST_TRAINED_ON)):
-        found, _ = _stretches(texts)
-        found = found[likely[found % np.uint64(_FILTER)]]
+    slots = wanted & _IN_FILTER
+    _, kinds, counts = np.unique(slots, return_inverse=True, return_counts=True)
+    alone = counts[kinds] == 1
+    likely = np.zeros(_FILTER, bool)
+    likely[slots] = True
+    for texts in chunks:
+        found = _hashes(texts)[0]
+        found = found[likely[found & _IN_FILTER]]
         places = np.searchsorted(wanted, found)
         places[places == len(wanted)] = 0
-        seen[places[wanted[places] == found]] = True
-    alike = sum(bool(seen[np.searchsorted(wanted, own)].mean() >= SHARED) for own in prints)
-    return {"looked_at": len(prints), "near_duplicates": alike}
+        places = places[wanted[places] == found]
+        seen[places] = True
+        likely[slots[places[alone[places]]]] = False  # what is known is not looked up again
+    return seen
 
 
 def stretches(text: bytes) -> Array:
     """Hashes of some of the text's stretches, sorted: the same ones wherever a stretch stands."""
-    return np.unique(_stretches([text[:LONGEST]])[0])
+    return np.unique(_hashes([text[:LONGEST]])[0])
 
 
-def _stretches(texts: Sequence[bytes]) -> tuple[Array, Array]:
-    """The same of many texts, and the place of the text that each is of.
+def _hashes(texts: Sequence[bytes]) -> tuple[Array, Array]:
+    """Hashes of stretches of all texts, and where they begin in the texts laid end to end.
 
     Of sums of byte * base^place mod 2^64 a difference is a stretch's own sum, which base^-place
     brings to one exponent.
     """
-    sizes = np.array([len(text) for text in texts], np.int64)
-    given = np.frombuffer(b"".join(texts), np.uint8)
-    ends = np.cumsum(sizes)
-    starts = np.flatnonzero(given & 7 == 0)
-    counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-    starts, owners = (
-        each[starts <= np.repeat(ends - STRETCH, counts)]
-        for each in (starts, np.repeat(np.arange(len(texts)), counts))
-    )
+    given = np.frombuffer(b"".join(texts).lower(), np.uint8)
+    begins = given & 7 == 0
+    end = 0
+    for text in texts:  # none reaches into the next text
+        begins[max(end, end + len(text) - STRETCH + 1) : end + len(text)] = False
+        end += len(text)
+    starts = np.flatnonzero(begins)
     powers, inverses = _powers(len(given))
     sums = np.zeros(len(given) + 1, np.uint64)
-    np.cumsum(given * powers, out=sums[1:])
-    own = (sums[starts + STRETCH] - sums[starts]) * inverses[starts]
-    own = (own ^ (own >> np.uint64(31))) * _MIX
+    np.multiply(given, powers, out=sums[1:])
+    np.cumsum(sums, out=sums)
+    own = (sums[STRETCH:][starts] - sums[starts]) * inverses[starts]
+    own ^= own >> np.uint64(31)
+    own *= _MIX
     own ^= own >> np.uint64(29)
-    return own, owners
+    return own, starts
 
 
 def _powers(count: int) -> tuple[Array, Array]:
@@ -104,22 +127,23 @@ _known: list[Array] = []
 
 
 def _prompts(paths: Sequence[Path], split: str, every: int) -> Iterator[list[bytes]]:
-    """Every n-th prompt of a split, as its stored JSON without regard to ASCII case; in chunks."""
-    before, last = 0, None
+    """The prompts of a split in every n-th row group, as their stored JSON without regard to ASCII
+    case; in chunks. Groups that are not looked at are not read."""
+    number, last = -1, b""
     texts: list[bytes] = []
     size = 0
     for path in paths:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(2048, columns=["split", "prompt"], use_threads=False):
-                prompts = _of_split(batch, split)
-                start = -before % max(every, 1)
-                before += len(prompts)
-                for prompt in prompts[start :: max(every, 1)].to_pylist():
+            for group in range(file.num_row_groups):
+                number += 1
+                if number % max(every, 1):
+                    continue
+                for prompt in _of_split(file, group, split):
                     if not prompt or prompt == last:
                         continue
                     last = prompt
-                    texts.append(prompt[:LONGEST].lower())
-                    size += len(texts[-1])
+                    texts.append(prompt)
+                    size += len(prompt)
                     if size >= CHUNK:
                         yield texts
                         texts, size = [], 0
@@ -127,8 +151,10 @@ def _prompts(paths: Sequence[Path], split: str, every: int) -> Iterator[list[byt
         yield texts
 
 
-def _of_split(batch: pa.RecordBatch, split: str) -> Any:
-    """The prompts of one split, as bytes."""
+def _of_split(file: pq.ParquetFile, group: int, split: str) -> list[bytes | None]:
+    """The prompts of one split in a row group, from each no more than is looked at."""
     compute: Any = pc
-    mask = compute.equal(batch.column("split"), split)
-    return batch.column("prompt").filter(mask).cast(pa.binary())
+    table: Any = file.read_row_group(group, columns=["split", "prompt"], use_threads=False)
+    rows = table.filter(compute.equal(table["split"], split))
+    prompts = compute.binary_slice(rows["prompt"].cast(pa.binary()), 0, LONGEST)
+    return prompts.to_pylist()

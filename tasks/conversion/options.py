@@ -2,7 +2,7 @@
 
     - {name: judged, path: "*.jsonl", layout: pairwise_label, options: {first: 1, second: 2}}
 
-Each layout has one class of options; a layout that has none takes none. What a label means is
+Each layout has one class of options. What a label means is
 declared here and never guessed.
 """
 
@@ -19,7 +19,11 @@ MAX_PAIRS = 36
 
 
 class Options(Params):
-    """Of a layout that leaves nothing to be said."""
+    """Of every layout."""
+
+    tool_turns: Literal["count", "quarantine"] = "count"
+    """What becomes of a row with a tool's turn that answers no call made before it: kept and
+    counted, or left out as `unmatched_tool_turn`."""
 
     def missing(self) -> str:
         """What has to be said and was not, as the end of a sentence; "" when all is said."""
@@ -31,6 +35,13 @@ class TextOptions(Options):
 
     format: Literal["as_is", "conversational"] = "as_is"
     """`conversational`: a text prompt becomes a user's turn, a text answer an assistant's."""
+
+
+class CellOptions(TextOptions):
+    """Of flat rows, whose cells may be JSON text (`layouts.json_cells`)."""
+
+    json_columns: list[Literal["prompt", "chosen", "rejected"]] | None = None
+    """Columns whose cells are messages as JSON text; None: as the first rows say."""
 
 
 class RankingOptions(TextOptions):

@@ -99,7 +99,8 @@ def _with_text_prompt(
             "prompt_not_prefix",
             "prompt",
             f"found {found(prompt)} as prompt but {seen} in the turns that both sides share, "
-            "expected the prompt to be one of their user turns; correct it or leave it out",
+            "expected the prompt to be one of their user turns; correct it, or have it left unread "
+            "with layout: trl, options: {prompt: in_answers}",
         )
     notes.append(REPEATED)
     return whole

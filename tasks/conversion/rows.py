@@ -7,9 +7,7 @@ Out: the shard's pairs before duplicates are taken out, a small record per pair 
      duplicates, the quarantined rows, and a summary: ledger, first examples, notes.
 """
 
-import gc
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Workspace
+from tasks.artifact import Behind, Workspace, uncollected
 from tasks.conversion import shards, tables
 from tasks.conversion.joining import Origin
+from tasks.conversion.row_batches import ROW_COLUMNS
 from tasks.conversion.shard_pairs import Plan, ShardPairs
 from tasks.conversion.tolerance import first_examples
 
-ROW_COLUMNS = ["source", "file", "row", "raw"]
 KEY = "key"
 
 
@@ -40,12 +38,13 @@ def convert_shard(
     quarantined rows."""
     shard = ShardPairs(plan)
     name = path.stem
-    with workspace.writing(f"{shards.RAW_PAIRS}/{name}.arrow") as out, uncollected():
+    with workspace.writing(f"{shards.RAW_PAIRS}/{name}.parquet") as out, uncollected():
         _write_pairs(shard, path, out)
     with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy") as out, out.open("wb") as stream:
         np.save(stream, np.concatenate(shard.key_arrays))
-    with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet") as out:
-        shard.quarantine.write(out)
+    if shard.quarantine.rows:
+        with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet") as out:
+            shard.quarantine.write(out)
     summary = {
         "ledger": shard.ledger.to_json(),
         "examples": first_examples(shard.quarantine),
@@ -57,40 +56,30 @@ def convert_shard(
     return summary, shard.quarantine.rows
 
 
-@contextmanager
-def uncollected() -> Generator[None, None, None]:
-    """Without the search for cycles, of which rows have none: it costs a tenth of the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
-    """As Arrow: read once more and gone with the scratch, so that compressing it would not pay."""
-    with pq.ParquetFile(rows) as file, pa.ipc.new_file(out, tables.SCHEMA) as writer:
-        if KEY in file.schema_arrow.names:
-            for number, group in enumerate(_groups(file), 1):
-                shard.count(group)
-                shard.take_group(group)
-                if number % tables.BATCH_ROWS == 0:
-                    writer.write_batch(shard.batch())
-        else:
-            passed_over = shard.plan.joined
-            for batch in file.iter_batches(
-                tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False
-            ):
-                columns = [batch.column(c).to_pylist() for c in ROW_COLUMNS]
-                rows_read = map(Origin, *columns)
-                origins = [o for o in rows_read if o.source not in passed_over]
-                shard.count(origins)
-                for origin in origins:
-                    shard.take(origin)
-                writer.write_batch(shard.batch())
-        writer.write_batch(shard.batch())
+    """All pairs, as they are handed on where none of them is dropped; compressed behind the reading
+    of the next rows."""
+    with (
+        pq.ParquetFile(rows) as file,
+        tables.open_writer(out) as writer,
+        Behind() as behind,
+    ):
+        for batch in _batches(shard, file):
+            if batch.num_rows:
+                behind.put(writer.write_batch, batch)
+
+
+def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    if KEY in file.schema_arrow.names:
+        for number, group in enumerate(_groups(file), 1):
+            shard.count(group)
+            shard.take_group(group)
+            if number % tables.BATCH_ROWS == 0:
+                yield shard.batch()
+    else:
+        for rows in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False):
+            yield shard.take_rows(rows)
+    yield shard.batch()
 
 
 def _groups(file: pq.ParquetFile) -> Iterator[list[Origin]]:

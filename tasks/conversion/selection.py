@@ -4,6 +4,7 @@ In:  scratch/pairs, scratch/keys and the verdicts on all pairs.
 Out: pairs/NNNNN.parquet; the contradictions' rows in quarantine; the counts of what is left.
 """
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from tasks.artifact import Ledger, Quarantine, Workspace
 from tasks.conversion import shards, tables
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, KEEP, Array, Verdicts
 from tasks.conversion.params import ConversionParams
-from tasks.conversion.rows import ROW_COLUMNS
+from tasks.conversion.row_batches import ROW_COLUMNS
 
 REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
 _CONTRADICTED = (
@@ -74,11 +75,10 @@ class Kept:
             self.counts[source, split, what] += int(n)
 
 
-def counted(paths: Sequence[Path], codes: Array, sources: Sequence[str]) -> Kept:
+def counted(arrays: Sequence[Array], codes: Array, sources: Sequence[str]) -> Kept:
     """What is left of all shards, given their records and the verdicts as the params apply them."""
     kept, start = Kept(sources, codes), 0
-    for path in paths:
-        keys = np.load(path)
+    for keys in arrays:
         kept.add(keys, codes[start : start + len(keys)])
         start += len(keys)
     return kept
@@ -97,37 +97,40 @@ def applied(verdicts: Verdicts, params: ConversionParams) -> npt.NDArray[np.uint
 def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any]]:
     """Writes the pairs of a shard that are kept, and its contradictions' quarantined rows, which
     are also the result. `codes`: the verdicts on its pairs."""
-    name = rows.stem
-    before = workspace.path / shards.RAW_PAIRS / f"{name}.arrow"
-    with workspace.writing(f"{shards.PAIRS}/{name}.parquet") as out:
-        _write_kept(before, out, codes)
-    origins: set[tuple[str, str, int]] = set()
-    if (codes == CONTRADICTION).any():
-        origins = _origins(before, codes == CONTRADICTION)
+    name = f"{rows.stem}.parquet"
+    before = workspace.path / shards.RAW_PAIRS / name
+    # Renaming one link of a file over another one of it would leave both.
+    (workspace.path / shards.PAIRS / name).unlink(missing_ok=True)
+    with workspace.writing(f"{shards.PAIRS}/{name}") as out:
+        if (codes == KEEP).all():
+            out.unlink(missing_ok=True)
+            os.link(before, out)
+        else:
+            _write_kept(before, out, codes)
+    if not (codes == CONTRADICTION).any():
+        return []
+    origins = _origins(before, codes == CONTRADICTION)
     quarantine = Quarantine("conversion")
-    for source, file, row, raw in _raw_rows(rows, origins) if origins else []:
+    for source, file, row, raw in _raw_rows(rows, origins):
         quarantine.add(source, file, row, "contradiction", "chosen", _CONTRADICTED, raw)
-    with workspace.writing(f"{shards.QUARANTINES}/{name}{shards.CONTRADICTIONS}.parquet") as out:
-        quarantine.write(out)
+    with workspace.writing(f"{shards.QUARANTINES}/{rows.stem}{shards.CONTRADICTIONS}.parquet") as o:
+        quarantine.write(o)
     return quarantine.rows
 
 
 def _write_kept(before: Path, out: Path, codes: Array) -> None:
     start = 0
-    with pa.memory_map(str(before)) as source, tables.open_writer(out) as writer:
-        file = pa.ipc.open_file(source)
-        for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            keep = codes[start : start + len(batch)] == KEEP
-            start += len(batch)
-            if len(batch):
+    with pq.ParquetFile(before) as file, tables.open_writer(out) as writer:
+        for number in range(file.num_row_groups):
+            group: Any = file.read_row_group(number, use_threads=False)
+            keep = codes[start : start + len(group)] == KEEP
+            start += len(group)
+            for batch in group.combine_chunks().to_batches():
                 writer.write_batch(batch if keep.all() else batch.filter(pa.array(keep)))
 
 
 def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:
-    with pa.memory_map(str(pairs)) as source:
-        table = pa.ipc.open_file(source).read_all()
-        table = table.select(["source", "file", "row"]).filter(pa.array(mask))
+    table = pq.read_table(pairs, columns=["source", "file", "row"]).filter(pa.array(mask))
     return set(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
@@ -16,17 +17,23 @@ import pyarrow as pa
 from tasks.artifact import Ledger, Quarantine
 from tasks.conversion import tables
 from tasks.conversion.answers import Answer, Item
-from tasks.conversion.identity import Identity, identify, identify_usual
+from tasks.conversion.characters import Levels
+from tasks.conversion.identity import Identity, identify, pair_id_of
 from tasks.conversion.joining import Joined, Origin, join
 from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import Options
 from tasks.conversion.overrides import Action, overridden
 from tasks.conversion.pair import Pair, checked
+from tasks.conversion.row_batches import origins, runs
 from tasks.conversion.signals import signals
 from tasks.conversion.ties import Tie, Ties
 from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
-from tasks.conversion.usual import PLAIN, is_usual, longer_by
+from tasks.conversion.usual import Usual, usual_rows
+from tasks.conversion.usual_pairs import usual_pairs
+
+WITHOUT_USUAL = 256
+"""So many rows without a usual one among them tell that a source has none."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,10 @@ class ShardPairs:
     def __post_init__(self) -> None:
         layouts = self.plan.layouts
         self.readers = {name: reader(*layout) for name, layout in layouts.items()}
-        # A usual row is one of a layout without options whose columns have their own names.
+        # A usual row has its columns under their own names, and nothing else is asked for.
         self.sides = {
-            name: None if mapping else LAYOUTS[layout].sides
-            for name, (layout, mapping, _) in layouts.items()
+            name: None if mapping or options.model_fields_set else LAYOUTS[layout].sides
+            for name, (layout, mapping, options) in layouts.items()
         }
         self.numbers = {name: number for number, name in enumerate(layouts)}
 
@@ -79,13 +86,71 @@ class ShardPairs:
         for source, n in Counter([origin.source for origin in origins]).items():
             self.ledger.count_in(source, n)
 
+    def take_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The pairs of some rows, in their order; rows of sources that are joined are passed over.
+
+        What is usual goes by columns, the rest row by row.
+        """
+        taken = [self._taken(*run) for run in runs(rows) if run[0] not in self.plan.joined]
+        return taken[0] if len(taken) == 1 else pa.concat_batches([tables.record_batch([]), *taken])
+
+    def _taken(self, source: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The pairs of rows of one source."""
+        self.ledger.count_in(source, rows.num_rows)
+        usual, levels, others = self._told_apart(rows, source)
+        if not usual:
+            for origin in origins(rows):
+                self.take(origin)
+            return self.batch()
+        pairs, records = self._usual(usual, levels, rows, source)
+        if not others:
+            self.key_arrays.append(records)
+            return pairs
+        places = [each.place for each in usual]
+        for place, origin in zip(others, origins(rows.take(pa.array(others))), strict=True):
+            before = len(self.pairs)
+            self.take(origin)
+            places += [place] * (len(self.pairs) - before)
+        both = pa.concat_batches([pairs, self.batch()])
+        order = np.argsort(np.array(places, np.int64), kind="stable")
+        self.key_arrays[-1] = np.concatenate([records, self.key_arrays[-1]])[order]
+        return both.take(pa.array(order))
+
+    def _told_apart(
+        self, rows: pa.RecordBatch, source: str
+    ) -> tuple[list[Usual], Levels, list[int]]:
+        """The usual rows with the levels of their texts, and the places of all others, among them
+        those of which a person has decided."""
+        sides = self.sides[source]
+        if sides is None:
+            return [], np.zeros(0, np.int8), []
+        raws = rows.column("raw").cast(pa.binary()).to_pylist()
+        usual, levels, others = usual_rows(raws, sides)
+        if not usual and len(raws) >= WITHOUT_USUAL:
+            self.sides[source] = None  # a source of another kind: not asked again
+        if not self.plan.overrides:
+            return usual, levels, others
+        decided = np.array([pair_id_of(each.text) in self.plan.overrides for each in usual], bool)
+        others = sorted([*others, *(usual[i].place for i in np.flatnonzero(decided))])
+        return [usual[i] for i in np.flatnonzero(~decided)], levels[~decided], others
+
+    def _usual(
+        self, usual: Sequence[Usual], levels: Levels, rows: pa.RecordBatch, source: str
+    ) -> tuple[pa.RecordBatch, npt.NDArray[Any]]:
+        """The pairs of usual rows, and their records."""
+        every = len(usual) == rows.num_rows
+        of_usual = rows if every else rows.take(pa.array([each.place for each in usual]))
+        plan, number = self.plan, self.numbers[source]
+        made = usual_pairs(usual, of_usual, number, plan.seed, plan.eval_fraction)
+        texts = [each.text for each in usual]
+        for _, note in signals(texts, levels, lambda i: usual[i][1:4]):
+            self._note(source, (note,))
+        return made
+
     def take(self, origin: Origin) -> None:
         """Adds one row's pairs, or quarantines it."""
         row = self._parsed(origin)
         if row is None:
-            return
-        sides = self.sides[origin.source]
-        if sides is not None and (given := sides(row)) is not None and self._usual(*given, origin):
             return
         items = self._read(row, origin)
         if len(items) == 1 and type(items[0]) is Pair:  # the usual row
@@ -155,17 +220,6 @@ class ShardPairs:
             except Unusable as problem:
                 self._drop(problem, origin)
 
-    def _usual(self, prompt: Any, chosen: Any, rejected: Any, origin: Origin) -> bool:
-        """Adds a pair that is canonical as it stands; false where it has to be looked at."""
-        if not is_usual(prompt, chosen, rejected):
-            return False
-        plan = self.plan
-        identity = identify_usual(prompt, chosen, rejected, plan.seed, plan.eval_fraction)
-        if identity is None or identity.pair_id in plan.overrides:
-            return False
-        self._store(PLAIN, identity, origin, longer_by(chosen, rejected))
-        return True
-
     def _add(self, pair: Pair, origin: Origin) -> None:
         plan = self.plan
         identity = identify(pair, plan.seed, plan.eval_fraction)
@@ -196,12 +250,18 @@ class ShardPairs:
 
     def batch(self) -> pa.RecordBatch:
         """The pairs since the last call, after which they are noted and keyed as well."""
-        for place, note in signals(self.stored):
+        texts = [each.text for each in self.stored]
+        levels = np.array([each.level for each in self.stored], np.int8)
+        for place, note in signals(texts, levels, self._sides):
             self._note(self.sources[place], (note,))
         self.key_arrays.append(tables.key_array(self.keys))
         batch = tables.record_batch(self.pairs)
         self.pairs, self.keys, self.stored, self.sources = [], [], [], []
         return batch
+
+    def _sides(self, place: int) -> tuple[bytes | None, bytes, bytes]:
+        stored = self.stored[place]
+        return stored.prompt, stored.chosen, stored.rejected
 
 
 def parsed(raw: str) -> Row:

@@ -4,8 +4,8 @@ pairs/NNNNN.parquet           one per ingestion shard: what later stages read
 keys/NNNNN.npy                one small record per pair before duplicates are taken out
                               (`tables.KEYS`): by them a later run knows the shard again
 quarantine.parquet            rows that could not be used, and both sides of contradictions
-scratch/pairs/NNNNN.arrow     pairs before duplicates are taken out
-scratch/quarantine/NNNNN.parquet
+scratch/pairs/NNNNN.parquet   pairs before duplicates are taken out
+scratch/quarantine/NNNNN.parquet   only where there are rows
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """What a person should know of a pair's words, though nothing is wrong with it: counted only.
 
-In:  the identities of a batch of pairs: what is stored of each, and the level of its characters.
+In:  what is stored of each pair of a batch, and the level of its characters.
 Out: notes with the place of the pair, which the report counts per source; never the words.
 
 Bytes are searched, all of a batch at once and only for one mark each: nearly no text holds one.
@@ -8,18 +8,15 @@ Bytes are searched, all of a batch at once and only for one mark each: nearly no
 
 import re
 import unicodedata
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import accumulate
-from typing import Any
 
+import numpy as np
 import orjson
 
-from tasks.conversion.characters import QUIET
-from tasks.conversion.identity import Identity
+from tasks.conversion.characters import QUIET, Levels
 from tasks.conversion.messages import Messages, text_of
+from tasks.conversion.tool_turns import unmatched_tool_turn
 
 _BIDIRECTIONAL = re.compile(b"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 """U+202A to U+202E and U+2066 to U+2069: text that is read in another order than it stands in."""
@@ -38,43 +35,50 @@ LETTERS = 200
 """Characters of an answer by which its script is told."""
 
 
-def signals(pairs: Sequence[Identity]) -> list[tuple[int, str]]:
-    """The notes on a batch: the pair's place in it and the words, each at most once per pair."""
+Sides = tuple[bytes | None, bytes, bytes]
+"""Prompt, chosen and rejected, as they are stored."""
+
+
+def signals(
+    texts: Sequence[bytes], levels: Levels, sides: Callable[[int], Sides]
+) -> list[tuple[int, str]]:
+    """The notes on a batch: the pair's place in it and the words, each at most once per pair.
+
+    In: of every pair the text of its identity and its level; and what gives the sides of one.
+    """
     notes: set[tuple[int, str]] = set()
-    for place, pair in enumerate(pairs):
-        if pair.level > QUIET:
-            notes.update((place, note) for note in _display(pair))
-    whole = b"\0".join([pair.text for pair in pairs])
-    ends = [*accumulate(len(pair.text) + 1 for pair in pairs)]
+    for place in np.flatnonzero(levels > QUIET).tolist():
+        notes.update((place, note) for note in _display(texts[place], sides(place)))
+    whole = b"\0".join(texts)
+    ends = np.cumsum([len(text) + 1 for text in texts])
     for mark, pattern, name in _SECRETS:
-        note = f"text that looks like {name}"
-        notes.update((i, note) for i in _holding(whole, ends, mark, partial(_matches, pattern)))
-    for place in _holding(whole, ends, _TOOL_TURN, lambda _: True):
-        if _has_unmatched_tool_turn(pairs[place]):
-            notes.add((place, "tool turn without its call"))
+        for place in _holding(whole, ends, mark):
+            if pattern.search(texts[place]):
+                notes.add((place, f"text that looks like {name}"))
+    if _TOOL_TURN in whole:
+        for place, text in enumerate(texts):
+            if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place)):
+                notes.add((place, "tool turn without its call"))
     return sorted(notes)
 
 
-def _matches(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    return pattern.search(text) is not None
+def _holding(whole: bytes, ends: Levels, mark: bytes) -> list[int]:
+    """The places of the texts that may hold the mark, which are few: they hold its end.
+
+    Its last byte is looked for in columns, and then the one before it: three times as fast as a
+    search for all of it.
+    """
+    text = np.frombuffer(whole, np.uint8)
+    found = np.flatnonzero(text == mark[-1])
+    if len(mark) > 1:
+        found = found[text[found - 1] == mark[-2]]
+    return np.unique(np.searchsorted(ends, found, "right")).tolist()
 
 
-def _holding(
-    whole: bytes, ends: Sequence[int], mark: bytes, test: Callable[[bytes], bool]
-) -> Iterator[int]:
-    """The places of the texts that hold the mark and pass the test."""
-    found = whole.find(mark)
-    while found >= 0:
-        place = bisect_right(ends, found)
-        if test(whole[ends[place - 1] if place else 0 : ends[place] - 1]):
-            yield place
-        found = whole.find(mark, ends[place])
-
-
-def _display(pair: Identity) -> Iterator[str]:
-    if _BIDIRECTIONAL.search(pair.text):
+def _display(text: bytes, sides: Sides) -> Iterator[str]:
+    if _BIDIRECTIONAL.search(text):
         yield _BACKWARDS
-    script = script_of(_words(orjson.loads(pair.chosen))[:LETTERS])
+    script = script_of(_words(orjson.loads(sides[1]))[:LETTERS])
     if script not in ("LATIN", ""):
         yield f"answers in {script} script"
 
@@ -102,32 +106,11 @@ def script_of(text: str) -> str:
     return scripts.most_common(1)[0][0] if scripts else ""
 
 
-def _has_unmatched_tool_turn(pair: Identity) -> bool:
-    prompt, chosen, rejected = (
-        orjson.loads(side or b"[]") for side in (pair.prompt, pair.chosen, pair.rejected)
-    )
+def _has_unmatched_tool_turn(*sides: bytes | None) -> bool:
+    prompt, chosen, rejected = (orjson.loads(side or b"[]") for side in sides)
     if not isinstance(chosen, list):
         return False  # the mark stands in a text
     return any(unmatched_tool_turn(prompt + side) is not None for side in (chosen, rejected))
-
-
-def unmatched_tool_turn(messages: Messages) -> int | None:
-    """Position of the first tool turn that answers no call made before it, or None.
-
-    By id where the turn states one and the calls have ids; else a call before it is enough.
-    """
-    ids: set[Any] = set()
-    called = False
-    for i, message in enumerate(messages):
-        for call in message.get("tool_calls") or ():
-            called = True
-            ids.add(call.get("id"))
-        if message["role"] == "tool":
-            wanted = message.get("tool_call_id")
-            named = ids - {None}
-            if not called or (wanted is not None and named and wanted not in named):
-                return i
-    return None
 
 
 def _words(answer: str | Messages) -> str:

@@ -120,7 +120,7 @@ def key_values(pair: Pair, identity: Identity, source: int, longer_by: int) -> t
         identity.pair_id,
         identity.group,
         *identity.answers,
-        _print(pair.margin, pair.preference),
+        print_of(pair.margin, pair.preference),
         source,
         (longer_by > 0) - (longer_by < 0),
         identity.split == "eval",
@@ -167,7 +167,7 @@ def _numbers(values: bytes, kind: str, each: int) -> npt.NDArray[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _print(margin: float | None, preference: float) -> int:
+def print_of(margin: float | None, preference: float) -> int:
     return crc32(repr((margin, preference)).encode())
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 4
+VERSION = 5
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -83,7 +83,7 @@ def build(
     """
     from tasks.conversion import report, shards
     from tasks.conversion.cycles import cyclic_pairs
-    from tasks.conversion.duplicates import judge
+    from tasks.conversion.duplicates import judge, records
     from tasks.conversion.groups import laid_out
     from tasks.conversion.leakage import near_duplicates
     from tasks.conversion.passes import Passes
@@ -99,7 +99,7 @@ def build(
     ledger = report.incoming(summaries)
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params)
-    keys = [passes.keys(r) for r in rows]
+    keys = records([passes.keys(r) for r in rows])
     verdicts = judge(keys)
     kept = counted(keys, applied(verdicts, params), list(plan.layouts))
     passes.select(kept.codes)
@@ -117,9 +117,10 @@ def build(
     workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
-        quarantines / f"{r.stem}{part}.parquet"
+        path
         for r in rows
         for part in ("", shards.CONTRADICTIONS)
+        if (path := quarantines / f"{r.stem}{part}.parquet").exists()
     ]
     with workspace.writing(shards.QUARANTINE_FILE) as path:
         merge(parts, path)

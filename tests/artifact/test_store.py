@@ -152,6 +152,7 @@ def test_a_failed_build_keeps_finished_units_and_commits_nothing(store):
     assert sorted(artifact.record["files"]) == ["a.txt", "b.txt"]
 
 
+@pytest.mark.catalogue(122)
 def test_a_full_disk_leaves_nothing_visible_and_says_what_to_do(store):
     def build(workspace):
         (workspace.path / "half.bin").write_bytes(b"x" * 100)

@@ -1,0 +1,65 @@
+"""Work that goes on behind the caller's back: files are compressed while the next rows are read.
+
+    main      read ─> check ─> read ─> check ─> read ...
+    behind            compress, write ─> compress, write ...
+
+Compression and disks do not hold the interpreter, so one thread beside the caller's is enough.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+MOST_WAITING = 2
+"""Calls that may wait behind the one in progress: what bounds memory."""
+
+
+class Behind:
+    """Makes calls in their order in a thread of its own, until `stop`.
+
+    A call's failure is raised by a later `put`, or by `finish`.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "behind")
+        self._waiting: deque[Future[Any]] = deque()
+
+    def __enter__(self) -> "Behind":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            if failure[0] is None:
+                self.finish()
+        finally:
+            self.stop()
+
+    def put(self, call: Callable[..., Any], *args: Any) -> None:
+        """Makes the call once those before it are done."""
+        self._waiting.append(self._pool.submit(call, *args))
+        while len(self._waiting) > MOST_WAITING:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Returns when all calls are done."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+    def stop(self) -> None:
+        """Waits for the call in progress; those that wait are not made."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def uncollected() -> Generator[None, None, None]:
+    """Without the search for cycles, of which rows have none: it costs a tenth of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
