@@ -15,6 +15,7 @@ from typing import Any, cast
 import orjson
 
 from tasks.templating.environment import compiled, with_reasoning
+from tasks.templating.tokenizer_file import tokenizer_file
 
 PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 NAMED = (
@@ -123,16 +124,14 @@ def is_plain(directory: Path) -> bool:
 
 def _plain_files(directory: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
     """Added tokens by content, and the named ones; None where the files do not say all."""
-    state, config = (
-        _json(directory / name) for name in ("tokenizer.json", "tokenizer_config.json")
-    )
-    if state is None or config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
+    file, config = tokenizer_file(directory), _json(directory / "tokenizer_config.json")
+    if file is None or config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
     if any((directory / name).exists() for name in OTHER_FILES):
         return None
     if config.keys() - {*NAMED, *INDIFFERENT}:
         return None
-    added = {str(token["content"]): token for token in state.get("added_tokens") or []}
+    added = {str(token["content"]): token for token in file.added}
     named = {name: config[name] for name in NAMED if config.get(name) is not None}
     if not all(isinstance(text, str) and text in added for text in named.values()):
         return None
@@ -142,11 +141,9 @@ def _plain_files(directory: Path) -> tuple[dict[str, Any], dict[str, str]] | Non
 
 
 def _from_files(directory: Path, added: dict[str, Any], named: dict[str, str]) -> PlainTokenizer:
-    from tokenizers import Tokenizer
-
     path = directory / "chat_template.jinja"
-    backend = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    backend.no_truncation()
+    file = tokenizer_file(directory)
+    assert file is not None, "it has just been read"
     return PlainTokenizer(
         path.read_text("utf-8") if path.is_file() else None,
         named,
@@ -155,7 +152,7 @@ def _from_files(directory: Path, added: dict[str, Any], named: dict[str, str]) -
         added[named["bos_token"]]["id"] if "bos_token" in named else None,
         added[named["eos_token"]]["id"] if "eos_token" in named else None,
         {
-            with_own: backend.encode(PROBE, add_special_tokens=with_own).ids
+            with_own: file.backend.encode(PROBE, add_special_tokens=with_own).ids
             for with_own in (True, False)
         },
     )

@@ -70,7 +70,7 @@ def shape_of(messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> s
     turns = [
         [
             turn["role"],
-            bool(turn.get("content")),
+            _content_shape(turn.get("content")),
             sorted(turn.keys() - {"role", "content"}),
             [_call_shape(call) for call in turn.get("tool_calls") or ()],
         ]
@@ -78,6 +78,13 @@ def shape_of(messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> s
     ]
     schemas = [["function" in tool, bool(_properties(tool))] for tool in tools or ()]
     return json.dumps([turns, schemas, dict(settings)], sort_keys=True)
+
+
+def _content_shape(content: Any) -> Any:
+    """Whether there are words; of a list of parts, the kinds of all parts."""
+    if not isinstance(content, list):
+        return bool(content)
+    return [str(part.get("type")) for part in cast(list[dict[str, Any]], content)]
 
 
 def _call_shape(call: Mapping[str, Any]) -> list[Any]:
@@ -91,12 +98,20 @@ def _marked(turn: Mapping[str, Any], index: int, style: Style) -> dict[str, Any]
     if turn.get("content"):
         thinking = style == "after_thinking" and turn["role"] == "assistant"
         before = "<think>\nthought\n</think>\n\n" if thinking else ""
-        marked["content"] = before + _turn_mark(index)
+        marked["content"] = _marked_content(turn["content"], before + _turn_mark(index))
     if turn.get("tool_calls"):
         marked["tool_calls"] = [
             _marked_call(call, index, n) for n, call in enumerate(turn["tool_calls"])
         ]
     return marked
+
+
+def _marked_content(content: Any, mark: str) -> Any:
+    """The mark in place of the words; other parts than texts stay."""
+    if not isinstance(content, list):
+        return mark
+    parts = cast(list[dict[str, Any]], content)
+    return [{**part, "text": mark} if "text" in part else part for part in parts]
 
 
 def _marked_call(call: Mapping[str, Any], index: int, number: int) -> dict[str, Any]:
@@ -141,13 +156,19 @@ def _missing(messages: Messages, tools: Tools, text: str) -> Lost | None:
                 return _tools_lost("the tool calls of", where)
             if given and _argument_mark(i, n) not in text:
                 return _tools_lost("the arguments of the tool calls of", where)
-        if turn.get("tool_calls") or not turn.get("content") or _turn_mark(i) in text:
+        if turn.get("tool_calls") or not _has_words(turn.get("content")) or _turn_mark(i) in text:
             continue  # of a turn with calls, these are what has to survive
         if turn["role"] == "tool":
             return _tools_lost("the tool result,", where)
         advice = f"the chat template drops {where}; use a template that keeps it"
         return Lost("template_drops_turn", advice)
     return None
+
+
+def _has_words(content: Any) -> bool:
+    if not isinstance(content, list):
+        return bool(content)
+    return any("text" in part for part in cast(list[dict[str, Any]], content))
 
 
 def _tools_lost(what: str, where: str) -> Lost:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError, shown
@@ -14,12 +14,20 @@ from tasks.templating.limits import (
     cpu_limit,
 )
 from tasks.templating.opening import bos_problem, closes_text, own_bos
+from tasks.templating.pictures import (
+    Pictures,
+    image_parts,
+    missing_text,
+    other_part,
+    text_only,
+)
 from tasks.templating.probe import TemplateProbe
 from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
 from tasks.templating.special_tokens import (
     ALIASES,
     Literals,
     StandIns,
+    blanked,
     held,
     special_tokens,
     suspicious,
@@ -48,9 +56,12 @@ class Renderer:
 
     cpu_seconds: float = CPU_SECONDS
     """What rendering one row may cost."""
+    images: bool = False
+    """Whether image parts are rendered, and their placeholders counted; else they are refused."""
 
     def __post_init__(self) -> None:
         self.probe = TemplateProbe(self.tokenizer)
+        self.pictures = Pictures(self.tokenizer)
         self.bos = own_bos(self.tokenizer)
         self.closes = closes_text(self.tokenizer)
         self.special = None if self.forged in (None, "keep") else special_tokens(self.tokenizer)
@@ -107,8 +118,11 @@ class Renderer:
             raise no_template()
         prompt: Messages = json.loads(row["prompt"]) if row["prompt"] is not None else []
         messages: Messages = [*prompt, *json.loads(row[side])]
-        if other := _other_part(messages):
+        if other := other_part(messages, images=self.images):
             raise text_only(f"a message has a part of type {shown(other)}")
+        images = image_parts(messages)
+        if images:
+            messages = self.pictures.readable(messages)
         tools = parse_tools(row["tools"])
         if self.special and self.forged == "quarantine":
             for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
@@ -119,8 +133,10 @@ class Renderer:
         given = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
         if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * given:
             raise _over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
-        if missing := _missing_part(messages, rendered.text):
+        if missing := missing_text(messages, rendered.text):
             raise Unusable("template_drops_turn", side, missing)
+        if images:
+            self.pictures.check(messages, blanked(rendered.text, rendered.literals), side)
         if problem := self.bos and bos_problem(rendered.text, self.bos):
             raise Unusable("template_error", side, problem)
         return rendered
@@ -186,36 +202,3 @@ def _forgery(field: str, token: str) -> Unusable:
         f"the text holds the special token {shown(token)}, which the model would read as markup; "
         "mend the row, or set templating.special_tokens_in_text: encode (as ordinary text) or keep",
     )
-
-
-def text_only(what: str) -> Unusable:
-    """A row with something to look at: its tokens would mean nothing to a model of text."""
-    return Unusable(
-        "image_part",
-        "prompt",
-        f"{what}, expected text only: the reward models trained here read text, and would judge "
-        "the answer without seeing it; leave such rows out of the source",
-    )
-
-
-def _parts(messages: Messages) -> list[dict[str, Any]]:
-    """The parts of all contents that are lists."""
-    contents = (message.get("content") for message in messages)
-    lists = [cast(list[dict[str, Any]], c) for c in contents if isinstance(c, list)]
-    return [part for content in lists for part in content]
-
-
-def _other_part(messages: Messages) -> str | None:
-    """The type of the first part that is no text, or None."""
-    return next((str(part.get("type")) for part in _parts(messages) if "text" not in part), None)
-
-
-def _missing_part(messages: Messages, text: str) -> str | None:
-    """What is wrong where the template does not write the parts of a content, or None."""
-    for part in _parts(messages):
-        if part["text"].strip() not in text:
-            return (
-                f"the chat template does not write the part {shown(part['text'])} of a content "
-                "that is a list of parts; use a template that reads such contents, or write text"
-            )
-    return None

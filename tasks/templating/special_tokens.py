@@ -54,7 +54,7 @@ class SpecialTokens:
 
     def markup(self, text: str, literals: Literals = ()) -> list[tuple[int, int]]:
         """Where special tokens stand outside of the literal stretches: start and end of each."""
-        return [found.span() for found in self.pattern.finditer(_blanked(text, literals))]
+        return [found.span() for found in self.pattern.finditer(blanked(text, literals))]
 
     def forged(self, text: str, literals: Literals) -> str | None:
         """A special token that the literal stretches make or take part in, or None."""
@@ -166,7 +166,7 @@ class StandIns:
         return char
 
 
-def _blanked(text: str, literals: Literals) -> str:
+def blanked(text: str, literals: Literals) -> str:
     for start, end in zip(literals[::2], literals[1::2], strict=True):
         text = text[:start] + "\0" * (end - start) + text[end:]
     return text

@@ -17,7 +17,6 @@ from tasks.artifact import (
     digest_json,
     file_digest,
     input_digests,
-    physical_cores,
 )
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.conversion.tolerance import check_bad_fraction, merged
@@ -28,7 +27,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 4
+VERSION = 5
 NAMED_TEMPLATES = "additional_chat_templates"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 
@@ -61,10 +60,12 @@ def step(
 def _build(
     workspace: Workspace, params: TemplatingParams, conversion: Artifact, model: BaseModel
 ) -> None:
+    from tasks.templating.batch import OPTIONAL
     from tasks.templating.plain_tokenizer import plain_tokenizer
-    from tasks.templating.shard import OPTIONAL, TemplateShard
+    from tasks.templating.shard import TemplateShard
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
+    from tasks.templating.tokenizer_file import tokenizer_file
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
     if tokenizer.eos_token is None:
@@ -77,12 +78,16 @@ def _build(
             f"templating.special_tokens_in_text: encode needs a tokenizer.json, and {model.path} "
             "has none; save the tokenizer as a fast one, or choose quarantine"
         )
+    shards = pair_shards(conversion)
+    file = tokenizer_file(model.path)
+    if file and len(shards) == 1:  # rendered in this process, which will go on to tokenize
+        file.begin()
     numbers = build_shards(
         workspace,
         STAGE,
-        pair_shards(conversion),
+        shards,
         TemplateShard(workspace, tokenizer, params),
-        workers=params.workers or physical_cores(),
+        workers=params.workers,
         memo=Memo(workspace, input_digests(conversion, PAIRS)),
     )
     _check(workspace, params, numbers)
@@ -92,7 +97,8 @@ def _build(
         workspace.report["undefined_in_template"] = undefined_names(tokenizer)
         workspace.report["prefix_stable"] = is_prefix_stable(tokenizer)
     workspace.report["delimiters_in_text"] = _total(n["delimiters"] for n in numbers)
-    workspace.report.update({f"with_{name}": sum(n[name] for n in numbers) for name in OPTIONAL})
+    for name in (*OPTIONAL, "images"):
+        workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)
     workspace.report["rows_replayed"] = sum(n["replayed"] for n in numbers)
     workspace.report["shards_replay_differed"] = sum(n["replays_differed"] for n in numbers)
 

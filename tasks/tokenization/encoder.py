@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import orjson
 
 from tasks.errors import DataError, shown
+from tasks.templating.tokenizer_file import TokenizerFile, tokenizer_file
 from tasks.tokenization.encode import Encoder
 from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine
 from tasks.tokenization.flat import FlatIds, join
@@ -105,12 +105,14 @@ def stage_encoder(directory: Path, choice: Choice) -> "StageEncoder | None":
         DataError: `choice` is fastokens, and it is not there, does not load the tokenizer, or
             gives other ids on the fixed texts.
     """
-    path = directory / "tokenizer.json"
-    if not path.is_file():
+    file = tokenizer_file(directory)
+    if file is None:
         return None
-    reference = TokenizersEngine(path)
-    cases = _cases(path)
-    fast, why = (None, "") if choice == "tokenizers" else _fast(path, reference, cases)
+    if choice != "tokenizers" and fastokens_version() is not None:
+        file.begin()
+    reference = TokenizersEngine(file)
+    cases = _cases([str(token["content"]) for token in file.added])
+    fast, why = (None, "") if choice == "tokenizers" else _fast(file, reference, cases)
     if choice == "fastokens" and fast is None:
         raise DataError(f"tokenization.encoder: fastokens: {why}; use auto or tokenizers")
     if reference.boundaries is not None:
@@ -131,12 +133,12 @@ def slow_engine(tokenizer: object) -> Engine:
 
 
 def _fast(
-    path: Path, reference: TokenizersEngine, cases: list[str]
+    file: TokenizerFile, reference: TokenizersEngine, cases: list[str]
 ) -> tuple[FastokensEngine | None, str]:
     if fastokens_version() is None:
         return None, "fastokens is not installed (extra `fast`)"
     try:
-        fast = FastokensEngine(path)
+        fast = FastokensEngine(file)
     except Exception as error:  # whatever a native loader says of a tokenizer it does not know
         return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
     for special in (False, True):
@@ -160,9 +162,8 @@ def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: 
     return "other ids than the tokenizer's"
 
 
-def _cases(path: Path) -> list[str]:
+def _cases(tokens: list[str]) -> list[str]:
     """The fixed texts, and every added token alone, in text, in white space and twice."""
-    tokens = [str(t["content"]) for t in orjson.loads(path.read_bytes()).get("added_tokens") or []]
     some = tokens[:MOST_TOKENS] + tokens[-MOST_TOKENS:]
     around = [
         f for t in some for f in (t, f"a{t}b", f" a {t} b ", f"\n{t}\n\n{t}{t}", t[:-1] + " " + t)

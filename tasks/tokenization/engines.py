@@ -11,13 +11,12 @@ tokenizers     the reference. Where the tokenizer's parts do not look across a s
 """
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
-import orjson
 
+from tasks.templating.tokenizer_file import TokenizerFile
 from tasks.tokenization.encode import Ids
 from tasks.tokenization.flat import FlatIds, join
 
@@ -46,14 +45,9 @@ class Engine(Protocol):
 class FastokensEngine:
     """Encodes with fastokens."""
 
-    def __init__(self, path: Path) -> None:
-        from fastokens import Tokenizer
-
-        backend: Any = Tokenizer.from_file(str(path))
-        backend.no_truncation()
-        backend.no_padding()
-        backend.enable_segment_cache(CACHE_BYTES)
-        self.backend = backend
+    def __init__(self, file: TokenizerFile) -> None:
+        self.backend = file.fast()
+        self.backend.enable_segment_cache(CACHE_BYTES)
 
     def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
         """The ids of every text."""
@@ -67,13 +61,9 @@ class FastokensEngine:
 class TokenizersEngine:
     """Encodes with tokenizers; `pieces` says whether text between special tokens stands alone."""
 
-    def __init__(self, path: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self.backend = Tokenizer.from_file(str(path))
-        self.backend.no_truncation()
-        self.backend.no_padding()
-        self.boundaries = _boundaries(orjson.loads(path.read_bytes()))
+    def __init__(self, file: TokenizerFile) -> None:
+        self.backend = file.backend
+        self.boundaries = _boundaries(file)
         self._known: dict[str, Ids] = {}
 
     def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
@@ -103,24 +93,23 @@ class TokenizersEngine:
         return FlatIds(np.concatenate([np.empty(0, np.int32), *parts]), ends[counts])
 
 
-def _boundaries(state: dict[str, Any]) -> "re.Pattern[str] | None":
+def _boundaries(file: TokenizerFile) -> "re.Pattern[str] | None":
     """What splits a text where its parts can be encoded apart, kept as parts; None: nothing does.
 
     The expression finds special tokens as the tokenizer does: leftmost, of several the longest.
     """
-    added = cast(list[dict[str, Any]], state.get("added_tokens") or [])
     flags = ("lstrip", "rstrip", "single_word", "normalized")
-    if not added or any(token[flag] for token in added for flag in flags):
+    if not file.added or any(token[flag] for token in file.added for flag in flags):
         return None
-    if state["model"].get("dropout") or not _local(state):
+    if file.dropout or not _local(file.parts):
         return None
-    contents = sorted((str(token["content"]) for token in added), key=len, reverse=True)
+    contents = sorted((str(token["content"]) for token in file.added), key=len, reverse=True)
     return re.compile("(" + "|".join(map(re.escape, contents)) + ")")
 
 
-def _local(state: dict[str, Any]) -> bool:
+def _local(parts: Mapping[str, Any]) -> bool:
     kinds: set[str] = set()
-    waiting: list[Any] = [state.get("normalizer"), state.get("pre_tokenizer")]
+    waiting: list[Any] = [parts["normalizer"], parts["pre_tokenizer"]]
     while waiting:
         part = waiting.pop()
         if part:

@@ -8,31 +8,27 @@ with a message, or holds text that has to be encoded as literal.
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace
 from tasks.conversion.batches import bounded_batches
-from tasks.tokenization.encoder import PROBED_ROWS, Choice, slow_engine, stage_encoder
-from tasks.tokenization.engines import Engine
-from tasks.tokenization.flat import FlatIds, common_lengths, join
-from tasks.tokenization.literal import literal_encoder
+from tasks.templating.batch import as_type
+from tasks.templating.beside import ahead
+from tasks.tokenization.encoder import Choice
+from tasks.tokenization.flat import FlatIds, common_lengths
+from tasks.tokenization.shard_encoders import Mask, ShardEncoders
 
 SPLITS = ("train", "eval")
-TEXTS = ("chosen", "rejected")
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 TOKENIZER_DIRECTORY = "tokenizer"
 BATCH_ROWS = 2048
 BATCH_BYTES = 8 * 2**20
 """Text that is encoded in one go."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -52,18 +48,21 @@ class TokenizeShard:
         longer: list[int] = []
         with ExitStack() as open_files:
             writers: dict[str, Any] = {}
-            for rows in bounded_batches(shard, BATCH_ROWS, BATCH_BYTES):
-                kept, lengths = self._kept(rows, encoders, ledger, quarantine)
-                longer += lengths
+            given = ahead(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES))
+            for batch in ahead(map(encoders.encoded, given)):
+                _leave_out(batch.pictured, ledger, quarantine)
+                rows, fits = self._judged(batch.rows, batch.ids, ledger, quarantine)
+                sides = batch.ids.lengths.reshape(2, -1)
+                longer += sides.max(0).tolist()
+                counts["tokens"] += int(sides[:, fits].sum())
+                counts["longest"] = max(counts["longest"], int(sides[:, fits].max(initial=0)))
                 for split in SPLITS:
-                    part = kept.filter(pa.array(np.asarray(kept["split"]) == split))
+                    part = rows.filter(pa.array(fits & (np.asarray(batch.rows["split"]) == split)))
                     if part.num_rows and split not in writers:
                         writers[split] = self._open(open_files, f"{split}/{shard.stem}.arrow")
                     if part.num_rows:
-                        writers[split].write_batch(part.select(self.schema.names))
+                        writers[split].write_batch(part)
                         counts[split] += part.num_rows
-                counts["tokens"] += sum(len(kept[side].values) for side in SIDES)
-                counts["longest"] = max(counts["longest"], *_longest(kept))
         nothing = counts["train"] + counts["eval"] == 0
         return {
             **{name: counts[name] for name in (*SPLITS, "tokens", "longest")},
@@ -75,15 +74,14 @@ class TokenizeShard:
         path = open_files.enter_context(self.workspace.writing(name))
         return open_files.enter_context(pa.ipc.new_stream(path, self.schema))
 
-    def _kept(
+    def _judged(
         self,
         rows: pa.RecordBatch,
-        encoders: "ShardEncoders",
+        ids: FlatIds,
         ledger: Ledger,
         quarantine: Quarantine,
-    ) -> tuple[pa.RecordBatch, list[int]]:
-        """The rows that fit, with their ids, and every pair's longer side."""
-        ids = encoders(rows)
+    ) -> tuple[pa.RecordBatch, Mask]:
+        """All rows as `schema` has them, and which of them fit; the others are accounted for."""
         count = rows.num_rows
         lengths = ids.lengths
         shared = common_lengths(ids)
@@ -97,91 +95,28 @@ class TokenizeShard:
         shared = np.maximum(0, np.minimum(shared, shorter - 1))
         whole = ids.arrow()
         columns: dict[str, Any] = {
-            name: rows[name].cast(self.schema.field(name).type)
-            for name in self.schema.names
-            if name in rows.schema.names
+            field.name: as_type(rows[field.name], field.type)
+            for field in self.schema
+            if field.name in rows.schema.names
         }
-        columns |= {SIDES[0]: whole[:count], SIDES[1]: whole[count:], "split": rows["split"]}
+        columns |= {SIDES[0]: whole[:count], SIDES[1]: whole[count:]}
         columns["shared_prefix_length"] = pa.array(shared.astype(np.int32))
-        names = [*self.schema.names, "split"]
-        batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names)
-        return batch.filter(pa.array(~(too_long | same))), longer.tolist()
+        arrays = [columns[name] for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), ~(too_long | same)
 
 
-@dataclass
-class ShardEncoders:
-    """Encodes the batches of one shard; which encoder for which kind of row its first rows say."""
-
-    directory: Path
-    choice: Choice
-    used: dict[str, str] = field(default_factory=dict[str, str])
-    """`{encoder: why no faster one}`."""
-    engines: dict[str, Engine] = field(default_factory=dict[str, Engine])
-
-    def __call__(self, rows: pa.RecordBatch) -> FlatIds:
-        """The ids of all chosen texts, then of all rejected ones.
-
-        Texts get the tokenizer's special tokens, renderings none.
-        """
-        texts: list[str] = [*rows["chosen"].to_pylist(), *rows["rejected"].to_pylist()]
-        kinds = np.tile(np.asarray(rows["format"]) == "standard", 2)
-        order = np.concatenate([np.flatnonzero(kinds), np.flatnonzero(~kinds)])
-        found: list[FlatIds] = []
-        for kind, places in (
-            ("standard", order[kinds[order]]),
-            ("conversational", order[~kinds[order]]),
-        ):
-            if len(places):
-                chosen = texts if len(places) == len(texts) else [texts[i] for i in places.tolist()]
-                engine = self._engine(kind, chosen)
-                found.append(engine(chosen, add_special_tokens=kind == "standard"))
-        ids = found[0] if len(found) == 1 else _in_order(found, order)
-        return self._with_literals(rows, texts, kinds, ids)
-
-    def _engine(self, kind: str, texts: list[str]) -> Engine:
-        if kind not in self.engines:
-            encoder = stage_encoder(self.directory, self.choice)
-            if encoder is None:
-                self.engines[kind] = slow_engine(_tokenizer(self.directory))
-                self.used["python"] = "the tokenizer has no tokenizer.json"
-            else:
-                half = len(texts) // 2
-                first = [*texts[:PROBED_ROWS], *texts[half : half + PROBED_ROWS]]
-                engine, name, why = encoder.engine_for(first, add_special_tokens=kind == "standard")
-                self.engines[kind] = engine
-                self.used[name] = why
-        return self.engines[kind]
-
-    def _with_literals(
-        self, rows: pa.RecordBatch, texts: list[str], standard: Mask, ids: FlatIds
-    ) -> FlatIds:
-        if all(rows[f"{side}_literals"].null_count == rows.num_rows for side in TEXTS):
-            return ids
-        lists = ids.lists()
-        literals = [*rows["chosen_literals"].to_pylist(), *rows["rejected_literals"].to_pylist()]
-        for place in (place for place, stretches in enumerate(literals) if stretches):
-            lists[place] = literal_encoder(_tokenizer(self.directory))(
-                texts[place], tuple(literals[place]), add_special_tokens=bool(standard[place])
-            )
-        return join(lists)
-
-
-@lru_cache(maxsize=2)
-def _tokenizer(directory: Path) -> Any:
-    """The saved tokenizer as transformers has it: needed for literals only."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(directory)
-
-
-def _in_order(found: list[FlatIds], order: npt.NDArray[np.intp]) -> FlatIds:
-    """Lists that were encoded kind by kind, back in the order of the rows."""
-    lists = [ids for flat in found for ids in flat.lists()]
-    return join([lists[place] for place in np.argsort(order).tolist()])
-
-
-def _longest(kept: pa.RecordBatch) -> list[int]:
-    return [max(kept[side].value_lengths().to_pylist(), default=0) for side in SIDES]
+def _leave_out(rows: pa.RecordBatch, ledger: Ledger, quarantine: Quarantine) -> None:
+    """Accounts for rows with images."""
+    message = (
+        "the row has images, and the reward models trained here read text only: they would judge "
+        "the answers without seeing them; leave such rows out of the source, or give the texts and "
+        "images that templating left to a trainer of vision-language models"
+    )
+    for row in rows.to_pylist():
+        ledger.count_in(row["source"])
+        ledger.drop(row["source"], "images")
+        origin = (row["source"], row["file"], row["row"])
+        quarantine.add(*origin, "images", "images", message, row["images"])
 
 
 def _account(

@@ -19,7 +19,6 @@ from tasks.artifact import (
     Workspace,
     build_shards,
     input_digests,
-    physical_cores,
 )
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.errors import DataError
@@ -32,7 +31,7 @@ from tasks.tokenization.shard import SPLITS, TOKENIZER_DIRECTORY, TokenizeShard
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 4
+VERSION = 5
 RENDERING_FILE = "rendering.json"
 """The settings of templating that whoever serves the model has to know."""
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
@@ -89,10 +88,14 @@ def _build(
     shards = pair_shards(templating)
     digests = input_digests(templating, PAIRS)
     also = [name for name, _ in given]
-    workers = params.workers or physical_cores()
     try:
         numbers = build_shards(
-            workspace, STAGE, shards, work, workers=workers, memo=Memo(workspace, digests, also)
+            workspace,
+            STAGE,
+            shards,
+            work,
+            workers=params.workers,
+            memo=Memo(workspace, digests, also),
         )
     except DataError:
         if error := _all_too_long(workspace, shards, params):

@@ -79,6 +79,7 @@ FAMILIES = {
     ),
     "llama2": Family(("<s>", "</s>"), "</s>", "<s>", adds_bos=True, metaspace=True),
     "plain": Family(("<|endoftext|>",), "<|endoftext|>", "<|endoftext|>"),
+    "vision": Family((*IM, "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"), "<|im_end|>"),
 }
 NEEDS_DATE = {"llama3", "granite", "harmony"}
 

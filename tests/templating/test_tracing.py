@@ -122,8 +122,8 @@ def test_families_are_replayed_and_equal_transformers(name, tmp_path):
         assert render(messages, ours) == expected
         import orjson
 
-        parts = [orjson.dumps(part).decode() for part in (messages[:1], messages[1:])]
-        sides = replayer.parsed((*parts, parts[1], None, None))
+        parts = [orjson.dumps(part) for part in (messages[:1], messages[1:])]
+        (sides,) = replayer.parsed([[part] for part in (*parts, parts[1])], [None], [None])
         if sides is None:  # a text that holds, or could complete, a special token
             continue
         found = replayer.text(sides[0])
@@ -173,14 +173,14 @@ def test_a_replay_that_differs_sends_the_whole_shard_to_jinja(tmp_path, monkeypa
         for n in range(1000)
     ]
     _, expected = run(rows, model, tmp_path / "first")
-    true = Replayer.text
+    true = Replayer.texts
     calls = itertools.count()
 
-    def wrong(self, side):
-        text = true(self, side)
-        return text if text is None or next(calls) < 1500 else text + "!"
+    def wrong(self, plain):
+        texts = true(self, plain)
+        return texts if texts is None or next(calls) < 750 else (texts[0] + "!", texts[1])
 
-    monkeypatch.setattr(Replayer, "text", wrong)
+    monkeypatch.setattr(Replayer, "texts", wrong)
     rendered, rows = run(rows, model, tmp_path / "second")
     assert rendered.report["shards_replay_differed"] == 1
     assert rendered.report["rows_replayed"] == 0

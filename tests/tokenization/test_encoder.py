@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tasks.errors import DataError
+from tasks.templating.tokenizer_file import tokenizer_file
 from tasks.tokenization import shared_prefix_length
 from tasks.tokenization.encoder import CASES, fastokens_version, stage_encoder
 from tasks.tokenization.engines import TokenizersEngine
@@ -47,7 +48,7 @@ def test_each_distinct_piece_is_encoded_once_and_the_memory_is_bounded(tmp_path,
     from tasks.tokenization import engines
 
     model = build_family("chatml", tmp_path / "model")
-    engine = TokenizersEngine(model.path / "tokenizer.json")
+    engine = TokenizersEngine(tokenizer_file(model.path))
     texts = texts_for("chatml")
     expected = engine.whole(texts, add_special_tokens=False)
     monkeypatch.setattr(engines, "CACHED_PIECES", 20)

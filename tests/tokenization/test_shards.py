@@ -74,9 +74,9 @@ def test_rows_to_look_at_are_left_out_and_parts_of_text_need_a_template_that_rea
     )
     rendered, tokenized = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
     left_out = pq.read_table(rendered.path / "quarantine.parquet").to_pylist()
-    assert [row["reason"] for row in left_out] == ["image_part", "image_part", "template_error"]
+    assert [row["reason"] for row in left_out] == ["image_part", "bad_images", "template_error"]
     assert "read text" in left_out[0]["message"]
-    assert "has a part of type 'image'" in left_out[1]["message"]
+    assert "found 0 images and 1 parts" in left_out[1]["message"]
     assert tokenized.report["train"] + tokenized.report["eval"] == 2
     template = tmp_path / "parts.jinja"
     template.write_text(
@@ -87,7 +87,7 @@ def test_rows_to_look_at_are_left_out_and_parts_of_text_need_a_template_that_rea
     model = describe(tiny_model_directory, {})
     held = Artifact("model", "1" * 16, tiny_model_directory, "e" * 64, {})
     read = Store(tmp_path / "data").obtain(templating.step(settings, conversion, model, held))
-    assert read.report["ledger"]["s"]["dropped"] == {"image_part": 2}
+    assert read.report["ledger"]["s"]["dropped"] == {"bad_images": 1, "image_part": 1}
 
 
 SHARDS = [range(40), range(40, 80), range(80, 100)]

@@ -95,6 +95,7 @@ def test_ids_equal_the_tokenizers_own_for_conversations_and_for_text(
     assert (tokenized.path / "tokenizer/chat_template.jinja").exists()
 
 
+@pytest.mark.catalogue(90, 91)
 def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     long = says("blue " * 500)
     shards = [
