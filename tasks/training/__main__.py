@@ -105,6 +105,7 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     trainer.train(str(found.path) if found else None)
     request.saves = False
     tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
+    trainer.gather_model()
     if trainer.is_world_process_zero():
         export(trainer, Path(job.output), tokens)
         held_out: Any = open_pairs(Path(job.pairs) / "eval") or ()

@@ -14,6 +14,7 @@ from tasks.errors import ParamsError
 from tasks.training.batches.reading import Policy
 from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
+from tasks.training.model.kernels import liger_settings
 
 
 @dataclass
@@ -81,6 +82,13 @@ class RewardConfig(TrainingArguments):
         default="auto",
         metadata={"help": "auto, prefix_shared, padding_free or padded: how batches lie in memory"},
     )
+    max_tokens_per_micro_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Computed tokens of a micro-batch at most; the pairs of an optimizer step stay "
+            "per_device_train_batch_size x gradient_accumulation_steps x processes."
+        },
+    )
     activation_offloading: bool = field(
         default=False, metadata={"help": "Keep activations in host memory."}
     )
@@ -113,17 +121,26 @@ class RewardConfig(TrainingArguments):
                 "logging_nan_inf_filter=True would log a NaN loss as 0; leave it out: a loss that "
                 "is not finite ends the run and names its pairs"
             )
-        _need("liger_kernel", "liger-kernel", "use_liger_kernel", self.use_liger_kernel)
+        if self.use_liger_kernel:
+            on_gpu = torch.cuda.is_available() and not self.use_cpu
+            self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)
         _need("deepspeed", "deepspeed", "deepspeed", self.deepspeed)
         self._check_dtype()
         self._say_activation_checkpointing()
+        copies_decided = self.accelerator_config is not None
         super().__post_init__()
+        if self.dataloader_pin_memory and not copies_decided:
+            # else every batch waits for the device, though its memory is pinned so as not to
+            self.accelerator_config.non_blocking = True  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
             if getattr(self, name) not in get_args(known):
                 raise ParamsError(
                     f"{name} is {getattr(self, name)!r}; expected one of "
                     f"{', '.join(get_args(known))}"
                 )
+        budget = self.max_tokens_per_micro_batch
+        if budget is not None and budget < 1:
+            raise ParamsError(f"max_tokens_per_micro_batch is {budget}; expected 1 or more tokens")
         loss_params(self.loss)  # refused here, not in the first step
 
     def _check_dtype(self) -> None:

@@ -3,7 +3,7 @@
 Legend: B pairs of a batch, N pairs of an evaluation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch import nn
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 
+from tasks.errors import DataError
+from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
 from tasks.training.config import RewardConfig
 from tasks.training.handover.hub import SharedTrainer
@@ -21,7 +23,8 @@ from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable, labels
 
-AnyRows = Dataset | IterableDataset
+AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
+"""A data set, or its rows themselves."""
 Metrics = Callable[..., dict[str, Any]]
 
 
@@ -126,8 +129,15 @@ def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, 
     if rows is None:
         return None
     if isinstance(rows, dict):
-        return {key: prepared(value, args, tokenizer, key) for key, value in rows.items()}
-    return prepare_dataset(rows, args, tokenizer, name)
+        parts: dict[str, Any] = rows  # pyright: ignore[reportUnknownVariableType]
+        if name == "train":
+            raise DataError(
+                f"train_dataset is a dict of the data sets {sorted(parts)}; training takes one: "
+                "give it one of them, or all with datasets.concatenate_datasets"
+            )
+        return {key: prepared(value, args, tokenizer, key) for key, value in parts.items()}
+    given: Any = as_dataset(rows, name)
+    return prepare_dataset(given, args, tokenizer, name)
 
 
 def _numpy(values: Any) -> np.ndarray:

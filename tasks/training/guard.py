@@ -9,10 +9,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import torch
+from torch import nn
 
 from tasks.errors import TrainingError
 
 MAX_NAMED = 64
+MOST_WEIGHTS = 5
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,28 @@ class FiniteGuard:
         """
         while self._open:
             _check(self._open.popleft())
+
+
+def check_weights(model: nn.Module, number: int) -> None:
+    """Refuses weights that are not finite, before they are saved; waits for the device once.
+
+    A step can ruin them whose loss and gradient were finite: a learning rate that is far too high.
+
+    Raises:
+        TrainingError: names the weights.
+    """
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad and p.numel()]
+    finite = torch.stack(
+        [torch.isfinite(p.detach()).all().to(named[0][1].device) for _, p in named]
+    )
+    broken = [name for (name, _), good in zip(named, finite.tolist(), strict=True) if not good]
+    if broken:
+        more = f" and {len(broken) - MOST_WEIGHTS} more" if len(broken) > MOST_WEIGHTS else ""
+        raise TrainingError(
+            f"step {number}: {', '.join(broken[:MOST_WEIGHTS])}{more} hold values that are NaN or "
+            "infinite, so nothing is saved; lower learning_rate, or train in float32. The "
+            "checkpoint before is sound"
+        )
 
 
 def _to_host(values: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:

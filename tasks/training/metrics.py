@@ -121,13 +121,25 @@ def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
     chosen, rejected = rewards.astype(np.float64).T
     decided = preference != TIE
     right = int(((chosen > rejected) & decided).sum())
+    equal = int(((chosen == rejected) & decided).sum())
     difference = float((chosen - rejected)[decided].sum())
     return {
         **_of_decided(right, difference, int(decided.sum()), len(chosen)),
         "min_reward": float(min(chosen.min(), rejected.min())),
         "mean_reward": float((chosen.sum() + rejected.sum()) / (2 * len(chosen))),
         "max_reward": float(max(chosen.max(), rejected.max())),
+        **_of_equal(right, equal, int(decided.sum())),
     }
+
+
+def _of_equal(right: int, equal: int, decided: int) -> dict[str, float]:
+    """Where answers got the very same reward: how many pairs, and the accuracy with 1/2 for each.
+
+    `accuracy` is strict: such a pair is wrong. Without any, both are the same, and nothing is said.
+    """
+    if not equal:
+        return {}
+    return {"equal_rewards": equal, "accuracy_ties_half": (right + equal / 2) / decided}
 
 
 def _of_decided(correct: float, margin: float, decided: int, pairs: int) -> dict[str, float]:

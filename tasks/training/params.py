@@ -76,6 +76,9 @@ class TrainingParams(Params):
     layout: Literal["auto", "prefix_shared", "padding_free", "padded"] = "auto"
     """How a batch lies in memory; flat rows compute shared prompts once and no padding. `auto`
     takes them for models that they are exact for."""
+    max_tokens_per_micro_batch: PositiveInt | None = None
+    """Tokens computed in one forward pass at most; the pairs of an optimizer step stay the same,
+    dealt to as many micro-batches as it takes. Only a longer pair is a micro-batch of its own."""
     pad_to_multiple_of: PositiveInt | None = None
     """Pads the batch to a multiple of this many tokens."""
     neftune_noise_alpha: float | None = None
@@ -106,7 +109,8 @@ class TrainingParams(Params):
     """Seed of the order of the pairs alone; None: `seed`."""
     dataloader_drop_last: bool = False
     """Leaves out the last, smaller batch of an epoch."""
-    train_sampling_strategy: Literal["random", "sequential"] = "random"
+    train_sampling_strategy: Literal["random", "sequential", "group_by_length"] = "random"
+    """`group_by_length` makes batches of pairs of like length: other batches, another result."""
 
     # what is logged, evaluated and saved
     logging_strategy: Strategy = "steps"

@@ -15,21 +15,23 @@ from typing import Any
 import torch
 from peft import PeftConfig, PeftModel
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.distributed.tensor import DTensor
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     TrainerCallback,
 )
 
+from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
-from tasks.training.batches.comparisons import Comparisons
 from tasks.training.batches.pairs import COLUMNS
 from tasks.training.checkpoints.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.config import RewardConfig
-from tasks.training.evaluating import AnyRows, EvaluatingTrainer, Metrics, prepared
+from tasks.training.dealt import DealtTrainer
+from tasks.training.evaluating import AnyRows, Metrics, prepared
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
+from tasks.training.layout.loader import FILLER
 from tasks.training.loss.objective import Objective, sides
 from tasks.training.loss.params import loss_params
 from tasks.training.metrics import IntervalSums
@@ -37,11 +39,12 @@ from tasks.training.model.adapter import base_of
 from tasks.training.model.families import check_positions
 from tasks.training.model.loading import pad_id
 from tasks.training.model.preparation import prepare_model, prepare_tokenizer
+from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
 
 
-class RewardTrainer(EvaluatingTrainer):
+class RewardTrainer(DealtTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     Args:
@@ -119,6 +122,24 @@ class RewardTrainer(EvaluatingTrainer):
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
+        show_bar(self)
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """As in transformers; FSDP also where accelerate leaves it out, on CPUs."""
+        super().create_accelerator_and_postprocess()
+        if shard_on_cpu(self.accelerator, self.args):
+            self.is_fsdp_enabled = True
+
+    def gather_model(self) -> None:
+        """Makes the model of the first process whole, for the export; it is trained no further.
+
+        All processes must call this; without shards it does nothing.
+        """
+        if not self.sharded:
+            return
+        weights: Any = self.accelerator.get_state_dict(self.model_wrapped)
+        if self.is_world_process_zero():
+            whole_again(self.accelerator.unwrap_model(self.model), weights)
 
     def _choose_layout(self) -> ExactLayout:
         """The layout of all batches, told to the collator; a collator of the user's own pads."""
@@ -127,7 +148,8 @@ class RewardTrainer(EvaluatingTrainer):
             return "padded"
         wanted: Any = self._args.layout
         model: Any = self.model
-        collator.layout = choose_layout(wanted, base_of(model), self.args, sharded=self.sharded)
+        partitioned = bool(self.is_deepspeed_enabled)
+        collator.layout = choose_layout(wanted, base_of(model), self.args, partitioned=partitioned)
         return collator.layout
 
     def compute_loss(
@@ -141,6 +163,8 @@ class RewardTrainer(EvaluatingTrainer):
         weight: torch.Tensor | None = inputs.get("weight")
         with self._activations():
             rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
+        if FILLER in inputs:  # nothing is left to compute, but the other processes wait for it
+            return rewards.sum() * 0
         total = self.objective.total(rewards, inputs)
         chosen, rejected = sides(rewards, inputs)  # (B,) each
         if model.training:
@@ -152,33 +176,10 @@ class RewardTrainer(EvaluatingTrainer):
             loss = total * (self.accelerator.num_processes / num_items_in_batch)
         return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
 
-    def _get_num_items_in_batch(
-        self, batch_samples: list[dict[str, Any]], device: torch.device
-    ) -> torch.Tensor | int | None:
-        """The weight of all pairs of one optimizer step, over micro-batches and processes."""
-        if not batch_samples:
-            return None
-        weight: Any = sum(
-            b["weight"].sum(dtype=torch.float32) if "weight" in b else len(b["input_ids"]) // 2
-            for b in batch_samples
-        )
-        if self.accelerator.num_processes == 1:
-            return weight
-        shares: Any = self.accelerator.gather(torch.as_tensor(weight, device=device).float())
-        return shares.sum()
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches of pairs; under a loss of comparisons, batches of whole comparisons."""
-        pairs: Any = self.train_dataset
-        if self.objective.params.of_comparisons:
-            self.train_dataset = Comparisons(pairs)
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.train_dataset = pairs
-
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm: Any = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if isinstance(norm, DTensor):  # of shards: their norms are not yet one
+            norm = norm.full_tensor()
         self.guard.finish_step(self.state.global_step + 1, norm)
         return norm
 

@@ -166,10 +166,39 @@ def test_modules_that_a_user_has_saved_whole_are_trained_and_come_back(base, tmp
     ids = torch.tensor([[5, 9, 44, 1]])
     with torch.no_grad():
         rewards = [score(m.eval(), ids, torch.ones_like(ids)) for m in (trainer.model, again)]
-        plain = merged_anew(tmp_path / "adapter", str(base))
+        plain = merged_anew(tmp_path / "adapter", load_reward_model(base).model)
         assert torch.equal(*rewards)
         assert torch.allclose(score(plain.eval(), ids, torch.ones_like(ids)), rewards[0], atol=1e-5)
     assert {p.dtype for p in plain.parameters()} == {torch.float32}
+
+
+def test_an_adapter_is_evaluated_by_the_user_s_metrics_and_shown_in_samples(base, tmp_path, capsys):
+    seen = {}
+
+    def compute_metrics(prediction):
+        rewards = prediction.predictions
+        seen["rewards"] = rewards
+        return {"wins": int((rewards.argmax(1) == prediction.label_ids).sum())}
+
+    trainer = trainer_of(
+        str(base),
+        tmp_path,
+        peft_config=CONFIGS["without a word on the head"],
+        eval_dataset=make_rows(9, seed=1),
+        compute_metrics=compute_metrics,
+    )
+    before = trainer.evaluate()
+    trainer.train()
+    after = trainer.evaluate()
+    assert after["eval_wins"] == round(after["eval_accuracy"] * 9)
+    assert after["eval_loss"] < before["eval_loss"]
+    assert np.array_equal(seen["rewards"], trainer.predict(trainer.eval_dataset).predictions)
+    capsys.readouterr()
+    trainer.visualize_samples(2)
+    shown = capsys.readouterr().out
+    for chosen, rejected in seen["rewards"][:2]:
+        assert f"{chosen:.4f}" in shown
+        assert f"{rejected:.4f}" in shown
 
 
 @pytest.mark.parametrize("way", ["argument", "model_init_kwargs"])

@@ -1,8 +1,11 @@
 """A stopped run ends in the same bits as an undisturbed one; a damaged checkpoint is never used."""
 
+import errno
 import json
 import logging
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from transformers import TrainerCallback
@@ -97,6 +100,32 @@ def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs,
     assert result(last, tmp_path / "run_model") == expected
 
 
+class AskInEvaluation(TrainerCallback):
+    """Asks for a stop twice, while the pairs of step 6 are evaluated."""
+
+    def __init__(self, request: StopRequest) -> None:
+        self.request = request
+
+    def on_prediction_step(self, args, state, control, **_):  # noqa: ARG002
+        if state.global_step == 6:
+            self.request.ask("the test")
+            self.request.ask("an impatient test")
+
+
+def test_a_stop_that_is_asked_for_in_an_evaluation_loses_nothing_of_it(base, pairs, tmp_path):
+    fields = {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 12}
+    whole = make(base, pairs, tmp_path / "whole", **fields)
+    whole.train()
+    trainer = make(base, pairs, tmp_path / "run", **fields)
+    [stops] = [c for c in trainer.callback_handler.callbacks if isinstance(c, StopCallback)]
+    trainer.add_callback(AskInEvaluation(stops.request))
+    with pytest.raises(Interrupted, match=r"after step 7 of 12 .the test."):
+        trainer.train()
+    resumed = make(base, pairs, tmp_path / "run", **fields)
+    resumed.train(resume_from_checkpoint=True)
+    assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
 def test_a_finished_run_is_taken_over_without_another_step(base, pairs, tmp_path):
     fields = {"max_steps": 6}  # in the middle of an epoch
     first = make(base, pairs, tmp_path / "run", **fields)
@@ -113,6 +142,73 @@ def test_only_the_newest_checkpoints_by_step_are_kept(base, pairs, tmp_path):
     kept = sorted(c.step for c in checkpoint.checkpoints(tmp_path / "run"))
     assert kept == [32, 36]
     assert all((c.path / checkpoint.MANIFEST).is_file() for c in checkpoint.checkpoints(tmp_path))
+
+
+def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
+    for step, hours in ((100, 3), (200, 2), (300, 1)):
+        directory = tmp_path / f"checkpoint-{step}"
+        directory.mkdir()
+        (directory / checkpoint.MANIFEST).write_text("{}")
+        os.utime(directory, (hours * 3600, hours * 3600))
+    (tmp_path / "checkpoint-400").mkdir()  # torn: it pushes none out
+    checkpoint.rotate(tmp_path, 2)
+    assert sorted(c.step for c in checkpoint.checkpoints(tmp_path)) == [200, 300, 400]
+
+
+def test_every_file_lasts_before_the_manifest_says_so(tmp_path, stopped, monkeypatch):
+    directory = tmp_path / "checkpoint-18"
+    shutil.copytree(stopped / "checkpoint-18", directory)
+    (directory / checkpoint.MANIFEST).unlink()
+    synced, sync = [], os.fsync
+
+    def watched(descriptor):
+        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), manifest.exists()))
+        sync(descriptor)
+
+    manifest = directory / checkpoint.MANIFEST
+    monkeypatch.setattr(os, "fsync", watched)
+    checkpoint.commit(directory, 18, {}, checkpoint.required_files(1, sharded=False))
+    before = {path for path, stands in synced if not stands}
+    written = [p for p in directory.iterdir() if p != manifest]
+    assert {*map(str, written)} < before
+    assert any(name.startswith(str(manifest)) for name in before)  # under its temporary name
+    after = [path for path, stands in synced if stands]
+    assert {str(directory), str(tmp_path)} <= {*after}  # the names last, too
+
+
+def test_a_disk_that_does_not_keep_a_file_ends_the_run_before_the_manifest(
+    base, pairs, tmp_path, monkeypatch
+):
+    sync = os.fsync
+
+    def fails(descriptor):
+        if "checkpoint-8" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    trainer = make(base, pairs, tmp_path / "run")
+    with pytest.raises(
+        TrainingError, match=r"checkpoint-8 could not be .*Input/output error.*-4 s"
+    ):
+        trainer.train()
+    assert trainer.newest_checkpoint().step == 4
+
+
+class Ruin(TrainerCallback):
+    """A step after which weights are infinite, though its loss and gradient were not."""
+
+    def on_step_end(self, args, state, control, model=None, **_):  # noqa: ARG002
+        if state.global_step == 8:
+            model.score.weight.data[0, 0] = float("inf")
+
+
+def test_weights_that_are_not_finite_are_never_saved(base, pairs, tmp_path):
+    trainer = make(base, pairs, tmp_path / "run")
+    trainer.add_callback(Ruin())
+    with pytest.raises(TrainingError, match=r"step 8: score\.weight hold values that are NaN"):
+        trainer.train()
+    assert trainer.newest_checkpoint().step == 4
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +283,21 @@ def test_a_checkpoint_of_other_params_is_refused_by_their_names(base, pairs, sto
     )
     with pytest.raises(TrainingError, match=named):
         other.train(resume_from_checkpoint=str(stopped / "checkpoint-18"))
+
+
+def test_a_checkpoint_of_other_data_is_refused(base, pairs, stopped):
+    other = make(base, pairs, stopped)
+    rows = [dict(row) for row in other.train_dataset]
+    rows[3]["chosen_input_ids"] = [*rows[3]["chosen_input_ids"][:-1], 59]  # as many, as long
+    changed = RewardTrainer(
+        str(base),
+        other.args,
+        train_dataset=rows,
+        processing_class=other.processing_class,
+    )
+    named = r"cannot resume from .*: it belongs to another job: train_data '\w+' -> '\w+'"
+    with pytest.raises(TrainingError, match=named):
+        changed.train(resume_from_checkpoint=str(stopped / "checkpoint-18"))
 
 
 def test_without_a_valid_checkpoint_a_resume_is_refused(base, pairs, tmp_path):

@@ -124,6 +124,7 @@ def test_a_tokenizer_with_ids_beyond_the_embedding_is_refused(base):
         fit_tokenizer(load_reward_model(base).model, tokenizer)
 
 
+@pytest.mark.catalogue(95)
 def test_a_tokenizer_that_pads_with_eos_gets_a_padding_token_of_its_own(base):
     model = load_reward_model(base).model
     tokenizer = make_tokenizer(pad=None)

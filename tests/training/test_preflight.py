@@ -115,12 +115,14 @@ def test_disk_is_foretold_for_the_checkpoints_that_stand_at_one_time(tmp_path, f
     assert disk_need(args, 100, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
 
 
+@pytest.mark.catalogue(122)
 def test_a_disk_that_is_too_small_is_refused_with_the_figures(tmp_path):
     found = Forecast(10, None, 0, None, 0, 0, 3_200_000_000, 400_000_000, 0)
     with pytest.raises(TrainingError, match=r"need 3\.2 GB below .*, but 0\.4 GB are free"):
         found.check_disk(tmp_path)
 
 
+@pytest.mark.catalogue(123)
 def test_a_directory_that_cannot_be_written_is_found_before_the_first_step(base, tmp_path):
     (tmp_path / "file").write_text("in the way")
     trainer = make(base, tmp_path)

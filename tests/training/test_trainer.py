@@ -206,6 +206,7 @@ def test_a_tiny_model_overfits_its_pairs(base, tmp_path):
     assert records[-1]["loss"] < 0.1
 
 
+@pytest.mark.catalogue(118)
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_its_pairs(base, tmp_path):
     rows = make_rows(12)
     rows[9]["margin"] = float("inf")

@@ -15,6 +15,7 @@ from tasks.errors import DataError, ParamsError
 from tasks.training.batches.comparisons import SIDES, answers, ranking, sequence_key
 from tasks.training.layout.choice import ExactLayout
 from tasks.training.layout.plan import flat_plan
+from tasks.training.layout.rectangle import rectangle
 from tasks.training.loss.params import NEED_MARGIN, REFUSE_SOFT, LossParams
 
 Example = Mapping[str, Any]
@@ -128,23 +129,13 @@ class DataCollatorForPreference:
 
     def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:
         """The sequences, padded; `groups`: which of them answer one prompt."""
-        batch = self._padded(sequences)
+        arrays = rectangle(sequences, self.pad_token_id, self.pad_to_multiple_of or 1)
+        names = ("input_ids", "attention_mask")
+        batch: dict[str, Any] = dict(zip(names, map(torch.from_numpy, arrays), strict=True))
         if self.layout != "padded":
             shared = self.layout == "prefix_shared"
             batch["plan"] = flat_plan(sequences, groups if shared else range(len(sequences)))
         return batch
-
-    def _padded(self, sequences: list[np.ndarray]) -> dict[str, Any]:
-        longest = max(len(ids) for ids in sequences)
-        multiple = self.pad_to_multiple_of or 1
-        length = -(-longest // multiple) * multiple
-        input_ids = np.full((len(sequences), length), self.pad_token_id, dtype=np.int64)
-        attention_mask = np.zeros_like(input_ids)
-        for row, ids in enumerate(sequences):
-            input_ids[row, : len(ids)] = ids
-            attention_mask[row, : len(ids)] = 1
-        arrays = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _ids(example: Example, name: str) -> np.ndarray:

@@ -6,6 +6,7 @@ was not: what Trainer itself does not keep (the unfinished logging interval) is 
 
 import contextlib
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from transformers.trainer_utils import TrainOutput
 from tasks.artifact import Inert
 from tasks.artifact.durable import read_json, write_json
 from tasks.errors import TrainingError
+from tasks.training.batches.pairs import data_digest
 from tasks.training.checkpoints import checkpoint as checkpoints
+from tasks.training.checkpoints.space import (
+    checkpoint_bytes,
+    explained_full_disk,
+    is_full_disk,
+)
+from tasks.training.guard import check_weights
 from tasks.training.params import OWN_FIELDS, TrainingParams
 from tasks.training.preflight.forecast import Forecast
 from tasks.training.preflight.memory import AdaptiveTrainer
@@ -103,20 +111,46 @@ class ResumableTrainer(AdaptiveTrainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Trainer's own files, then the interval's sums, then the manifest that makes it count."""
         self.guard.settle()
+        if not self.sharded:
+            check_weights(model, self.state.global_step)
         directory = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
         if self.is_world_process_zero():
             checkpoints.withdraw(directory)
-        with self._unrotated():
+        with self._room_explained(directory), self._unrotated():
             super()._save_checkpoint(model, trial)
-        mine = checkpoints.interval_file(self.args.process_index)
-        write_json(directory / mine, {**self.interval.state(), "halvings": self.halvings})
+            mine = checkpoints.interval_file(self.args.process_index)
+            write_json(directory / mine, {**self.interval.state(), "halvings": self.halvings})
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero() and not self.args.save_only_model:
             required = checkpoints.required_files(self.args.world_size, sharded=self.sharded)
-            checkpoints.commit(directory, self.state.global_step, self.job, required)
+            with self._room_explained(directory):
+                checkpoints.commit(directory, self.state.global_step, self.job, required)
             if self.args.save_total_limit:
                 checkpoints.rotate(directory.parent, max(2, self.args.save_total_limit))
         self.accelerator.wait_for_everyone()
+
+    @contextlib.contextmanager
+    def _room_explained(self, directory: Path) -> Any:
+        """Explains a disk that is full; what was written of the checkpoint gives its room back."""
+        whole = [
+            c.step
+            for c in checkpoints.checkpoints(directory.parent)
+            if (c.path / checkpoints.MANIFEST).is_file() and c.path != directory
+        ]
+        stands = (
+            f"checkpoint-{max(whole)} stands, and running again continues from it"
+            if whole
+            else "no checkpoint stands before it"
+        )
+        advice = f"{stands}. Make room, or give the run a larger disk"
+        needed = checkpoint_bytes(self.model, self.optimizer)
+        try:
+            with explained_full_disk(directory.name, directory.parent, needed, advice):
+                yield
+        except TrainingError as error:
+            if is_full_disk(error):
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
 
     @contextlib.contextmanager
     def _unrotated(self) -> Any:
@@ -133,12 +167,12 @@ class ResumableTrainer(AdaptiveTrainer):
             for name, field in TrainingParams.model_fields.items()
             if Inert not in field.metadata and name not in OWN_FIELDS
         ]
-        rows = len(self.train_dataset) if isinstance(self.train_dataset, Dataset) else None
+        rows: Any = self.train_dataset
         return {
             "args": {name: getattr(self.args, name) for name in decisive},
             "world_size": self.args.world_size,
             "chat_template": getattr(self.processing_class, "chat_template", None),
-            "train_rows": rows,
+            "train_data": data_digest(rows) if isinstance(rows, Dataset) else None,
         }
 
     @property

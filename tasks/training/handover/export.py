@@ -8,9 +8,12 @@ from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasks.artifact.durable import write_json, writing
+from tasks.training.checkpoints.space import explained_full_disk
+from tasks.training.guard import check_weights
 from tasks.training.handover.card import model_card
 from tasks.training.model.adapter import base_of, merged, merged_anew
 from tasks.training.model.loading import head_digest
+from tasks.training.model.quantized import is_quantized
 from tasks.training.process.progress import is_timing
 
 if TYPE_CHECKING:
@@ -24,6 +27,15 @@ def export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
 
     `tokens`: those of all processes.
     """
+    if not trainer.sharded:
+        check_weights(trainer.model, trainer.state.global_step)  # pyright: ignore[reportArgumentType]
+    needed = sum(parameter.nbytes for parameter in trainer.model.parameters())  # pyright: ignore[reportOptionalMemberAccess]
+    advice = "the last checkpoint stands. Make room and run again: only the export is left to do"
+    with explained_full_disk("the trained model", output, needed, advice):
+        _export(trainer, output, tokens)
+
+
+def _export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     tokenizer: Any = trainer.processing_class
     history = exact_history(trainer.state.log_history)
@@ -31,10 +43,10 @@ def export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     if isinstance(model, PeftModel):
         for config in model.peft_config.values():
             config.base_model_name_or_path = None  # a path of this machine is no part of the result
-        base, quantized = str(base_of(model).name_or_path), getattr(model, "is_quantized", False)
         model.save_pretrained(str(output / "adapter"), safe_serialization=True)
         (output / "adapter" / "README.md").unlink(missing_ok=True)
-        model = merged_anew(output / "adapter", base) if quantized else merged(model)
+        quantized = is_quantized(model)
+        model = merged_anew(output / "adapter", model.unload()) if quantized else merged(model)
     save_model(model, tokenizer, output / "model")
     (output / "model" / "README.md").write_text(card, "utf-8")
     with writing(output / "metrics.jsonl") as path:

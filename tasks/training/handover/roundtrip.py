@@ -18,6 +18,7 @@ from tasks.artifact.durable import explained_disk_errors, writing
 from tasks.errors import ArtifactError, TrainingError
 from tasks.training.model.adapter import merged
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.quantized import is_quantized
 from tasks.training.preflight.memory import attempt
 from tasks.training.scoring import score
 
@@ -52,7 +53,7 @@ def check_round_trip(trainer: "RewardTrainer", directory: Path, item: Any) -> No
         TrainingError: the loaded model is not the one that was saved, or the disk is full.
     """
     live: Any = trainer.accelerator.unwrap_model(trainer.model)
-    if getattr(live, "is_quantized", False):
+    if is_quantized(live):
         return  # merged only at the export, where the quantized weights are given up
     training = live.training
     place = directory / PLACE

@@ -21,16 +21,16 @@ ExactLayout = Literal["prefix_shared", "padding_free", "padded"]
 
 
 def choose_layout(
-    wanted: Layout, model: PreTrainedModel, args: TrainingArguments, *, sharded: bool
+    wanted: Layout, model: PreTrainedModel, args: TrainingArguments, *, partitioned: bool
 ) -> ExactLayout:
     """The layout of a run; the model is made ready for it.
 
     `auto` takes `prefix_shared`. Where a flat layout is not exact, or has not been shown to be, it
-    is `padded`, and the log says why. `sharded`: each process holds a part of the model alone.
+    is `padded`, and the log says why. `partitioned`: DeepSpeed holds the parameters.
     """
     if wanted == "padded":
         return "padded"
-    reason = _by_settings(model, args, sharded) or why_not_flat(model, bf16=bool(args.bf16))
+    reason = _by_settings(model, args, partitioned) or why_not_flat(model, bf16=bool(args.bf16))
     if reason is not None:
         tell = logger.info if wanted == "auto" else logger.warning
         tell("batches are padded: %s", reason)
@@ -39,11 +39,11 @@ def choose_layout(
     return "prefix_shared" if wanted == "auto" else wanted
 
 
-def _by_settings(model: nn.Module, args: TrainingArguments, sharded: bool) -> str | None:
+def _by_settings(model: nn.Module, args: TrainingArguments, partitioned: bool) -> str | None:
     if args.torch_compile:
         return "torch_compile would compile anew for every length of a flat row"
-    if sharded:
-        return "flat rows have not been tried with sharded parameters (FSDP, DeepSpeed)"
+    if partitioned:
+        return "flat rows have not been tried with parameters that DeepSpeed holds"
     if _has_dropout(model):
         return "dropout would strike a shared prompt once for all of its answers"
     return None

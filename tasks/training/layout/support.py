@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasks.training.layout.plan import Ids, flat_plan
+from tasks.training.layout.rectangle import rectangle
 from tasks.training.scoring import is_decoder, score, score_flat
 
 RECURRENT = ("linear_attention", "mamba", "recurrent", "conv")
@@ -70,16 +71,8 @@ def _difference(model: PreTrainedModel) -> float:
     try:
         with torch.no_grad():
             flat = score_flat(model, flat_plan(sequences, groups))
-            padded = score(model, *_padded(sequences, flat.device))
+            tensors = (torch.from_numpy(a).to(flat.device) for a in rectangle(sequences, 0))
+            padded = score(model, *tensors)
     finally:
         model.train(training)
     return float((flat - padded).abs().max() / padded.abs().max().clamp(min=1.0))
-
-
-def _padded(sequences: list[Ids], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    mask = np.zeros((len(sequences), max(map(len, sequences))), dtype=np.int64)
-    ids = np.zeros_like(mask)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = sequence
-        mask[row, : len(sequence)] = 1
-    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.quantized import dequantized, is_quantized
 from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
 
@@ -91,13 +92,13 @@ def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftMod
     return PeftModel.from_pretrained(body, str(directory), is_trainable=True)
 
 
-def merged_anew(directory: Path, base: str) -> PreTrainedModel:
-    """The adapter of a directory added into the float32 weights of `base`.
+def merged_anew(directory: Path, body: PreTrainedModel) -> PreTrainedModel:
+    """The adapter of a directory added into float32 weights of `body`, which is used up.
 
-    For adapters that were trained on a quantized body: the product is made of the weights that the
-    quantization came from.
+    A quantized body is read back as float32 first, so that the rewards are those that were trained.
     """
-    return merged(PeftModel.from_pretrained(load_reward_model(base).model, str(directory)))
+    plain = dequantized(body) if is_quantized(body) else body
+    return merged(PeftModel.from_pretrained(plain, str(directory)))
 
 
 def base_of(model: PeftModel | PreTrainedModel) -> PreTrainedModel:

@@ -2,7 +2,6 @@
 
 import datetime
 import logging
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tasks.templating.template import joined, pin
 from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
 from tasks.training.model.families import check_padding_unseen
+from tasks.training.model.kernels import tell_of_liger
 from tasks.training.model.loading import (
     Head,
     disable_dropout,
@@ -25,6 +25,7 @@ from tasks.training.model.loading import (
     load_reward_model,
     pad_id,
 )
+from tasks.training.model.quantized import compute_exactly, with_quantization
 from tasks.training.scoring import read_by_length
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ def prepare_model(
     """The model that is trained, ready to be scored, and where its head comes from."""
     if isinstance(model, str):
         given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-        options = _with_quantization(given, quantization)
+        options = with_quantization(given, quantization)
         if (Path(model) / "adapter_config.json").is_file():
             model = load_adapter(Path(model), args.seed, options)
             head = Head("loaded", head_digest(base_of(model)))
@@ -148,6 +149,7 @@ def prepare_model(
             raise ParamsError("model_init_kwargs are only used when the model is given as a path")
         read_by_length(base_of(model))
         head = Head("loaded", head_digest(base_of(model)))
+    compute_exactly(base_of(model))
     if args.chat_template_path is not None:
         _grow_embedding(base_of(model), tokenizer)
     fit_tokenizer(base_of(model), tokenizer)
@@ -163,30 +165,6 @@ def prepare_model(
             base_of(model).enable_input_require_grads()
     if args.disable_dropout:
         disable_dropout(base_of(model))
+    if args.use_liger_kernel:
+        tell_of_liger(base_of(model).config.model_type)
     return model, head
-
-
-def _with_quantization(options: dict[str, Any], quantization: Any) -> dict[str, Any]:
-    """Arguments of from_pretrained, with the quantization that is asked for either way.
-
-    Raises:
-        ParamsError: it is asked for twice, or the package that does it is absent.
-    """
-    if quantization is not None and "quantization_config" in options:
-        raise ParamsError(
-            "quantization_config is given twice, as an argument and in model_init_kwargs; leave "
-            "one of them out"
-        )
-    wanted = options.get("quantization_config") if quantization is None else quantization
-    if wanted is None:
-        return options
-    fields: dict[str, Any] = wanted if isinstance(wanted, dict) else vars(wanted)
-    method = str(getattr(fields.get("quant_method"), "value", fields.get("quant_method")))
-    if method in ("bitsandbytes", "None") and find_spec("bitsandbytes") is None:
-        raise ParamsError(
-            "quantization_config needs the package bitsandbytes, which is not installed; install "
-            "it (pip install bitsandbytes) on a machine with a GPU, or train plain LoRA adapters"
-        )
-    if isinstance(wanted, dict) and "quant_method" not in wanted:
-        wanted = {"quant_method": "bitsandbytes", **wanted}
-    return {**options, "quantization_config": wanted}

@@ -20,6 +20,7 @@ from torch import nn
 
 from tasks.training.guard import FiniteGuard
 from tasks.training.handover.roundtrip import check_round_trip, check_writable
+from tasks.training.layout.loader import items_of, longest_batch
 from tasks.training.metrics import IntervalSums
 from tasks.training.preflight.forecast import (
     Forecast,
@@ -57,13 +58,13 @@ def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: in
     """
     started = time.monotonic()
     directory = Path(trainer.args.output_dir or ".")
-    lengths = None if trainer.sharded else item_lengths(loader.dataset)
+    lengths = None if trainer.sharded else item_lengths(items_of(loader))
     rehearsed = None
     with _random_states_kept():
         if trainer.is_world_process_zero():
             check_writable(directory)
             if lengths is not None:
-                shortest = loader.dataset[int(lengths.argmin())]
+                shortest = items_of(loader)[int(lengths.argmin())]
                 check_round_trip(trainer, directory, shortest)
         trainer.accelerator.wait_for_everyone()
         if lengths is not None:
@@ -79,9 +80,8 @@ def _rehearse(
 ) -> Rehearsal:
     """One step on the longest batch; the micro-batch is halved until every process has the room."""
     size = trainer.args.per_device_train_batch_size
-    longest = np.argsort(-lengths, kind="stable")[:size]
     batch: dict[str, Any] = trainer._prepare_inputs(  # pyright: ignore[reportPrivateUsage]
-        loader.collate_fn([loader.dataset[int(row)] for row in longest])
+        longest_batch(loader, lengths, size)
     )
     items = trainer._get_num_items_in_batch([batch], trainer.args.device)  # pyright: ignore[reportPrivateUsage]
 

@@ -84,7 +84,7 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
     """
     several = params.num_processes > 1
     config = accelerate_config(params)
-    check_accelerate_config(config, cpu=on_cpu(params))
+    check_accelerate_config(config)
     flags = {
         "--config_file": str(config),
         "--num_processes": str(params.num_processes),
@@ -111,12 +111,12 @@ def accelerate_config(params: TrainingParams) -> Path:
     return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
 
 
-def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
+def check_accelerate_config(config: Path) -> None:
     """Refuses a config that this machine, or this stage, cannot run.
 
     Raises:
-        ParamsError: it does not exist, is no mapping, asks for several machines, for DeepSpeed
-            where that is not installed, or for FSDP on a CPU.
+        ParamsError: it does not exist, is no mapping, asks for several machines, or for
+            DeepSpeed where that is not installed.
     """
     if not config.is_file():
         raise ParamsError(f"training.accelerate_config {config} does not exist")
@@ -127,11 +127,6 @@ def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
         raise ParamsError(
             f"{config} asks for {found['num_machines']} machines, but the training stage runs on "
             "one; start a script with RewardTrainer on each machine with accelerate launch"
-        )
-    if found.get("distributed_type") == "FSDP" and cpu:
-        raise ParamsError(
-            f"{config} asks for FSDP, which accelerate leaves out on a CPU: every process would "
-            "hold the whole model; take params/accelerate/ddp.yaml, or a GPU"
         )
     if found.get("distributed_type") == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise ParamsError(

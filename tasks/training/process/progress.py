@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from tasks.training.preflight.forecast import peak_memory
+from tasks.training.speed import Speed
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -33,7 +33,7 @@ class ProgressCallback(TrainerCallback):
     def __init__(self, trainer: "RewardTrainer", records: Path) -> None:
         self.trainer = trainer
         self.records = records
-        self._mark()
+        self.speed = Speed(trainer)
 
     def on_train_begin(
         self,
@@ -47,7 +47,7 @@ class ProgressCallback(TrainerCallback):
         if state.is_world_process_zero and forecast is not None:
             say(forecast.line())
             (self.records.parent / "preflight.json").write_text(json.dumps(asdict(forecast)))
-        self._mark()
+        self.speed.start()
 
     def on_log(
         self,
@@ -63,28 +63,10 @@ class ProgressCallback(TrainerCallback):
         record: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, **logs}
         record["time"] = round(time.time(), 3)
         if "learning_rate" in logs:
-            record |= self._speeds(int(logs["num_tokens"]))
+            record |= self.speed.of_interval()
         with self.records.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         say(line(record))
-
-    def _speeds(self, tokens: int) -> dict[str, float]:
-        seconds = max(time.monotonic() - self._time, 1e-9)
-        pairs = self.trainer.interval.pairs_before
-        speeds = {
-            "seconds": round(seconds, 3),
-            "pairs_per_second": round((pairs - self._pairs) / seconds, 2),
-            "tokens_per_second": round((tokens - self._tokens) / seconds, 1),
-        }
-        peak, _ = peak_memory(self.trainer.args.device)
-        speeds["memory_gigabytes"] = round(peak / 1e9, 2)
-        self._mark()
-        return speeds
-
-    def _mark(self) -> None:
-        interval = self.trainer.interval
-        self._time = time.monotonic()
-        self._pairs, self._tokens = interval.pairs_before, interval.tokens_before
 
 
 def line(record: dict[str, Any]) -> str:

@@ -1,0 +1,57 @@
+"""The rows that a script gives to a trainer, as a data set, whatever they come in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from datasets import Dataset, IterableDataset
+
+from tasks.errors import DataError, shown
+
+
+def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
+    """A data set of the rows: themselves one, or a list of mappings from column to value.
+
+    A column that a row of a list leaves out is null in it.
+
+    Raises:
+        DataError: they are something else, or their values are not alike.
+    """
+    if isinstance(rows, Dataset | IterableDataset):
+        return rows
+    if isinstance(rows, str | bytes) or not isinstance(rows, Sequence):
+        raise DataError(
+            f"the {name} dataset is {shown(type(rows).__name__)}; expected a Dataset or "
+            "IterableDataset of the package datasets, or a list of rows; a file is read with "
+            "datasets.load_dataset"
+        )
+    listed = cast(Sequence[Any], rows)
+    columns: dict[str, list[Any]] = {}
+    for number, row in enumerate(listed):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"the {name} dataset's row {number} is {shown(row)}; expected a mapping from "
+                "column to value"
+            )
+        for column in cast(Mapping[str, Any], row):
+            columns.setdefault(column, [None] * len(listed))
+    for column, values in columns.items():
+        values[:] = [cast(Mapping[str, Any], row).get(column) for row in listed]
+    try:
+        return Dataset.from_dict(columns)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        column, number, first, other = _unlike(columns)
+        raise DataError(
+            f"the {name} dataset's row {number}: {column} is {other}, but {first} in the rows "
+            "before it; all rows of a list have one format: give the kinds as lists of their own"
+        ) from error
+
+
+def _unlike(columns: Mapping[str, list[Any]]) -> tuple[str, int, str, str]:
+    """The first value of another type than its column's first one: where, and both types."""
+    for column, values in columns.items():
+        kinds = [(n, type(v).__name__) for n, v in enumerate(values) if v is not None]
+        for number, kind in kinds:
+            if kind != kinds[0][1]:
+                return column, number, kinds[0][1], kind
+    return "a value", 0, "of another kind", "nested otherwise"

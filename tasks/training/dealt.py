@@ -1,0 +1,110 @@
+"""What RewardTrainer does with global batches that are dealt to micro-batches by their tokens.
+
+Several processes always get shares of nearly equal tokens; a budget (`max_tokens_per_micro_batch`)
+also bounds what is computed at one time. The pairs of an optimizer step are those of the plain
+order, and the loss is the mean over them, so the trajectory is the plain one's within rounding.
+"""
+
+import contextlib
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tasks.errors import ParamsError
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.comparisons import Comparisons
+from tasks.training.evaluating import EvaluatingTrainer
+from tasks.training.layout.lengths import item_costs
+from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_batches
+
+BY_LENGTH = "group_by_length"
+
+
+class DealtTrainer(EvaluatingTrainer):
+    """Trainer whose batches are whole comparisons, and shares of global batches."""
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Batches of pairs; under a loss of comparisons, batches of whole comparisons.
+
+        Raises:
+            ParamsError: batches by tokens are asked for, and the rows are a stream, or collated by
+                a collator whose batches are unknown.
+        """
+        pairs: Any = self.train_dataset
+        args = self._args
+        collator: Any = self.data_collator
+        asked = args.max_tokens_per_micro_batch is not None or self._by_length
+        known = isinstance(pairs, Dataset) and isinstance(collator, DataCollatorForPreference)
+        if asked and not known:
+            raise ParamsError(
+                "max_tokens_per_micro_batch and group_by_length need a Dataset, whose lengths are "
+                "known, and DataCollatorForPreference; leave them out, or the stream or collator"
+            )
+        if self.objective.params.of_comparisons:
+            self.train_dataset = Comparisons(pairs)
+        try:
+            plain = super().get_train_dataloader()
+        finally:
+            self.train_dataset = pairs
+        if not known or not (asked or args.world_size > 1):
+            return plain
+        dataset: Any = plain.dataset
+        accumulation = args.gradient_accumulation_steps
+        dealing = Dealing(
+            size=args.per_device_train_batch_size * args.world_size * accumulation,
+            processes=args.world_size,
+            process=args.process_index,
+            accumulation=accumulation,
+            budget=args.max_tokens_per_micro_batch,
+            by_length=self._by_length,
+            drop_last=args.dataloader_drop_last,
+            seed=args.seed if args.data_seed is None else args.data_seed,
+        )
+        costs = item_costs(dataset, collator.layout, collator.pad_to_multiple_of)
+        blocking = not self.accelerator.dataloader_config.non_blocking
+        return dealt(plain, costs, dealing, args.device, blocking=blocking)
+
+    @property
+    def _by_length(self) -> bool:
+        return self._args.train_sampling_strategy == BY_LENGTH
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        """As in transformers; lengths are grouped after the order has been drawn, not by it."""
+        if not self._by_length:
+            return super()._get_train_sampler(train_dataset)
+        rows: Any = self.train_dataset if train_dataset is None else train_dataset
+        return torch.utils.data.RandomSampler(rows)
+
+    def forward_backward(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
+    ) -> torch.Tensor:
+        """The loss of a loader's item; gradients cross processes after its last micro-batch."""
+        dealt_to_me: list[dict[str, Any]] = inputs.get(MICRO_BATCHES, [inputs])
+        losses: list[torch.Tensor] = []
+        for left, micro in reversed(list(enumerate(reversed(dealt_to_me)))):
+            alone = self.accelerator.no_sync(model) if left else contextlib.nullcontext()
+            with alone:
+                losses.append(super().forward_backward(model, micro, num_items_in_batch))
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def _get_num_items_in_batch(
+        self, batch_samples: list[dict[str, Any]], device: torch.device
+    ) -> torch.Tensor | int | None:
+        """The weight of all pairs of one optimizer step, over micro-batches and processes."""
+        if not batch_samples:
+            return None
+        weight: Any = sum(
+            b["weight"].sum(dtype=torch.float32) if "weight" in b else len(b["input_ids"]) // 2
+            for b in micro_batches(batch_samples)
+        )
+        if self.accelerator.num_processes == 1:
+            return weight
+        shares: Any = self.accelerator.gather(torch.as_tensor(weight, device=device).float())
+        return shares.sum()
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """As in transformers, of all micro-batches."""
+        return sum(super(DealtTrainer, self).floating_point_ops(b) for b in micro_batches([inputs]))

@@ -1,0 +1,192 @@
+"""Training batches that are dealt: every process gets its share of each global batch.
+
+    order of the pairs     the one that accelerate's sampler draws from the seed and the epoch
+    global batch           the next micro-batch x accumulation x processes items of that order
+    item of this loader    {"micro_batches": [...]}: what one process computes of it, or, with
+                           accumulation, of a part of its micro-steps
+
+The whole is a function of seed, epoch and step, so a resumed run skips exactly what it has had. A
+process with nothing left to compute in a micro-step gets a *filler*: an item whose loss counts 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.data_loader import prepare_data_loader
+from torch.utils.data import DataLoader
+
+from tasks.training.layout.dealing import Costs, Numbers, deal
+
+MICRO_BATCHES = "micro_batches"
+FILLER = "filler"
+WINDOW = 50
+"""Global batches among which items of like length are brought together, as transformers does."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Items by their place in the data."""
+
+    items: tuple[int, ...]
+    filler: bool = False
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """How global batches are made and dealt."""
+
+    size: int
+    """Items of a global batch."""
+    processes: int
+    process: int
+    accumulation: int = 1
+    """Items of the loader for one global batch; each has one micro-batch at least."""
+    budget: int | None = None
+    """Computed tokens of a micro-batch at most."""
+    by_length: bool = False
+    """Whether a global batch is made of items of like length."""
+    drop_last: bool = False
+    seed: int = 0
+
+
+class GlobalBatches:
+    """Yields lists of MicroBatch, `accumulation` lists for every global batch."""
+
+    def __init__(self, sampler: Any, costs: Costs, dealing: Dealing) -> None:
+        self.sampler = sampler
+        self.costs = costs
+        self.dealing = dealing
+        self.batch_size = dealing.size
+        self.drop_last = dealing.drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch whose order is drawn next."""
+        self.epoch = epoch
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return -(-self._count() // self.dealing.size) * self.dealing.accumulation
+
+    def __iter__(self) -> Iterator[list[MicroBatch]]:
+        d = self.dealing
+        for rows in self._global_batches():
+            steps = deal(self.costs.of(rows), d.processes, d.accumulation, d.budget)
+            filler = MicroBatch((min(rows, key=lambda row: (self.costs.tokens[row], row)),), True)
+            own = [
+                MicroBatch(tuple(rows[at] for at in step[d.process])) if step[d.process] else filler
+                for step in steps
+            ]
+            for part in np.array_split(np.arange(len(own)), d.accumulation):
+                yield [own[step] for step in part]
+
+    def _count(self) -> int:
+        """Items of an epoch."""
+        d, count = self.dealing, len(self.sampler)
+        whole = d.size // d.accumulation  # a micro-batch of every process
+        return count - count % whole if d.drop_last else count
+
+    def _global_batches(self) -> list[list[int]]:
+        d, order = self.dealing, [int(row) for row in self.sampler][: self._count()]
+        if not d.by_length:
+            return [order[start : start + d.size] for start in range(0, len(order), d.size)]
+        draw = np.random.default_rng([d.seed, self.epoch])
+        whole = len(order) - len(order) % d.size  # a smaller last batch stays the last
+        found: list[list[int]] = []
+        for start in range(0, whole, WINDOW * d.size):
+            rows = order[start : min(start + WINDOW * d.size, whole)]
+            rows.sort(key=lambda row: -self.costs.tokens[row])
+            batches = [rows[at : at + d.size] for at in range(0, len(rows), d.size)]
+            found += [batches[number] for number in draw.permutation(len(batches))]
+        return [*found, *([order[whole:]] if whole < len(order) else [])]
+
+
+class MicroBatches(torch.utils.data.Dataset[tuple[list[Any], bool]]):
+    """The items of a MicroBatch, and whether they only fill."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, micro: MicroBatch) -> tuple[list[Any], bool]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return [self.items[row] for row in micro.items], micro.filler
+
+
+@dataclass(frozen=True)
+class MicroCollator:
+    """Collates each micro-batch by itself."""
+
+    collate: Callable[[list[Any]], dict[str, Any]]
+
+    def __call__(self, found: Sequence[tuple[list[Any], bool]]) -> dict[str, Any]:
+        """`{"micro_batches": [batch, ...]}`; a filler has the further key `filler`."""
+        return {
+            MICRO_BATCHES: [
+                self.collate(items) | ({FILLER: True} if filler else {}) for items, filler in found
+            ]
+        }
+
+
+def dealt(
+    plain: DataLoader[Any], costs: Costs, dealing: Dealing, device: torch.device, *, blocking: bool
+) -> DataLoader[Any]:
+    """The loader of dealt batches in the order, and with the workers, of a prepared plain one.
+
+    `blocking`: whether copies to the device are waited for.
+    """
+    inner: Any = plain.batch_sampler
+    inner = getattr(inner, "batch_sampler", inner)  # below accelerate's share of one process
+    collate: Any = plain.collate_fn
+    copied = ("num_workers", "pin_memory", "persistent_workers", "multiprocessing_context")
+    more: dict[str, Any] = {name: getattr(plain, name) for name in (*copied, "in_order")}
+    loader: DataLoader[Any] = DataLoader(
+        MicroBatches(plain.dataset),
+        batch_sampler=GlobalBatches(inner.sampler, costs, dealing),  # pyright: ignore[reportArgumentType]
+        collate_fn=MicroCollator(collate),
+        prefetch_factor=plain.prefetch_factor,
+        worker_init_fn=plain.worker_init_fn,
+        **more,
+    )
+    # one process, as far as accelerate knows: the shares have been made
+    return prepare_data_loader(
+        loader,
+        device,
+        num_processes=1,
+        process_index=0,
+        put_on_device=True,
+        non_blocking=not blocking,
+    )
+
+
+def items_of(loader: DataLoader[Any]) -> Any:
+    """The pairs, or comparisons, that a loader's batches are made of."""
+    dataset: Any = loader.dataset
+    return dataset.items if isinstance(dataset, MicroBatches) else dataset
+
+
+def longest_batch(loader: DataLoader[Any], lengths: Numbers, size: int) -> dict[str, Any]:
+    """A micro-batch of the longest items: `size` of them, or as many as keep to the budget.
+
+    `lengths`: of the longer side of every item, `[N]`.
+    """
+    rows: list[int] = np.argsort(-lengths, kind="stable")[:size].tolist()
+    sampler, collate = loader.batch_sampler, loader.collate_fn
+    if isinstance(sampler, GlobalBatches) and isinstance(collate, MicroCollator):
+        budget, collate = sampler.dealing.budget, collate.collate
+        while budget is not None and len(rows) > 1 and sampler.costs.together(rows) > budget:
+            rows.pop()
+    items = items_of(loader)
+    batch: Any = collate([items[row] for row in rows])
+    return batch
+
+
+def micro_batches(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The micro-batches of a loader's items, dealt or plain, without fillers."""
+    found = [micro for batch in batches for micro in batch.get(MICRO_BATCHES, [batch])]
+    return [micro for micro in found if FILLER not in micro]

@@ -1,0 +1,109 @@
+"""What a person at a terminal sees of a run, and what a log file gets instead."""
+
+import fcntl
+import os
+import re
+import struct
+import sys
+import termios
+import threading
+
+import pytest
+from datasets import Dataset
+
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.bar import figures, short
+from tests.training.tiny import make_rows
+
+
+def run(base, directory, stream=False):
+    rows = Dataset.from_list(make_rows(24))
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(
+            output_dir=str(directory),
+            use_cpu=True,
+            gradient_checkpointing=False,
+            per_device_train_batch_size=4,
+            max_steps=6,
+            logging_steps=3,
+            eval_strategy="steps",
+            eval_steps=3,
+            save_strategy="no",
+            report_to="none",
+        ),
+        train_dataset=rows.to_iterable_dataset() if stream else rows,
+        eval_dataset=make_rows(9, seed=1),
+    )
+    trainer.train()
+    trainer.evaluate()
+    return trainer
+
+
+def written_to_a_terminal(monkeypatch, work):
+    """What `work` writes to standard error, which is a terminal of 80 columns."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen = []
+
+    def read():
+        while data := os.read(master, 65536):
+            seen.append(data)
+            if data.endswith(b"\x04end"):
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    screen = os.fdopen(slave, "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", screen)
+        work()
+    screen.write("\x04end")
+    screen.close()
+    reader.join(10)
+    os.close(master)
+    return b"".join(seen).decode()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["data set", "stream"])
+def test_a_terminal_shows_speed_loss_accuracy_margin_memory_and_totals(
+    base, tmp_path, monkeypatch, stream
+):
+    trainers = []
+    written = written_to_a_terminal(
+        monkeypatch, lambda: trainers.append(run(base, tmp_path, stream))
+    )
+    frames = re.split(r"[\r\n]+|\x1b\[A", written)
+    last = next(f for f in reversed(frames) if "pairs/s" in f)
+    assert re.search(r"100%\|█+\| 6/6 \[\d\d:\d\d<00:00, [\d.k]+ pairs/s, [\d.k]+ tokens/s\]", last)
+    tokens = next(r["num_tokens"] for r in reversed(trainers[0].state.log_history) if "loss" in r)
+    shown = next(f for f in reversed(frames) if " GB  24 pairs  " in f)
+    pattern = rf"loss [\d.]+  accuracy [\d.]+  margin -?[\d.e-]+  [\d.]+ GB  24 pairs  {tokens} "
+    assert re.search(pattern, shown)
+    assert "step 3  eval loss 0." in written
+    assert all(len(re.sub(r"\x1b\[.", "", frame)) <= 80 for frame in frames if "pairs" in frame)
+
+
+def test_without_a_terminal_every_record_is_one_plain_line(base, tmp_path, capfd):
+    run(base, tmp_path)
+    out, err = capfd.readouterr()
+    assert [line.partition("  ")[0] for line in out.splitlines()] == [
+        *("step 3/6", "step 3/6", "step 6/6", "step 6/6", "step 6/6")
+    ]
+    assert re.match(
+        r"step 3/6  loss [\d.]+  accuracy .* GB  12 pairs  \d+ tokens  \S+ pairs/s", out
+    )
+    assert "pairs/s" not in err
+    assert "/6" not in err
+
+
+def test_numbers_have_three_digits():
+    assert [short(n) for n in (0, 7.4, 999, 12_345, 4_567_890)] == [
+        "0",
+        "7",
+        "999",
+        "12.3k",
+        "4.57M",
+    ]
+    record = {"eval_held_loss": 0.51234, "eval_held_accuracy": 0.5, "epoch": 1}
+    assert figures(record) == "eval held loss 0.512  eval held accuracy 0.500"

@@ -1,0 +1,95 @@
+"""FSDP over two processes of a CPU: the run of one, in shards; stopped, resumed, exported."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+import yaml
+
+from tasks.artifact import Store
+from tasks.artifact.lock import is_locked
+from tasks.training.model.loading import load_reward_model
+from tasks.training.process.launch import ACCELERATE_CONFIGS
+from tasks.training.scoring import score
+from tests.training.run_stage import stage_step
+from tests.training.test_stage import LONG, SHORT, exact, finish, logged, start, wait_for_records
+from tests.training.tiny import make_rows, write_pairs
+
+pytestmark = pytest.mark.slow
+
+FSDP = {
+    "num_processes": 2,
+    "per_device_train_batch_size": 4,
+    "accelerate_config": str(ACCELERATE_CONFIGS / "fsdp2.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def forty(tmp_path_factory):
+    """40 training pairs: 5 steps of 8, or of 2 x 4."""
+    pairs = write_pairs(tmp_path_factory.mktemp("forty"), make_rows(40, margin=True), "train")
+    return write_pairs(pairs, make_rows(9, seed=1, margin=True), "eval")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"max_tokens_per_micro_batch": 40}, {"lora": {"r": 4}, "gradient_checkpointing": True}],
+    ids=["budget", "lora"],
+)
+def test_shards_follow_the_trajectory_of_one_process(base, forty, tmp_path, fields):
+    params = {**SHORT, "num_train_epochs": 3, "eval_strategy": "epoch", **fields}
+    artifacts = [
+        Store(tmp_path / "data").obtain(stage_step(base, forty, {**params, **how}))
+        for how in ({"per_device_train_batch_size": 8}, FSDP)
+    ]
+    histories = [logged(artifact) for artifact in artifacts]
+    assert len(histories[0]) == len(histories[1]) == 11
+    for one, sharded in zip(*histories, strict=True):
+        assert one == pytest.approx(sharded, abs=5e-6)
+        for name in one.keys() & {"loss", "eval_loss"}:
+            assert one[name] == pytest.approx(sharded[name], abs=1e-6)
+    # the model that was gathered scores as the shards did in the last evaluation
+    found = load_reward_model(artifacts[1].path / "model", need_head=True).model.eval()
+    rewards = torch.tensor(
+        [[reward(found, row[side]) for side in SIDES] for row in make_rows(9, seed=1, margin=True)]
+    )
+    last = histories[1][-1]
+    assert rewards.diff().mean().item() == pytest.approx(-last["eval_margin"], abs=1e-6)
+    assert rewards.max().item() == pytest.approx(last["eval_max_reward"], abs=1e-6)
+
+
+SIDES = ("chosen_input_ids", "rejected_input_ids")
+
+
+def reward(model, ids):
+    ids = torch.tensor([ids])
+    with torch.no_grad():
+        return score(model, ids, torch.ones_like(ids)).item()
+
+
+@pytest.mark.parametrize("kind", ["FULL_STATE_DICT", "SHARDED_STATE_DICT"])
+def test_a_stopped_run_in_shards_goes_on_to_the_same_bytes(base, forty, tmp_path, kind):
+    config = yaml.safe_load((ACCELERATE_CONFIGS / "fsdp2.yaml").read_text("utf-8"))
+    config["fsdp_config"]["fsdp_state_dict_type"] = kind
+    (tmp_path / "fsdp.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    params = {**LONG, **FSDP, "accelerate_config": str(tmp_path / "fsdp.yaml")}
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    code, output = finish(start(whole, base, forty, params))
+    assert code == 0, output
+    parent = start(run, base, forty, params)
+    wait_for_records(parent, run, 4)
+    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the warden
+    finish(parent)
+    deadline = time.monotonic() + 40
+    while any(is_locked(path) for path in (run / ".locks").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    full = kind == "FULL_STATE_DICT"
+    pattern = "pytorch_model_fsdp.bin" if full else "pytorch_model_fsdp_0/*.distcp"
+    assert list(run.glob(f".work/*/scratch/checkpoints/checkpoint-*/{pattern}"))
+    code, output = finish(start(run, base, forty, params))
+    assert code == 0, output
+    assert ", from checkpoint-" in output
+    assert exact(run) == exact(whole)

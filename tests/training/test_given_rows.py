@@ -1,0 +1,91 @@
+"""Whatever a script brings its rows in: lists, streams, dicts of evaluations, or a clear no."""
+
+import pytest
+from datasets import Dataset, DatasetDict, IterableDatasetDict
+
+from tasks.errors import DataError
+from tasks.training import RewardConfig, RewardTrainer
+from tests.training.tiny import make_rows
+
+TEXT = [
+    {"prompt": "The sky is", "chosen": " blue.", "rejected": " green."},
+    {"prompt": "It is", "chosen": " so.", "rejected": " they say.", "margin": 0.5},
+] * 2
+FILLED = [{"margin": None, **row} for row in TEXT]
+"""As a data set needs them: `Dataset.from_list` forgets a column that its first row has not."""
+USER = {"role": "user", "content": "What color is the sky?"}
+TALK = [
+    {
+        "chosen": [USER, {"role": "assistant", "content": "It is blue."}],
+        "rejected": [USER, {"role": "assistant", "content": "It is green."}],
+    }
+] * 3
+COLUMNS = ["chosen_input_ids", "rejected_input_ids", "margin", "pair_id"]
+
+
+def make(model, directory, train=None, evaluation=None, **fields):
+    given = {"max_steps": 2, "logging_steps": 1, "save_strategy": "no", "report_to": "none"}
+    return RewardTrainer(
+        str(model),
+        RewardConfig(
+            output_dir=str(directory),
+            use_cpu=True,
+            gradient_checkpointing=False,
+            disable_tqdm=True,
+            **{**given, **fields},
+        ),
+        train_dataset=train,
+        eval_dataset=evaluation,
+    )
+
+
+def test_a_list_of_rows_is_the_data_set_of_them(tiny_model_directory, tmp_path):
+    listed = make(tiny_model_directory, tmp_path, TEXT).train_dataset
+    whole = make(tiny_model_directory, tmp_path, Dataset.from_list(FILLED)).train_dataset
+    assert [dict(row) for row in listed.select_columns(COLUMNS)] == [
+        dict(row) for row in whole.select_columns(COLUMNS)
+    ]
+    assert listed["margin"][:] == [None, 0.5] * 2
+    tokenized = make_rows(6)
+    named = make(tiny_model_directory, tmp_path, tuple(tokenized)).train_dataset
+    assert named["pair_id"][:] == [row["pair_id"] for row in tokenized]
+
+
+def test_evaluations_are_given_as_lists_streams_and_dicts(tiny_model_directory, tmp_path):
+    text = Dataset.from_list(FILLED)
+    trainer = make(tiny_model_directory, tmp_path, TALK, {"talk": TALK, "text": text})
+    trainer.train()
+    named = trainer.evaluate()
+    assert {"eval_talk_accuracy", "eval_text_margin"} <= set(named)
+    once = trainer.evaluate(TEXT)
+    assert once["eval_loss"] == pytest.approx(named["eval_text_loss"], abs=1e-6)
+    stream = trainer.evaluate(text.to_iterable_dataset())
+    assert stream["eval_loss"] == pytest.approx(once["eval_loss"], abs=1e-6)
+    both = trainer.evaluate(DatasetDict({"a": text, "b": Dataset.from_list(TALK)}))
+    assert both["eval_a_loss"] == pytest.approx(once["eval_loss"], abs=1e-6)
+    streams = IterableDatasetDict({"a": text.to_iterable_dataset()})
+    assert trainer.evaluate(streams)["eval_a_accuracy"] == once["eval_accuracy"]
+    assert trainer.predict(TALK).predictions.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "the train dataset is empty"),
+        (Dataset.from_list([]), "the train dataset is empty"),
+        ("rows.jsonl", r"is 'str'; expected a Dataset or IterableDataset.*load_dataset"),
+        (iter(TEXT), r"the train dataset is '.*iterator'; expected a Dataset"),
+        ([TEXT[0], "a line"], "the train dataset's row 1 is 'a line'; expected a mapping"),
+        ({"train": TEXT}, r"a dict of the data sets \['train'\]; training takes one"),
+        ([TEXT[0], *TALK], "row 1: chosen is list, but str in the rows before it"),
+    ],
+)
+def test_what_holds_no_rows_is_refused_by_its_kind(tiny_model_directory, tmp_path, rows, said):
+    with pytest.raises(DataError, match=said):
+        make(tiny_model_directory, tmp_path, rows)
+
+
+def test_a_stream_without_a_number_of_steps_is_refused(tiny_model_directory, tmp_path):
+    stream = Dataset.from_list(TEXT).to_iterable_dataset()
+    with pytest.raises(ValueError, match="max_steps"):
+        make(tiny_model_directory, tmp_path, stream, max_steps=-1)
