@@ -1,6 +1,8 @@
 """Runs a benchmark and prints what it found; with `--json FILE` also writes it.
 
     python -m tests.benchmarks prep     [--rows N] [--repeats N]
+    python -m tests.benchmarks append   [--rows N]     rows appended to those: ours alone
+    python -m tests.benchmarks memory                  of prep, for two numbers of rows: ours alone
     python -m tests.benchmarks train    [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks evaluate [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks serve    [--clients N] --contestants loader alone ours
@@ -12,16 +14,26 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tests.benchmarks.harness import summary, surroundings, turns
 
 NUMBERS = {
     "prep": ("rows_per_second", "memory_mb"),
+    "append": ("share_percent", "full_seconds", "again_seconds"),
+    "memory": ("memory_mb", "seconds"),
     "train": ("pairs_per_second", "cpu_seconds", "computed_tokens", "activations_mb"),
     "evaluate": ("pairs_per_second", "cpu_seconds", "computed_tokens", "memory_mb"),
     "serve": ("requests_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms"),
 }
+
+
+ALONE = {"append": ["ours"], "memory": ["25000", "100000"]}
+"""Benchmarks without a peer, and what takes turns in them."""
+STAGES = ("stages", "full_stages", "again_stages")
+"""What a benchmark may tell of the seconds of every stage."""
+ROWS = {"prep": 9248, "append": 100_000}
 
 
 def main() -> None:
@@ -30,10 +42,10 @@ def main() -> None:
     parser.add_argument("name", choices=[*NUMBERS])
     parser.add_argument("--root", default="/tmp/reward-pipeline-benchmarks")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--contestants", nargs="+", default=["peer", "ours"])
+    parser.add_argument("--contestants", nargs="+")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--rows", type=int, default=9248, help="prep: rows of JSONL")
+    parser.add_argument("--rows", type=int, help="prep: of JSONL, 9248; append: 100000")
     parser.add_argument("--pairs", choices=["hh", "general", "uf", "turns", "ranked"], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")
@@ -44,11 +56,14 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=240, help="serve: in all")
     options = vars(parser.parse_args())
     name, file = options.pop("name"), options.pop("json")
-    contestants, repeats = options.pop("contestants"), options.pop("repeats")
+    options["rows"] = options["rows"] or ROWS.get(name)
+    contestants = options.pop("contestants") or ALONE.get(name, ["peer", "ours"])
+    repeats = options.pop("repeats")
     results = turns(f"tests.benchmarks.{name}", contestants, options, repeats)
     report: dict[str, Any] = {"benchmark": name, **options, **surroundings(), "repeats": repeats}
     for number in NUMBERS[name]:
         report[number] = summary(results, number)
+    report |= {part: _stages(results, part) for part in STAGES if part in _first(results)}
     report["equal"] = _equal(name, results)
     print(json.dumps(report, indent=1))
     if file:
@@ -56,10 +71,23 @@ def main() -> None:
     _table(report, NUMBERS[name])
 
 
+def _first(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    return [*results.values()][-1][0]
+
+
+def _stages(results: dict[str, list[dict[str, Any]]], part: str) -> dict[str, dict[str, float]]:
+    """Median seconds of every stage, per contestant that tells them."""
+    return {
+        who: {stage: median([run[part][stage] for run in runs]) for stage in runs[0][part]}
+        for who, runs in results.items()
+        if runs[0][part]
+    }
+
+
 def _equal(name: str, results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Largest difference of what both computed: losses or rewards; for prep: whether ids agree."""
     first, *others = results
-    if name == "serve":
+    if name == "serve" or name in ALONE:
         return {}
     if name == "prep":
         return {other: results[other][0]["ids"] == results[first][0]["ids"] for other in others}

@@ -8,6 +8,7 @@ Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_pro
 """
 
 import hashlib
+import importlib
 import json
 import shutil
 import sys
@@ -17,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.data import conversations_file, prepared
-from tests.benchmarks.harness import PeakMemory
+from tests.benchmarks.process_tree import PeakTreeMemory, timed
 
+LIBRARIES = (
+    *("torch", "transformers", "tokenizers", "fastokens", "pandas", "tqdm", "jinja2"),
+    *("orjson", "pyarrow.compute", "pyarrow.parquet"),
+)
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
-    """Seconds, rows per second, memory above the start, and the digest of all ids."""
+    """Seconds, rows per second, memory above the start, and the digest of all ids; of ours also the
+    seconds of every stage."""
     root = Path(told["root"])
     model = prepared(root, told["max_length"]).model
     source = conversations_file(root, told["rows"])
@@ -31,20 +37,21 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     prepare = peer if told["who"] == "peer" else ours
-    seconds, megabytes, pairs = prepare(told, source, model, work)
+    seconds, megabytes, pairs, stages = prepare(told, source, model, work)
     pairs = sorted(pairs)
     return {
         "rows_per_second": told["rows"] / seconds,
         "seconds": seconds,
         "memory_mb": megabytes,
         "pairs": len(pairs),
+        "stages": stages,
         "ids": hashlib.sha256("".join(pairs).encode()).hexdigest(),
     }
 
 
 def peer(
     told: dict[str, Any], source: Path, model: Path, work: Path
-) -> tuple[float, float, list[str]]:
+) -> tuple[float, float, list[str], dict[str, float]]:
     """The peer's way."""
     from datasets import load_dataset
     from transformers import AutoTokenizer
@@ -60,44 +67,29 @@ def peer(
         report_to=[],
     )
     trainer: Any = object.__new__(RewardTrainer)
-    with PeakMemory() as memory:
+    with PeakTreeMemory() as memory:
         start = time.perf_counter()
         cache = str(work / "cache")
         rows: Any = load_dataset("json", data_files=str(source), split="train", cache_dir=cache)
         done = trainer._prepare_dataset(rows, tokenizer, args, "train")
         seconds = time.perf_counter() - start
     pairs = (_digest(row[a], row[b]) for row in done for a, b in [SIDES["peer"]])
-    return seconds, (memory.peak - memory.before) / 2**20, list(pairs)
+    return seconds, (memory.peak - memory.before) / 2**20, list(pairs), {}
 
 
 def ours(
     told: dict[str, Any], source: Path, model: Path, work: Path
-) -> tuple[float, float, list[str]]:
+) -> tuple[float, float, list[str], dict[str, float]]:
     """The stages of the pipeline."""
-    import torch
-    import transformers
 
-    from flows.params import load
-    from flows.pipeline import Pipeline, run_steps
-    from tasks.artifact import Artifact
+    from flows.pipeline import run_steps
     from tasks.training.batches.pairs import open_pairs
 
-    del torch, transformers  # imported before the clock starts, as the peer's are
-    params = {
-        "model": {"path": str(model)},
-        "ingestion": {"sources": [{"name": "conv", "path": str(source), "layout": "trl"}]},
-        "conversion": {"eval_fraction": 0.05, "duplicates": "keep"},
-        "tokenization": {"max_length": told["max_length"]},
-    }
-    if told["who"] == "ours_tokenizers":
-        params["tokenization"]["encoder"] = "tokenizers"
-    file = work / "prep.yaml"
-    file.write_text(json.dumps(params))
-    pipeline = Pipeline(load(file), work)
-    done: dict[str, Artifact] = {}
-    with PeakMemory() as memory:
+    import_libraries()
+    pipeline = pipeline_of(told, source, model, work)
+    with PeakTreeMemory() as memory:
         start = time.perf_counter()
-        done |= run_steps(pipeline, pipeline.store.obtain, until="tokenization")
+        done, stages = timed(run_steps(pipeline, pipeline.store.obtain, until="tokenization"))
         seconds = time.perf_counter() - start
     chosen, rejected = SIDES["ours"]
     pairs = [
@@ -105,7 +97,33 @@ def ours(
         for split in ("train", "eval")
         for row in _rows(open_pairs(done["tokenization"].path / split))
     ]
-    return seconds, (memory.peak - memory.before) / 2**20, pairs
+    return seconds, (memory.peak - memory.before) / 2**20, pairs, stages
+
+
+def import_libraries() -> None:
+    """Imports what the stages import, as the peer's libraries (with pandas) have been before its
+    clock starts."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+
+
+def pipeline_of(told: dict[str, Any], source: Path, model: Path, work: Path) -> Any:
+    """The pipeline whose stages up to tokenization are measured, with its artifacts in `work`."""
+    from flows.params import load
+    from flows.pipeline import Pipeline
+
+    params: dict[str, Any] = {
+        "model": {"path": str(model)},
+        "ingestion": {"sources": [{"name": "conv", "path": str(source), "layout": "trl"}]},
+        "conversion": {"eval_fraction": 0.05, "duplicates": "keep"},
+        "tokenization": {"max_length": told["max_length"]},
+    }
+    if told["who"] == "ours_tokenizers":
+        params["tokenization"]["encoder"] = "tokenizers"
+    work.mkdir(parents=True, exist_ok=True)
+    file = work / "prep.yaml"
+    file.write_text(json.dumps(params))
+    return Pipeline(load(file), work)
 
 
 def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
