@@ -1,5 +1,6 @@
 """With adapters the head is trained and saved, and the merged export scores alike."""
 
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -202,9 +203,10 @@ def test_an_adapter_is_evaluated_by_the_user_s_metrics_and_shown_in_samples(base
 
 
 @pytest.mark.parametrize("way", ["argument", "model_init_kwargs"])
-def test_quantization_without_its_package_is_refused_before_anything_is_loaded(tmp_path, way):
-    if find_spec("bitsandbytes"):
-        pytest.skip("bitsandbytes is installed")
+def test_quantization_without_its_package_is_refused_before_anything_is_loaded(
+    tmp_path, way, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as if it were not installed
     wanted = {"load_in_4bit": True}
     inside = {"quantization_config": wanted} if way == "model_init_kwargs" else None
     with pytest.raises(ParamsError, match="needs the package bitsandbytes, which is not installed"):
