@@ -17,10 +17,11 @@ metrics.json. `format` is its version: 2. One family of figures per name. `x_int
 interval `[low, high]` of x; a figure that cannot be computed is null. Shares lie in 0 to 1.
 
     overall      pairs (with a better side), undecided, groups (prompts), correct, ties, accuracy
-                 (strict), accuracy_ties_half, length_baseline, margin, loss: each of the last five
-                 with its interval; brier, ece, min_/mean_/max_/std_reward
+                 (strict), accuracy_ties_half, length_baseline, margin, loss, brier: each of these
+                 with its interval; ece (its interval over all pairs only: not of sources and
+                 slices), min_/mean_/max_/std_reward
     sources      {source: as overall}
-    slices       {length_ratio | prompt_tokens | turns | script | format: [{slice, as overall}]}
+    slices       {length_ratio | prompt_tokens | turns | language | format: [{slice, as overall}]}
     calibration  [{pairs, confidence, accuracy}]: the reliability diagram
     rewards      levels (of the quantiles); chosen, rejected, all, margin: {mean, std, quantiles}
     bias         null_models {name: decides, accuracy, ...}, the model first (`note`: why one cannot

@@ -14,7 +14,13 @@ import pyarrow as pa
 
 from tasks.errors import DataError
 from tasks.evaluation.bias import Judges, bias_panel
-from tasks.evaluation.calibration import calibration_bins, calibration_error, sigmoid, softplus
+from tasks.evaluation.calibration import (
+    calibration_bins,
+    calibration_error,
+    error_interval,
+    sigmoid,
+    softplus,
+)
 from tasks.evaluation.concerns import warnings_of
 from tasks.evaluation.distribution import reward_distribution
 from tasks.evaluation.intervals import Resampling, halved, intervals_of
@@ -59,7 +65,8 @@ def all_metrics(
     decided = scores.take(scores.decided)
     found = {
         "format": FORMAT,
-        "overall": metrics_of(scores, how),
+        "overall": metrics_of(scores, how)
+        | {"ece_interval": error_interval(decided.margin, decided.preference, decided.group, how)},
         "sources": {
             source: metrics_of(scores.of_source(source), how)
             for source in sorted(set(scores.source.tolist()))
@@ -95,18 +102,21 @@ def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
         "accuracy_ties_half": halved(scores.margin),
         "length_baseline": halved(scores.chosen_tokens - scores.rejected_tokens),
     }
-    means = {"margin": scores.margin, "loss": losses(scores)}
+    means = {
+        "margin": scores.margin,
+        "loss": losses(scores),
+        "brier": (scores.preference - sigmoid(scores.margin)) ** 2,
+    }
     groups = len(set(scores.group.tolist()))
     figures: Metrics = {**counts, "undecided": undecided, "groups": groups}
     if not n:
-        names = [*shares, *means, "brier", "ece", *REWARDS]
+        names = [*shares, *means, "ece", *REWARDS]
         return figures | dict.fromkeys([*names, *(f"{m}_interval" for m in (*shares, *means))])
     intervals = intervals_of(shares, means, scores.group, how or Resampling())
     for name, values in {**shares, **means}.items():
         figures |= {name: float(values.sum() / n), f"{name}_interval": intervals[name]}
     rewards = np.concatenate([scores.chosen, scores.rejected])
     return figures | {
-        "brier": float(((scores.preference - sigmoid(scores.margin)) ** 2).sum() / n),
         "ece": calibration_error(scores.margin, scores.preference),
         "min_reward": float(rewards.min()),
         "mean_reward": float(rewards.sum() / len(rewards)),

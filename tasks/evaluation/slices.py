@@ -1,4 +1,4 @@
-"""The sets of pairs that are looked at apart: by length, turns, script and format."""
+"""The sets of pairs that are looked at apart: by length, turns, language and format."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -29,7 +29,7 @@ def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
     if texts is None:
         return found
     turns = _bins(texts.turns.astype(np.float64), TURNS, _whole)
-    named = {"script": texts.script, "format": texts.format}
+    named = {"language": texts.language, "format": texts.format}
     return found | {
         "turns": turns,
         **{

@@ -96,8 +96,8 @@ def opening(text: str) -> Opening:
 
 
 def script(text: str) -> str:
-    """The Unicode script of most letters, "none" without letters. A cheap stand-in for the
-    language: any kana make it Japanese ("kana"), whatever the number of Han characters."""
+    """The Unicode script of most letters, "none" without letters; any kana make it "kana", whatever
+    the number of Han characters."""
     text = text[:SCRIPT_CHARACTERS]
     if text.isascii():
         return "latin" if any(map(str.isalpha, text)) else "none"

@@ -1,6 +1,6 @@
 """The table of texts: what every scored pair looks like, read once from the pairs of conversion.
 
-    pair_id source file row format group script turns | <side>_characters <side>_lists
+    pair_id source file row format group language turns | <side>_characters <side>_lists
     <side>_headers <side>_bold <side>_code <side>_opening | chosen_first   (side: chosen, rejected)
 
 One row per row of the score table, in its order. `group` is the hash of the normalised prompt,
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.errors import DataError
-from tasks.evaluation.surface import FEATURES, features, opening, script
+from tasks.evaluation.language import is_told, language
+from tasks.evaluation.surface import FEATURES, features, opening
 from tasks.evaluation.table import Counts, Floats, Mask, Strings
 
 SIDES = ("chosen", "rejected")
@@ -31,7 +32,7 @@ SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("pair_id", "source", "file")),
         ("row", pa.int64()),
-        *((name, pa.string()) for name in ("format", "group", "script")),
+        *((name, pa.string()) for name in ("format", "group", "language")),
         ("turns", pa.int32()),
         *((f"{side}_{name}", pa.int32()) for side in SIDES for name in FEATURES),
         *((f"{side}_opening", pa.string()) for side in SIDES),
@@ -46,7 +47,7 @@ class Texts:
 
     group: Strings
     format: Strings
-    script: Strings
+    language: Strings
     turns: Counts
     chosen: Floats
     """`[N, F]`, F as in `FEATURES`."""
@@ -107,14 +108,19 @@ def _described(row: Row) -> Row:
         sides |= {f"{side}_{name}": count for name, count in counts}
         sides[f"{side}_opening"] = opening(text)
     kept = {name: row[name] for name in ("pair_id", "source", "file", "row", "format", "group")}
-    seen = script(prompt)
     return {
         **kept,
-        "script": seen if seen != "none" else script(answer_text(row, "chosen")),
+        "language": _language(prompt, answer_text(row, "chosen")),
         "turns": _turns(row),
         **sides,
         "chosen_first": row.get("chosen_first"),
     }
+
+
+def _language(prompt: str, answer: str) -> str:
+    """Of the prompt; of the answer where the prompt does not tell."""
+    asked = language(prompt)
+    return asked if is_told(asked) else language(f"{prompt}\n{answer}")
 
 
 def answer_text(row: Mapping[str, Any], side: str) -> str:
@@ -166,7 +172,7 @@ def texts_of(table: pa.Table) -> Texts:
     return Texts(
         group=strings("group"),
         format=strings("format"),
-        script=strings("script"),
+        language=strings("language"),
         turns=table["turns"].to_numpy().astype(np.int64),
         chosen=counts("chosen"),
         rejected=counts("rejected"),

@@ -66,7 +66,7 @@ def test_the_opening_of_an_answer(text, expected):
     assert opening(text) == expected
 
 
-def test_the_script_stands_for_the_language():
+def test_the_script_of_a_text():
     samples = {
         "Hello": "latin",
         "Über größe": "latin",

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
-from tasks.evaluation.calibration import calibration_error
+from tasks.evaluation.calibration import calibration_error, error_interval
+from tasks.evaluation.intervals import Resampling
 from tasks.evaluation.metrics import all_metrics, flat, metrics_of
 from tasks.evaluation.table import Scores, score_table, scores_of
 from tests.evaluation.pieces import made_scores
@@ -68,6 +69,22 @@ def test_a_pairs_own_margin_is_subtracted_in_the_loss_and_nowhere_else():
     by_hand = (log(1 + exp(-1)) + log(2) + log(1 + exp(1)) + log(2)) / 4
     assert found["loss"] == pytest.approx(by_hand, rel=1e-12)
     assert found["margin"] == 0.375
+
+
+def test_the_interval_of_the_calibration_error_is_that_of_drawing_whole_groups_anew():
+    random = np.random.default_rng(5)
+    margin, group = random.normal(0.5, 2, 60), np.sort(random.integers(0, 17, 60)).astype(str)
+    preference = random.choice([1.0, 0.75], 60)
+    how = Resampling(resamples=200, seed=3)
+    names, member = np.unique(group, return_inverse=True)
+    times = np.random.default_rng(3).multinomial(len(names), [1 / len(names)] * len(names), 200)
+    drawn = [
+        calibration_error(np.repeat(margin, t[member]), np.repeat(preference, t[member]))
+        for t in times
+    ]
+    expected = np.quantile(drawn, [0.025, 0.975]).tolist()
+    assert error_interval(margin, preference, group, how) == pytest.approx(expected, rel=1e-9)
+    assert error_interval(margin, preference, np.full(60, "one"), how) is None
 
 
 def test_calibration_error_by_hand():

@@ -55,7 +55,13 @@ def test_with_texts_every_family_of_figures_is_there_and_each_table_is_aligned(w
     families = {"format", "overall", "sources", "slices", "calibration", "rewards", "bias"}
     assert set(metrics) == families | {"readiness", "suspects", "warnings"}
     assert metrics["overall"]["groups"] == 18
-    assert set(metrics["slices"]) == {"length_ratio", "prompt_tokens", "script", "turns", "format"}
+    assert set(metrics["slices"]) == {
+        "length_ratio",
+        "prompt_tokens",
+        "language",
+        "turns",
+        "format",
+    }
     assert {"model", "longer_tokens", "more_bold", "surface", "first_tokens"} <= set(
         metrics["bias"]["null_models"]
     )

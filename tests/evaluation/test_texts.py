@@ -20,7 +20,7 @@ def test_rows_come_in_the_order_asked_for_and_of_the_held_out_split(tmp_path):
     pq.write_table(table, tmp_path / "texts.parquet")
     texts = read_texts(tmp_path / "texts.parquet")
     assert texts.chosen[:, 0].tolist() == [len(rows[i]["chosen"][0]["content"]) for i in (7, 2, 5)]
-    assert texts.script.tolist() == ["latin"] * 3
+    assert texts.language.tolist() == ["en"] * 3
 
 
 def test_a_pair_that_conversion_does_not_hold_is_named(tmp_path):

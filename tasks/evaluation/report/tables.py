@@ -196,6 +196,7 @@ def headline(metrics: Figures) -> list[tuple[str, str, str]]:
         ("margin", number(overall["margin"]), interval(overall["margin_interval"])),
         ("loss", number(overall["loss"]), interval(overall["loss_interval"])),
         ("best null model", share(accuracy), worded(name)),
-        ("calibration error", share(overall["ece"]), f"Brier {number(overall['brier'])}"),
+        ("calibration error", share(overall["ece"]), share_interval(overall["ece_interval"])),
+        ("Brier score", number(overall["brier"]), interval(overall["brier_interval"])),
         ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts"),
     ]
