@@ -83,6 +83,18 @@ def test_conversations_are_rendered_whole_whichever_way_the_prompt_stands(
         assert [row["chosen_input_ids"], row["rejected_input_ids"]] == expected
 
 
+def test_a_row_whose_images_stand_beside_its_messages_is_not_read_without_them(
+    tiny_model_directory, tmp_path, caplog
+):
+    seen = {"prompt": USER, "chosen": says("Blue."), "rejected": says("Red."), "images": ["a.png"]}
+    rows = [seen, {**seen, "images": None}]
+    with caplog.at_level(logging.WARNING):
+        [row] = trainer_of(tiny_model_directory, tmp_path, rows).train_dataset
+    assert row["pair_id"] == "row 1"
+    assert "row 0" in caplog.text
+    assert "expected text only" in caplog.text
+
+
 def test_tools_and_template_arguments_reach_the_template(tiny_model_directory, tmp_path):
     template = tmp_path / "tools.jinja"
     template.write_text(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.conversion.pair import Pair
+from tasks.templating.pictures import text_only
 from tasks.templating.renderer import Rendered, Renderer
 from tasks.tokenization.encode import Encoder, Ids
 from tasks.tokenization.literal import literal_encoder
@@ -38,6 +39,8 @@ class RowReader:
         Raises:
             Unusable, TemplateError: as `Renderer.sides`.
         """
+        if row.get("images") is not None:
+            raise text_only("the row has images")
         if self.tokenizer.eos_token is None and row["format"] == "standard":
             # tokenizers of encoders close text by themselves
             prompt = json.loads(row["prompt"]) if row["prompt"] is not None else ""
@@ -69,4 +72,5 @@ def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
         "rejected": json.dumps(rejected),
         "tools": pair.tools,
         "chat_template_kwargs": pair.chat_template_kwargs,
+        "images": pair.images,
     }
