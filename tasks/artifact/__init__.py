@@ -4,7 +4,7 @@ The protocol: a step's key is hashed from all that its result depends on; an art
 only after its files are held against its record; one builder at a time; one rename commits.
 """
 
-from tasks.artifact.behind import Behind, uncollected
+from tasks.artifact.beside import Behind, ahead, uncollected
 from tasks.artifact.digests import file_digest, merkle, tree_digests
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
@@ -30,6 +30,7 @@ __all__ = [
     "Step",
     "Store",
     "Workspace",
+    "ahead",
     "build_shards",
     "canonical",
     "canonical_json",

@@ -16,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
 from tasks.templating.batch import OPTIONAL
-from tasks.templating.beside import ahead, behind
 from tasks.templating.params import TemplatingParams
 from tasks.templating.plain_tokenizer import PlainTokenizer
 from tasks.templating.shard_rows import Differs, Pictured, ShardRows
@@ -65,7 +64,7 @@ class TemplateShard:
         with (
             self.workspace.writing(f"pairs/{shard.name}") as path,
             writer_class(path, rows.schema, compression="zstd", use_dictionary=REPEATING) as writer,
-            behind(writer.write_batch) as write,
+            Behind() as behind,
         ):
             for batch in ahead(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES)):
                 table = rows.rendered(batch)
@@ -73,7 +72,7 @@ class TemplateShard:
                     column = table[name]
                     filled = table.num_rows - column.null_count
                     given[name] += filled if usual is None else _unequal(column, usual)
-                write(table)
+                behind.put(writer.write_batch, table)
         return {
             **{name: given[name] for name in OPTIONAL},
             "images": rows.images,

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.artifact import Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.batches import bounded_batches
 from tasks.templating.batch import as_type
-from tasks.templating.beside import ahead
 from tasks.tokenization.encoder import Choice
 from tasks.tokenization.flat import FlatIds, common_lengths
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders

@@ -1,17 +1,21 @@
-"""Work that goes on behind the caller's back: files are compressed while the next rows are read.
+"""Work beside the caller's: the next rows are read, and the last ones written, meanwhile.
 
-    main      read ─> check ─> read ─> check ─> read ...
-    behind            compress, write ─> compress, write ...
+    ahead     read ─> read ─> read ...
+    caller            check ─> check ─> check ...
+    Behind                     compress, write ─> compress, write ...
 
-Compression and disks do not hold the interpreter, so one thread beside the caller's is enough.
+Compression and disks do not hold the interpreter, so one thread on either side is enough where a
+second core is free.
 """
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MOST_WAITING = 2
 """Calls that may wait behind the one in progress: what bounds memory."""
@@ -51,6 +55,16 @@ class Behind:
     def stop(self) -> None:
         """Waits for the call in progress; those that wait are not made."""
         self._pool.shutdown(cancel_futures=True)
+
+
+def ahead(items: Iterable[T]) -> Generator[T]:
+    """The items; while one is worked on, the next one is made in a thread. Memory: one more."""
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, "ahead") as pool:
+        waiting: Future[Any] = pool.submit(next, iterator, end)
+        while (item := waiting.result()) is not end:
+            waiting = pool.submit(next, iterator, end)
+            yield item
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tasks.artifact import Behind
+from tasks.artifact import Behind, ahead
 
 
 def test_calls_are_made_in_their_order_in_one_thread():
@@ -39,3 +39,22 @@ def test_a_failure_is_raised_to_the_caller_and_nothing_after_it_is_begun():
         all_of_them()
     assert made[:3] == [0, 1, 2]
     assert len(made) < 20
+
+
+def test_items_come_in_order_one_ahead_and_a_failure_comes_where_it_belongs():
+    begun = []
+
+    def made():
+        for n in range(5):
+            begun.append(n)
+            if n == 4:
+                raise ValueError("the fifth")
+            yield n
+
+    items = ahead(made())
+    assert next(items) == 0
+    assert next(items) == 1
+    assert max(begun) <= 2  # one ahead, no more
+    assert [next(items), next(items)] == [2, 3]
+    with pytest.raises(ValueError, match="the fifth"):
+        next(items)
