@@ -5,7 +5,6 @@ codes: 0 done, 75 stopped on request with a checkpoint saved, 1 failed (the sent
 error.json and on standard error). Every process of a distributed run runs this.
 """
 
-import logging
 import os
 import socket
 import sys
@@ -73,8 +72,6 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     torch.set_num_threads(params.torch_num_threads)
     transformers_logging.disable_progress_bar()
-    # peft imports it wherever it is installed, and it warns of a kernel for inference on CPUs
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     args = RewardConfig(**_arguments(job, params, torch.cuda.is_available()))
     if args.world_size != params.num_processes:
         raise TrainingError(
