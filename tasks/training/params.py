@@ -4,13 +4,11 @@ The defaults are RewardConfig's, but for one epoch instead of three and a decisi
 where TRL has a constant (`gradient_checkpointing`). Importing this costs no torch.
 """
 
-import os
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from tasks.artifact import Inert, Params
+from tasks.artifact import Inert, Params, physical_cores
 from tasks.training.loss.params import LossParams
 
 Strategy = Literal["no", "steps", "epoch"]
@@ -145,7 +143,7 @@ class TrainingParams(Params):
     """Adapters instead of full fine-tuning."""
     num_processes: PositiveInt = 1
     """Processes that share one batch; sums in another order give other last digits."""
-    torch_num_threads: PositiveInt = Field(default_factory=lambda: physical_cores())
+    torch_num_threads: PositiveInt = Field(default_factory=physical_cores)
     """Threads of one process on a CPU: their number decides the order of sums."""
     accelerate_config: Annotated[str | None, Inert] = None
     """A file like params/accelerate/*.yaml; its bytes are in the key, its place is not."""
@@ -172,20 +170,3 @@ OWN_FIELDS = frozenset(
 def reward_config_fields(params: TrainingParams) -> dict[str, Any]:
     """The params under RewardConfig's names, where they say anything."""
     return params.model_dump(exclude=set(OWN_FIELDS), exclude_none=True)
-
-
-def physical_cores() -> int:
-    """Cores, not hardware threads, that this process may use; at least 1."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    cores: set[tuple[str, str]] = set()
-    try:
-        blocks = Path("/proc/cpuinfo").read_text().split("\n\n")
-    except OSError:
-        return os.cpu_count() or 1
-    for block in blocks:
-        lines = [line.partition(":") for line in block.splitlines()]
-        fact = {name.strip(): value.strip() for name, _, value in lines}
-        usable = allowed is None or int(fact.get("processor", -1)) in allowed
-        if usable and "core id" in fact:
-            cores.add((fact.get("physical id", "0"), fact["core id"]))
-    return len(cores) or (len(allowed) if allowed else os.cpu_count()) or 1

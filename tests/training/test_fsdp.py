@@ -1,20 +1,24 @@
 """FSDP over two processes of a CPU: the run of one, in shards; stopped, resumed, exported."""
 
-import os
-import signal
-import time
-
 import pytest
 import torch
 import yaml
 
 from tasks.artifact import Store
-from tasks.artifact.lock import is_locked
 from tasks.training.model.loading import load_reward_model
 from tasks.training.process.launch import ACCELERATE_CONFIGS
 from tasks.training.scoring import score
 from tests.training.run_stage import stage_step
-from tests.training.test_stage import LONG, SHORT, exact, finish, logged, start, wait_for_records
+from tests.training.test_stage import (
+    LONG,
+    SHORT,
+    exact,
+    finish,
+    kill_and_wait_for_the_lock,
+    logged,
+    start,
+    wait_for_records,
+)
 from tests.training.tiny import make_rows, write_pairs
 
 pytestmark = pytest.mark.slow
@@ -80,12 +84,7 @@ def test_a_stopped_run_in_shards_goes_on_to_the_same_bytes(base, forty, tmp_path
     assert code == 0, output
     parent = start(run, base, forty, params)
     wait_for_records(parent, run, 4)
-    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the warden
-    finish(parent)
-    deadline = time.monotonic() + 40
-    while any(is_locked(path) for path in (run / ".locks").iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    kill_and_wait_for_the_lock(parent, run)
     full = kind == "FULL_STATE_DICT"
     pattern = "pytorch_model_fsdp.bin" if full else "pytorch_model_fsdp_0/*.distcp"
     assert list(run.glob(f".work/*/scratch/checkpoints/checkpoint-*/{pattern}"))

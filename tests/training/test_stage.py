@@ -219,6 +219,16 @@ def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
             assert one[name] == pytest.approx(two[name], abs=1e-6)
 
 
+def kill_and_wait_for_the_lock(parent: subprocess.Popen, run: Path) -> None:
+    """Kills the parent; returns when its training processes have saved and are gone."""
+    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the warden
+    finish(parent)
+    deadline = time.monotonic() + 40
+    while any(is_locked(path) for path in (run / ".locks").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_two_processes_stop_together_and_resume(base, tmp_path):
     pairs = write_pairs(tmp_path / "pairs", make_rows(40), "train")
@@ -227,12 +237,7 @@ def test_two_processes_stop_together_and_resume(base, tmp_path):
     assert finish(start(whole, base, pairs, params))[0] == 0
     parent = start(run, base, pairs, params)
     wait_for_records(parent, run, 4)
-    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the warden
-    finish(parent)
-    deadline = time.monotonic() + 40
-    while any(is_locked(path) for path in (run / ".locks").iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    kill_and_wait_for_the_lock(parent, run)
     code, output = finish(start(run, base, pairs, params))
     assert code == 0
     assert ", from checkpoint-" in output
