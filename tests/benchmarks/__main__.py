@@ -3,8 +3,8 @@
     python -m tests.benchmarks prep     [--rows N] [--repeats N]
     python -m tests.benchmarks append   [--rows N]     rows appended to those: ours alone
     python -m tests.benchmarks memory                  of prep, for two numbers of rows: ours alone
-    python -m tests.benchmarks train    [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
-    python -m tests.benchmarks evaluate [--pairs hh|general|uf|turns] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks train    [--pairs KIND] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks evaluate [--pairs KIND] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks serve    [--clients N] --contestants loader alone ours
 
 Each turn of a contestant is a process of its own, one at a time, the peer's and ours alternating.
@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.benchmarks.data import LENGTHS, RANKED, SOURCES
 from tests.benchmarks.harness import summary, surroundings, turns
 
 NUMBERS = {
@@ -46,7 +47,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, help="prep: of JSONL, 9248; append: 100000")
-    parser.add_argument("--pairs", choices=["hh", "general", "uf", "turns", "ranked"], default="hh")
+    parser.add_argument("--pairs", choices=[*SOURCES, *LENGTHS, *RANKED], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")
     parser.add_argument("--batch", type=int, default=8, help="pairs in one batch")

@@ -3,7 +3,8 @@
 "hh" is hh-rlhf's harmless test set, "general" 300 pairs of general instructions (parts of
 Capybara, Orca and UltraFeedback preferences): real texts, taken through the pipeline's own stages
 up to tokenization. The model is Qwen3-shaped with 27 million parameters and random weights, its
-tokenizer is trained on hh. UF-like pairs have UltraFeedback's lengths and random ids.
+tokenizer is trained on hh. Other kinds have random ids and lengths that are drawn like those of
+real pairs; "ranked" and "ranked_hh" are lists of four answers to one prompt.
 """
 
 import gzip
@@ -35,10 +36,12 @@ MODEL = {
 }
 LENGTHS = {
     # name: (median prompt, its spread, median answer, its spread) of log-normal lengths in tokens
-    "uf": (120, 0.8, 260, 0.6),
+    "uf": (103, 0.94, 238, 1.27),  # as the pairs of "general" have them
     "turns": (600, 0.3, 60, 0.2),
-    "hh": (110, 0.7, 60, 0.8),
+    "hh": (100, 0.99, 32, 0.86),  # as those of "hh"
 }
+RANKED = {"ranked": "uf", "ranked_hh": "hh"}
+"""Kinds of ranked lists, and whose lengths they have."""
 
 Ids = npt.NDArray[np.int32]
 Pairs = dict[str, list[Any]]
@@ -111,8 +114,8 @@ def conversations_file(root: Path, rows: int) -> Path:
 
 def some_pairs(kind: str, root: Path, count: int, max_length: int) -> Pairs:
     """`count` pairs of a kind, in a random order that is the same for every contestant."""
-    if kind == "ranked":
-        return ranked_pairs(count, max_length)
+    if kind in RANKED:
+        return ranked_pairs(count, max_length, RANKED[kind])
     if kind not in SOURCES:
         return random_pairs(kind, count, max_length)
     from tasks.training.batches.pairs import open_pairs
@@ -141,41 +144,39 @@ def computed_tokens(pairs: Pairs, batch: int, padded: bool) -> int:
 def random_pairs(kind: str, count: int, max_length: int, seed: int = 0) -> Pairs:
     """Pairs of random ids whose prompts and answers are as long as those of `LENGTHS[kind]`."""
     rng = np.random.default_rng(seed)
-    prompt, prompt_spread, answer, answer_spread = LENGTHS[kind]
-
-    def length(median: float, spread: float) -> int:
-        return int(np.clip(rng.lognormal(np.log(median), spread), 4, max_length // 2))
-
-    pairs: Pairs = {"chosen_input_ids": [], "rejected_input_ids": []}
-    for _ in range(count):
-        shared = rng.integers(10, 30000, length(prompt, prompt_spread))
-        for ids in pairs.values():
-            own = rng.integers(10, 30000, length(answer, answer_spread))
-            ids.append(np.concatenate([shared, own])[:max_length].tolist())
-    return pairs
+    both = [_answered(rng, kind, 2, max_length) for _ in range(count)]
+    return {
+        "chosen_input_ids": [ids[0] for ids in both],
+        "rejected_input_ids": [ids[1] for ids in both],
+    }
 
 
-def ranked_pairs(count: int, max_length: int, answers: int = 4, seed: int = 0) -> Pairs:
-    """All pairs of `answers` ranked answers of UF-like lengths to one prompt, list after list.
+def ranked_pairs(
+    count: int, max_length: int, kind: str = "uf", answers: int = 4, seed: int = 0
+) -> Pairs:
+    """All pairs of `answers` ranked answers to one prompt, list after list.
 
     `count` is a multiple of the pairs of one list; `comparison` names the list of every pair.
     """
     rng = np.random.default_rng(seed)
-    (prompt, prompt_spread, answer, answer_spread) = LENGTHS["uf"]
     per_list = answers * (answers - 1) // 2
     pairs: Pairs = {"chosen_input_ids": [], "rejected_input_ids": [], "comparison": []}
     for number in range(count // per_list):
-        shared = rng.integers(
-            10, 30000, int(np.clip(rng.lognormal(np.log(prompt), prompt_spread), 4, 500))
-        )
-        lengths = np.clip(rng.lognormal(np.log(answer), answer_spread, answers), 4, 500).astype(int)
-        ids = [
-            np.concatenate([shared, rng.integers(10, 30000, n)])[:max_length].tolist()
-            for n in lengths
-        ]
+        ids = _answered(rng, kind, answers, max_length)
         for better in range(answers):
             for worse in range(better + 1, answers):
                 pairs["chosen_input_ids"].append(ids[better])
                 pairs["rejected_input_ids"].append(ids[worse])
                 pairs["comparison"].append(str(number))
     return pairs
+
+
+def _answered(rng: np.random.Generator, kind: str, answers: int, most: int) -> list[list[int]]:
+    """One random prompt with each of its answers, drawn anew until all of them fit."""
+    prompt, prompt_spread, answer, answer_spread = LENGTHS[kind]
+    while True:
+        before = max(4, int(rng.lognormal(np.log(prompt), prompt_spread)))
+        own = np.maximum(4, rng.lognormal(np.log(answer), answer_spread, answers).astype(int))
+        if before + own.max() <= most:
+            shared = rng.integers(10, 30000, before)
+            return [np.concatenate([shared, rng.integers(10, 30000, n)]).tolist() for n in own]

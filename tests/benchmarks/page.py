@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TRAINING = ("--steps", "10", "--repeats", "3")
+TRAINING = ("--steps", "8", "--repeats", "3")
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,23 @@ LINES = (
         for title, options, must in (
             ("training, hh, float32", ("--pairs", "hh"), 3.8),
             ("training, general, float32", ("--pairs", "general"), 3.8),
+            (
+                "training, lengths as of general up to 2048, float32",
+                ("--pairs", "uf", "--max-length", "2048"),
+                3.8,
+            ),
             ("training, hh, bfloat16", ("--pairs", "hh", "--dtype", "bfloat16"), 3.3),
             ("training, hh, the peer with checkpointing", ("--pairs", "hh", "--checkpointing"), 5),
-            ("training, K = 4 ranked answers", ("--pairs", "ranked", "--batch", "12"), 12),
+            (
+                "training, four answers of hh lengths",
+                ("--pairs", "ranked_hh", "--batch", "12"),
+                12,
+            ),
+            (
+                "training, four answers of general lengths",
+                ("--pairs", "ranked", "--batch", "12"),
+                12,
+            ),
         )
     ),
     Line("evaluation, hh, float32", ("evaluate", "--pairs", "hh"), "pairs_per_second", 3.8),

@@ -1,8 +1,8 @@
 """Training: the peer's RewardTrainer and ours on the same pairs, in the same order, same weights.
 
-Told as JSON: who, pairs ("hh", "general", "uf", "turns", "ranked": all six pairs of four answers),
-dtype, checkpointing, batch, steps, max_length, threads, root. Both get token ids: preparation is
-not in the figures.
+Told as JSON: who, pairs (a kind of `data`; of ranked lists all six pairs of four answers), dtype,
+checkpointing, batch, steps, max_length, threads, root. Both get token ids: preparation is not in
+the figures.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import computed_tokens, prepared, some_pairs
+from tests.benchmarks.data import RANKED, computed_tokens, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory, rss
 
 WARM_UP_STEPS = 2
@@ -43,7 +43,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
 
         options = {"layout": told["who"]} if told["who"] != "ours" else {}
         options["preflight"] = False
-        if told["pairs"] == "ranked":
+        if told["pairs"] in RANKED:
             options["loss"] = "all_pairs"
             batch //= PAIRS_OF_FOUR
     torch.manual_seed(0)
