@@ -71,7 +71,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
         per_device_train_batch_size=batch,
         train_sampling_strategy="sequential",
         max_steps=told["steps"],
-        gradient_checkpointing=told["checkpointing"],
+        gradient_checkpointing=told["checkpointing"] and peer,
         max_length=told["max_length"],
         learning_rate=1e-5,
         logging_steps=1,
