@@ -40,6 +40,8 @@ LENGTHS = {
     "turns": (600, 0.3, 60, 0.2),
     "hh": (100, 0.99, 32, 0.86),  # as those of "hh"
 }
+VOCABULARY = 20_000
+"""Random ids are below this: the tokenizer that is trained on hh has some 24,000."""
 RANKED = {"ranked": "uf", "ranked_hh": "hh"}
 """Kinds of ranked lists, and whose lengths they have."""
 
@@ -178,5 +180,5 @@ def _answered(rng: np.random.Generator, kind: str, answers: int, most: int) -> l
         before = max(4, int(rng.lognormal(np.log(prompt), prompt_spread)))
         own = np.maximum(4, rng.lognormal(np.log(answer), answer_spread, answers).astype(int))
         if before + own.max() <= most:
-            shared = rng.integers(10, 30000, before)
-            return [np.concatenate([shared, rng.integers(10, 30000, n)]).tolist() for n in own]
+            shared = rng.integers(10, VOCABULARY, before)
+            return [np.concatenate([shared, rng.integers(10, VOCABULARY, n)]).tolist() for n in own]
