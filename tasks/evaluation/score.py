@@ -24,6 +24,9 @@ from tasks.training.layout.rectangle import rectangle
 
 WINDOW_PAIRS = 2048
 """Pairs that are batched together: padding is then below 2 %, and ids fit in a few megabytes."""
+MOST_TOKENS = 16_384
+"""Tokens in one forward pass, unless a single sequence has more: what bounds memory where texts are
+long, as `batch_size` does where they are short."""
 
 COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
     "pair_id": (pa.string(), None),
@@ -88,26 +91,24 @@ class RewardScorer:
         In a flat row sequences of one prompt stay together; a padded batch holds equal lengths.
         """
         if not self.flat:
-            order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-            yield from (
-                order[start : start + self.batch_size]
-                for start in range(0, len(order), self.batch_size)
-            )
+            yield from longest_first(sequences, self.batch_size)
             return
         groups: dict[int, list[int]] = {}
         for place, group in enumerate(shared_groups(sequences)):
             groups.setdefault(group, []).append(place)
         pieces = [
-            members[start : start + self.batch_size]
+            [members[i] for i in part]
             for members in groups.values()
-            for start in range(0, len(members), self.batch_size)
+            for part in longest_first([sequences[i] for i in members], self.batch_size)
         ]
         batch: list[int] = []
+        tokens = 0
         for piece in sorted(pieces, key=lambda p: -max(len(sequences[i]) for i in p)):
-            if batch and len(batch) + len(piece) > self.batch_size:
+            more = sum(len(sequences[i]) for i in piece)
+            if batch and (len(batch) + len(piece) > self.batch_size or tokens + more > MOST_TOKENS):
                 yield batch
-                batch = []
-            batch = batch + piece
+                batch, tokens = [], 0
+            batch, tokens = batch + piece, tokens + more
         if batch:
             yield batch
 
@@ -124,6 +125,16 @@ class RewardScorer:
             torch.from_numpy(array).to(self.device) for array in rectangle(sequences, self.pad_id)
         )  # (B, T) each
         return score(self.model, *tensors).float().cpu().numpy()
+
+
+def longest_first(sequences: Sequence[TokenIds], batch_size: int) -> Iterator[list[int]]:
+    """Places of what is padded to one length: at most `batch_size` sequences, and `MOST_TOKENS`."""
+    order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
+    while order:
+        fits = max(1, MOST_TOKENS // max(1, len(sequences[order[0]])))
+        size = min(batch_size, fits)
+        yield order[:size]
+        del order[:size]
 
 
 def _exact_float32(device: str) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 SHELF = "6_evaluation"
 
 

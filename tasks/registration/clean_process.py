@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.errors import RegistrationError
-from tasks.evaluation.score import read_windows
+from tasks.evaluation.score import longest_first, read_windows
 from tasks.evaluation.table import TokenIds, score_table, sequences
 
 CHILD = Path(__file__).with_name("consumer.py")
@@ -88,11 +88,10 @@ def score_in_clean_process(
         seen: dict[bytes, int] = {}
         place = [seen.setdefault(ids.tobytes(), len(seen)) for ids in both]
         distinct = [np.frombuffer(ids, dtype=np.int32) for ids in seen]
-        order = sorted(range(len(distinct)), key=lambda i: (-len(distinct[i]), i))
-        batches += [
-            [distinct[i] for i in order[at : at + batch_size]]
-            for at in range(0, len(order), batch_size)
-        ]
+        order: list[int] = []
+        for batch in longest_first(distinct, batch_size):
+            order += batch
+            batches.append([distinct[i] for i in batch])
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
         places.append(start + position[place])

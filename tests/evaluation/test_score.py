@@ -61,6 +61,25 @@ def test_rewards_do_not_depend_on_batch_size_or_windows(model_directory, files):
     assert (again == reference).all()
 
 
+@pytest.mark.parametrize("flat", [True, False])
+def test_batches_of_long_sequences_are_bounded_by_tokens(model_directory, files, flat, monkeypatch):
+    reference = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
+    monkeypatch.setattr("tasks.evaluation.score.MOST_TOKENS", 60)
+    if not flat:
+        monkeypatch.setattr("tasks.training.layout.support.why_not_flat", lambda _: "as asked")
+    scorer = RewardScorer(model_directory, batch_size=64)
+    assert scorer.flat == flat
+    scored, batches = scorer._batch, []
+    scorer._batch = lambda batch: batches.append([*map(len, batch)]) or scored(batch)
+    found = rewards(score_pairs(scorer, files))
+    np.testing.assert_allclose(found, reference, rtol=1e-6, atol=1e-6)
+    assert all(len(b) * max(b) <= 60 or len(b) == 1 for b in batches if not flat)
+    assert all(sum(b) <= 60 or len(b) == 1 for b in batches)
+    assert max(len(b) for b in batches) > 1
+    lengths = {len(p[f"{side}_ids"]) for p in random_pairs(53) for side in ("chosen", "rejected")}
+    assert max(lengths) > 30  # some do not share a batch with an equal one
+
+
 def test_windows_hold_every_row_once_across_files_and_record_batches(files):
     for size in (1, 4, 30, 1000):
         windows = list(read_windows(files, size))
