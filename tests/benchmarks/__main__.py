@@ -5,6 +5,8 @@
     python -m tests.benchmarks memory                  of prep, for two numbers of rows: ours alone
     python -m tests.benchmarks train    [--pairs KIND] [--dtype float32|bfloat16] ...
     python -m tests.benchmarks evaluate [--pairs KIND] [--dtype float32|bfloat16] ...
+    python -m tests.benchmarks score    [--pairs ranked|ranked_hh]   four answers to a prompt
+    python -m tests.benchmarks rerun                   all is cached: ours alone
     python -m tests.benchmarks serve    [--clients N] --contestants loader alone ours
 
 Each turn of a contestant is a process of its own, one at a time, the peer's and ours alternating.
@@ -26,11 +28,13 @@ NUMBERS = {
     "memory": ("memory_mb", "seconds"),
     "train": ("pairs_per_second", "cpu_seconds", "computed_tokens", "activations_mb"),
     "evaluate": ("pairs_per_second", "cpu_seconds", "computed_tokens", "memory_mb"),
+    "score": ("answers_per_second", "cpu_seconds", "memory_mb"),
+    "rerun": ("seconds",),
     "serve": ("requests_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms"),
 }
 
 
-ALONE = {"append": ["ours"], "memory": ["25000", "100000"]}
+ALONE = {"append": ["ours"], "memory": ["25000", "100000"], "rerun": ["help", "run"]}
 """Benchmarks without a peer, and what takes turns in them."""
 STAGES = ("stages", "full_stages", "again_stages")
 """What a benchmark may tell of the seconds of every stage."""
