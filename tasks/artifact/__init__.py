@@ -10,7 +10,7 @@ from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.libraries import git_commit
 from tasks.artifact.memo import Kept, Memo, input_digests
-from tasks.artifact.processes import each, physical_cores
+from tasks.artifact.processes import each, end_workers, physical_cores, worthwhile
 from tasks.artifact.record import Artifact
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
@@ -36,6 +36,7 @@ __all__ = [
     "canonical_json",
     "digest_json",
     "each",
+    "end_workers",
     "file_digest",
     "git_commit",
     "input_digests",
@@ -43,4 +44,5 @@ __all__ = [
     "physical_cores",
     "tree_digests",
     "uncollected",
+    "worthwhile",
 ]

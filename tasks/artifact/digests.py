@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,18 @@ SETTLED_NANOSECONDS = 2 * 10**9
 """A file changed more recently than this may change again within one clock tick: not cached."""
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
+def file_digest(path: Path, hashed: Callable[[Path], str] | None = None) -> str:
+    """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read."""
+    hashed = hashed or hash_file
     if path.stat().st_size < SMALL_FILE_BYTES:
-        return hash_file(path)
+        return hashed(path)
     cache_path = _cache_path()
     cache = _read_cache(cache_path)
     name, stamp = str(path.resolve()), _stamp(path)
     known = cache.get(name)
     if known and known[:-1] == stamp:
         return str(known[-1])
-    digest = hash_file(path)
+    digest = hashed(path)
     settled = time.time_ns() - path.stat().st_ctime_ns > SETTLED_NANOSECONDS
     if settled and _stamp(path) == stamp:
         _write_cache(cache_path, {**_read_cache(cache_path), name: [*stamp, digest]})

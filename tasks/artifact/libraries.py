@@ -1,12 +1,13 @@
 """What a record says of the code that runs: versions of libraries, commit of the checkout.
 
-Neither changes under a process that has imported them, and each look-up reads many files (4 ms a
-library, 10 ms for the commit): they are made once per process.
+Neither changes under a process that has imported them, and each look-up reads files (a millisecond
+a library, 10 ms for the commit): they are made once per process, the commit's beside the build.
 """
 
 import importlib.metadata
 import os
 import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -18,17 +19,34 @@ def library_version(name: str) -> str:
     Raises:
         PackageNotFoundError: it is not installed.
     """
-    return importlib.metadata.version(name)
+    found = importlib.metadata.distribution(name)
+    for line in (found.read_text("METADATA") or "").splitlines():
+        if line.startswith("Version:"):
+            return line.removeprefix("Version:").strip()
+        if not line:  # the end of the header; what follows may be long, and is not parsed
+            break
+    return found.version
+
+
+def git_commit() -> str | None:
+    """The commit of the project's checkout, `-dirty` behind it where files differ, or None."""
+    return begin_git_commit().result()
 
 
 @cache
-def git_commit() -> str | None:
-    """The commit of the project's checkout, `-dirty` behind it where files differ, or None."""
-    here = Path(__file__).parent
+def begin_git_commit() -> "Future[str | None]":
+    """Looks the commit up in a thread."""
+    pool = ThreadPoolExecutor(1, "git")
+    waiting = pool.submit(_described)
+    pool.shutdown(wait=False)
+    return waiting
+
+
+def _described() -> str | None:
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=here,
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             timeout=10,

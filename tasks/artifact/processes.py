@@ -1,26 +1,27 @@
-"""The same work on many items, in this process or in several side by side.
+"""The same work on many items, in this process alone or with others beside it.
 
 In:  a picklable function that leaves its result in files, and its items.
 Out: nothing; the first failure is raised.
 """
 
-import multiprocessing
+import io
 import os
+import pickle
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from tasks.artifact import pool
+from tasks.artifact.job import Job
+from tasks.artifact.step import Workspace
 from tasks.errors import ArtifactError
 
-WORTH_PROCESSES_BYTES = 12 * 2**20
-"""Of compressed shards, some 40,000 rows: a fresh process imports for most of a second."""
+WORTH_PROCESSES_BYTES = 16 * 2**20
+"""Of compressed shards, 30,000 to 48,000 rows of a stage: a first worker costs half a second of
+computing, and its encoders some more, where one process does 25,000 rows of a stage in a second."""
 
 
 def physical_cores() -> int:
@@ -36,56 +37,91 @@ def physical_cores() -> int:
     return len(siblings) or len(allowed)
 
 
-def worthwhile(files: Sequence[Path]) -> int:
-    """Processes that pay for work on these files: one per core, or this one alone where the others
-    would not have made up for their imports before the work is done."""
+def worthwhile(files: Sequence[Path], least: int = WORTH_PROCESSES_BYTES) -> int:
+    """Processes that pay for work on these files, one per core at most: this one, the workers that
+    are there already, and one more for every `least` bytes, as they make up for its imports.
+
+    `least` may be less than the default where the stages to come will find the workers ready.
+    """
     size = sum(file.stat().st_size for file in files)
-    return physical_cores() if size >= WORTH_PROCESSES_BYTES else 1
+    return min(physical_cores(), 1 + max(len(pool.ready()), size // least))
 
 
 def each(
     work: Callable[[Any], Any], items: Sequence[Any], workers: int, title: str, done: int = 0
 ) -> None:
-    """Calls `work` for every item.
+    """Calls `work` for every item, in `workers` processes of which this is one.
 
-    Several workers are fresh processes (nothing of this one's threads and locks is inherited), and
-    end with this one, even when it is killed.
+    The others are fresh processes (nothing of this one's threads and locks is inherited) that take
+    items as soon as they are ready. They hold the locks of all workspaces in `work`, and end with
+    this process, even when it is killed. Whatever is raised here ends them.
 
     Raises:
-        ArtifactError: a worker was killed; what had been finished is kept.
+        ArtifactError: a worker was killed; what had been finished is kept. Or the work cannot be
+            sent to one.
     """
+    from tqdm import tqdm
+
     total = done + len(items)
+    count = min(workers, len(items))
     with tqdm(total=total, initial=done, desc=title, unit="shard", disable=None) as bar:
-        count = min(workers, len(items))
-        if count < 2:
+        if count < 2 or not _one_at_a_time.acquire(blocking=False):
             for item in items:
                 work(item)
                 bar.update()
             return
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(count, context, initializer=_end_with_parent) as pool:
-            futures = [pool.submit(work, item) for item in items]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-                    bar.update()
-            except BrokenProcessPool as error:
-                raise ArtifactError(
-                    f"{title}: a worker process was killed, most often for lack of memory; "
-                    f"finished shards are kept; run again, with fewer workers than {count}"
-                ) from error
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        try:
+            content, locks = _pickled(work, title)
+            job = Job(title, count, deque(items), content, locks, bar.update)
+            for worker in pool.begin(count - 1):
+                worker.jobs.put(job)
+            for item in job.taken():
+                work(item)
+                job.finish()
+            job.wait()
+        except BaseException:
+            pool.end()
+            raise
+        finally:
+            _one_at_a_time.release()
 
 
-def _end_with_parent() -> None:
-    """Ends this process as soon as its parent is gone: no orphan writes beside a later run."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+def end_workers() -> None:
+    """Ends the processes that helped, unless they are at work: what comes next needs the memory."""
+    if _one_at_a_time.acquire(blocking=False):
+        try:
+            pool.end()
+        finally:
+            _one_at_a_time.release()
 
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+_one_at_a_time = threading.Lock()
+"""A second call in another thread has no help, so a failure of one ends no shard of the other."""
+
+
+class _Pickler(pickle.Pickler):
+    """Notes the locks of all workspaces that it meets."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.locks: set[int] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        if getattr(obj, "__module__", None) == "__main__":
+            raise pickle.PicklingError(f"{obj} is known to the program alone that was started")
+        if isinstance(obj, Workspace) and obj.lock_fd > 2:
+            self.locks.add(obj.lock_fd)
+        return NotImplemented
+
+
+def _pickled(work: Callable[[Any], Any], title: str) -> tuple[bytes, list[int]]:
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    try:
+        pickler.dump((str(Path.cwd()), work))
+    except Exception as error:
+        raise ArtifactError(
+            f"{title}: its work cannot be sent to another process ({error}); use functions and "
+            "classes of modules, or one worker"
+        ) from error
+    return file.getvalue(), sorted(pickler.locks)

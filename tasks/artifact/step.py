@@ -62,12 +62,11 @@ class Workspace:
         return read_json(self.path / UNITS / f"{unit}.json")
 
     def finish(self, unit: str, summary: Mapping[str, Any]) -> None:
-        """Marks a unit as done; its files must be in place already."""
-        write_json_durably(self.path / UNITS / f"{unit}.json", summary)
+        """Marks a unit as done; its files must last already.
 
-    def finish_reused(self, unit: str, summary: Mapping[str, Any]) -> None:
-        """The same for a unit of which all stands in an earlier artifact, too: the mark need not
-        outlast a loss of power."""
+        The mark outlasts a kill. After a loss of power it stands whole or not at all, and what had
+        been done in the last seconds before may be done again.
+        """
         write_json_durably(self.path / UNITS / f"{unit}.json", summary, durable=False)
 
     def _directory(self, name: str) -> Path:

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 from tasks.artifact.durable import (
@@ -22,11 +23,13 @@ from tasks.artifact.durable import (
     explained_disk_errors,
     files_below,
     fsync,
+    fsync_bytes,
     write_json,
 )
 from tasks.artifact.explain import explain
-from tasks.artifact.libraries import git_commit, library_version
+from tasks.artifact.libraries import begin_git_commit, git_commit, library_version
 from tasks.artifact.lock import locked
+from tasks.artifact.memory import give_memory_back
 from tasks.artifact.record import (
     RECORD,
     Artifact,
@@ -41,6 +44,8 @@ from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
 logger = logging.getLogger(__name__)
 
 RECORDED_LIBRARIES = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy")
+MODE = 0o644
+"""Of every file of an artifact."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +134,21 @@ class Store:
         for leftover in work.rglob(f"*{TEMPORARY_SUFFIX}"):
             leftover.unlink()
         workspace = Workspace(work, lock_fd, ingredients=step.ingredients)
+        begin_git_commit()
         start = time.monotonic()
         step.build(workspace)
+        give_memory_back()
         record = _record(step, workspace, reason, time.monotonic() - start)
         return self._commit(step, work, record)
 
     def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
         """Everything fsynced, then the record, then the rename that makes it visible."""
         directories = {work, *(path for path in work.rglob("*") if path.is_dir())}
-        for path in files_below(work):
-            path.chmod(0o644)
-            fsync(path)
+        files = files_below(work)
+        for path in files:
+            if S_IMODE(path.stat().st_mode) != MODE:
+                path.chmod(MODE)
+        fsync_bytes(files)
         write_json(work / RECORD, record)
         for directory in sorted(directories, reverse=True):
             fsync(directory)

@@ -104,7 +104,7 @@ def _missing(
     for unit, summary in taken.items():
         if summary is not None:
             memo.keep(unit, _files(workspace, unit), summary)
-            workspace.finish_reused(unit, summary)
+            workspace.finish(unit, summary)
     missing = [shard for shard in left if taken[shard.stem] is None]
     return missing, len(left) - len(missing)
 

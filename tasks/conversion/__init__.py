@@ -12,10 +12,15 @@
     tool_turns           a tool's turn and the call that it answers
     signals              what a person should know of a pair's words: counted
     identity             pair_id, prompt group, split, and what makes a duplicate
+    lanes                the two lanes that rows become pairs in: by columns, and one by one
     usual, characters    rows and texts that need no repair, told at a glance
-    usual_pairs, row_batches   what is made of them, by columns; rows in stretches
+    usual_pairs, row_batches   what is made of them, by columns; rows in pieces
+    folding              prompts without regard to case and whitespace, many in one go
+    stretches            hashes by which prompts that are nearly equal are told
     groups, joining      rows that make pairs with one another, side by side in bounded memory
+    plan                 how the sources are read, and where their pairs go
     rows, shard_pairs    pass 1: one ingestion shard -> pairs and quarantine
+    shard_records        what is noted of a shard's pairs, and held against all others
     duplicates           between the passes: duplicates and contradictions over all shards
     selection            pass 2: the pairs that are kept
     passes               both passes, side by side, and what an earlier artifact has of them

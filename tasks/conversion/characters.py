@@ -10,7 +10,6 @@ Out: a level for all of them together, by which the rare texts that need more ar
 """
 
 import unicodedata
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,20 +35,26 @@ def level_of(characters: str) -> int:
     return max(map(_LEVELS.__getitem__, set(characters)), default=NONE)
 
 
-def levels_of(texts: Sequence[bytes]) -> Levels:
-    """The level of every text, all looked at in one go."""
-    levels = np.zeros(len(texts), np.int8)
-    whole = np.frombuffer(b"".join(texts), np.uint8)
-    beyond = np.flatnonzero(whole >= 128)
-    if not len(beyond):
-        return levels
-    found = whole[beyond]
-    points = np.frombuffer(found.tobytes().decode().encode("utf-32-le"), "<u4")
-    kinds, places = np.unique(points, return_inverse=True)
-    of_kinds = np.array([_LEVELS[chr(point)] for point in kinds.tolist()], np.int8)
-    begins = beyond[found >= 0xC0]  # where a character's first byte stands
-    owners = np.searchsorted(np.cumsum([len(text) for text in texts]), begins, "right")
-    np.maximum.at(levels, owners, of_kinds[places])
+def levels_of(whole: bytes, ends: Levels) -> Levels:
+    """The level of every text, but `NONE` for `QUIET`, all looked at in one go.
+
+    The texts stand end to end in `whole`; `ends` says where each one does, what follows it too.
+    """
+    levels = np.zeros(len(ends), np.int8)
+    given = np.frombuffer(whole, np.uint8)
+    beyond = given >= 128
+    found = given[beyond]
+    characters = found.tobytes().decode()
+    kinds = {character: _LEVELS[character] for character in set(characters)}
+    points = begins = levels[:0]
+    for level in (SETTLED, OTHER):
+        those = [ord(character) for character, its in kinds.items() if its == level]
+        if not those:
+            continue
+        if not len(points):
+            points = np.frombuffer(characters.encode("utf-32-le"), "<u4")
+            begins = np.flatnonzero(beyond)[found >= 0xC0]  # where a character's first byte stands
+        levels[np.searchsorted(ends, begins[np.isin(points, those)], "right")] = level
     return levels
 
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from tasks.conversion.duplicates import KEEP
 
 Array = npt.NDArray[Any]
-FILTER = 2**22
+FILTER_SHARE = 16
+"""Entries of a table for each value in it."""
 
 
 def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
@@ -22,14 +23,14 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
     `shards` are the `KEYS` arrays. Pairs whose better answer is never the worse one of another,
     or the other way round, are peeled off until none is left to peel.
     """
-    parts: list[Array] = []
+    parts: dict[str, list[Array]] = {"better": [], "worse": [], "group": []}
     start = 0
     for keys in shards:
-        mine = codes[start : start + len(keys)] == KEEP
+        mine = (codes[start : start + len(keys)] == KEEP) & ~keys["tie"]
         start += len(keys)
-        parts.append(keys[mine & ~keys["tie"]][["better", "worse", "group"]])
-    pairs = np.concatenate(parts)
-    better, worse, groups = pairs["better"], pairs["worse"], pairs["group"]
+        for name, values in parts.items():
+            values.append(keys[name][mine])
+    better, worse, groups = map(np.concatenate, parts.values())
     stays = _may_be_in(better, worse) & _may_be_in(worse, better)
     better, worse, groups = better[stays], worse[stays], groups[stays]
     while len(better):
@@ -42,6 +43,7 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
 
 def _may_be_in(values: Array, others: Array) -> Array:
     """Which values are among the others, and a few more: nearly all are ruled out at a glance."""
-    held = np.zeros(FILTER, bool)
-    held[others % np.uint64(FILTER)] = True
-    return held[values % np.uint64(FILTER)]
+    mask = np.uint64(2 ** (FILTER_SHARE * len(others)).bit_length() - 1)
+    held = np.zeros(int(mask) + 1, bool)
+    held[others & mask] = True
+    return held[values & mask]

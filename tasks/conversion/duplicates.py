@@ -8,7 +8,6 @@ Sorted arrays rather than sets: at the peak about 40 bytes a pair.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,6 @@ class Verdicts:
     codes: Array
     other_margin: int
     """Duplicates whose margin is not that of the pair that is kept."""
-
-
-def records(paths: Sequence[Path]) -> list[Array]:
-    """The records of every shard, read when they are asked for: they need not fit into memory."""
-    return [np.load(path, mmap_mode="r") for path in paths]
 
 
 def judge(shards: Sequence[Array]) -> Verdicts:
@@ -67,14 +61,23 @@ def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
     Raises:
         ArtifactError: a group is in both; impossible by construction, so a defect.
     """
-    train, evaluation = np.unique(groups[~held_out]), np.unique(groups[held_out])
-    shared = np.intersect1d(train, evaluation, assume_unique=True)
+    train, evaluation = sorted_set(groups[~held_out]), sorted_set(groups[held_out])
+    shared = evaluation[:0]
+    if len(train):
+        places = np.minimum(np.searchsorted(train, evaluation), len(train) - 1)
+        shared = evaluation[train[places] == evaluation]
     if len(shared):
         raise ArtifactError(
             f"{len(shared)} prompt groups are in train and in eval, the first {int(shared[0]):016x}"
             "; the split is a function of the group, so this is a defect: please report it"
         )
     return len(train), len(evaluation)
+
+
+def sorted_set(values: Array) -> Array:
+    """`numpy.unique` of integers that nearly all differ, by sorting: several times as fast."""
+    ordered = np.sort(values)
+    return ordered[_changes(ordered)] if len(ordered) else ordered
 
 
 def _field(shards: Sequence[Array], name: str) -> Array:

@@ -26,9 +26,10 @@ import pyarrow.parquet as pq
 from tasks.artifact import Workspace, each
 from tasks.conversion.answers import Answer
 from tasks.conversion.layouts import reader
+from tasks.conversion.plan import Plan
 from tasks.conversion.row_batches import ROW_COLUMNS
 from tasks.conversion.rows import KEY
-from tasks.conversion.shard_pairs import Plan, parsed
+from tasks.conversion.shard_pairs import parsed
 from tasks.conversion.unusable import Unusable
 
 ROUTED = "scratch/routed"

@@ -21,10 +21,10 @@ import unicodedata
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
-import numpy as np
 import orjson
 
 from tasks.conversion.characters import NONE, SETTLED, beyond_ascii, level_of
+from tasks.conversion.folding import folded_bytes
 from tasks.conversion.messages import Message, Messages, text_of
 from tasks.conversion.pair import TIE, Pair, normal, normal_content
 
@@ -36,12 +36,6 @@ _MESSAGE_KEYS = ("role", "content")
 _PLAIN_KEYS = [*_MESSAGE_KEYS]
 _SEPARATOR = b"\0"
 """Cannot occur within JSON text."""
-_SPACE = ord(" ")
-_SPACES = b"\t\n\v\f\r\x1c\x1d\x1e\x1f"
-_FOLDED = bytes.maketrans(
-    bytes(range(65, 91)) + _SPACES, bytes(range(97, 123)) + b" " * len(_SPACES)
-)
-"""ASCII without case, and every whitespace character as a space."""
 
 
 class Identity(NamedTuple):
@@ -60,6 +54,8 @@ class Identity(NamedTuple):
     """All that is stored of it, end to end, for those who search it."""
     level: int
     """What `characters` says of the text."""
+    turns: bytes
+    """The prompt as its group is made of it; nothing where there is none."""
 
 
 def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
@@ -75,6 +71,7 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     text = _SEPARATOR.join((prompt or b"", chosen, rejected, *context))
     level = NONE if text.isascii() else level_of(beyond_ascii(text))
     settled = level <= SETTLED
+    turns = _alike(pair.prompt, settled) if pair.prompt else b""
     asked = b""
     if pair.prompt is not None and prompt is not None:
         asked = _comparable(pair.prompt, prompt, settled)
@@ -83,8 +80,8 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
         _comparable(pair.chosen, chosen, settled),
         _comparable(pair.rejected, rejected, settled),
     )
-    names = _names(text, _group(pair, settled), compared, seed, eval_fraction, tie)
-    return Identity(*names, prompt, chosen, rejected, text, level)
+    names = _names(text, _group(pair, turns, settled), compared, seed, eval_fraction, tie)
+    return Identity(*names, prompt, chosen, rejected, text, level, turns)
 
 
 def pair_id_of(text: bytes) -> str:
@@ -134,17 +131,17 @@ def prompt_group(pair: Pair) -> str:
     A text prompt and a single user turn of the same text are one group. Pairs without a prompt are
     grouped by their two answers, whichever is chosen.
     """
-    return _group(pair, settled=False)
+    turns = _alike(pair.prompt, settled=False) if pair.prompt else b""
+    return _group(pair, turns, settled=False)
 
 
-def _group(pair: Pair, settled: bool) -> str:
-    text = _alike(pair.prompt, settled) if pair.prompt else b""
-    if not text:
+def _group(pair: Pair, turns: bytes, settled: bool) -> str:
+    if not turns:
         if pair.comparison is not None:
             return _digest(b"comparison", pair.comparison.encode()).hex()
         answers = sorted((_alike(pair.chosen, settled), _alike(pair.rejected, settled)))
         return _digest(b"answers", *answers).hex()
-    return _digest(b"prompt", text).hex()
+    return _digest(b"prompt", turns).hex()
 
 
 def _dumped(value: str | Messages) -> bytes:
@@ -178,16 +175,6 @@ def _alike(value: str | Messages, settled: bool) -> bytes:
         f"{m['role']} {_MARK} {_folded(text)} {_MARK}" for m, text in zip(value, texts, strict=True)
     ]
     return " ".join(turns).encode()
-
-
-def folded_bytes(turns: bytes) -> bytes:
-    """Turns of settled text as they are compared: ASCII's case and whitespace runs undone."""
-    folded = np.frombuffer(turns.translate(_FOLDED), np.uint8)
-    space = folded == _SPACE
-    repeats = space[1:] & space[:-1]
-    if repeats.any():
-        folded = folded[np.concatenate([[True], ~repeats])]
-    return folded.tobytes().replace(b"\0 \0", b"\0  \0")  # a content of nothing but whitespace
 
 
 def _folded(text: str) -> str:

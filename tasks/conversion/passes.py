@@ -16,17 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from tasks.artifact import Memo, Quarantine, Workspace, digest_json, each, physical_cores
+from tasks.artifact import (
+    Memo,
+    Quarantine,
+    Workspace,
+    digest_json,
+    each,
+    physical_cores,
+    worthwhile,
+)
 from tasks.conversion import selection, shards
 from tasks.conversion.duplicates import Array
+from tasks.conversion.plan import Plan
 from tasks.conversion.rows import convert_shard, rows_unit
-from tasks.conversion.shard_pairs import Plan
 
-WORTH_PROCESSES = 150_000
-"""Rows below which processes cost more than they save: 100,000 took 6 s in two of them and 4 s in
-this one, whose files are compressed in a thread beside it."""
+WORTH_PROCESSES_BYTES = 10 * 2**20
+"""Of shards of rows, some 25,000: a process that is started here is ready for the next stages."""
 MOST_QUARANTINED = 1000
 """Rows of a shard's quarantine up to which it is worth keeping for a later run."""
 
@@ -49,18 +55,19 @@ class Passes:
         left = self._not_had(memo, left)
         done = len(self.rows) - len(left)
         work = _Convert(self.workspace, self.plan, memo)
-        each(work, left, self._processes(left), "conversion: rows", done)
+        workers = self.workers or worthwhile(left, WORTH_PROCESSES_BYTES)
+        each(work, left, workers, "conversion: rows", done)
         return [self._finished("rows", shard) or {} for shard in self.rows]
 
-    def select(self, codes: Array) -> None:
-        """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs.
+    def select(self, codes: Array, counts: Sequence[int]) -> None:
+        """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs;
+        `counts`: how many each shard has.
 
         In threads: nearly all of it is compression, which does not hold the interpreter.
         """
         given: list[tuple[Path, Array]] = []
         start = 0
-        for shard in self.rows:
-            count = len(np.load(self.keys(shard), mmap_mode="r"))
+        for shard, count in zip(self.rows, counts, strict=True):
             given.append((shard, codes[start : start + count]))
             start += count
         digests = {
@@ -90,12 +97,6 @@ class Passes:
     def _finished(self, part: str, shard: Path) -> dict[str, Any] | None:
         return self.workspace.finished(f"{part}-{shard.stem}")
 
-    def _processes(self, left: Sequence[Path]) -> int:
-        if self.workers is not None:
-            return self.workers
-        rows = sum(pq.read_metadata(shard).num_rows for shard in left)
-        return physical_cores() if rows >= WORTH_PROCESSES else 1
-
     def _not_had(self, memo: Memo, left: Sequence[Path]) -> list[Path]:
         """The shards of which no earlier artifact has the records; of the others, they are taken
         from there, with summary and quarantine."""
@@ -105,7 +106,7 @@ class Passes:
             if kept is not None:
                 memo.keep(shard.stem, [f"{shards.KEY_ARRAYS}/{shard.stem}.npy"], kept)
                 self._quarantine(kept["quarantine"], shard.stem)
-                self.workspace.finish_reused(rows_unit(shard), kept["summary"])
+                self.workspace.finish(rows_unit(shard), kept["summary"])
         return [shard for shard, kept in taken.items() if kept is None]
 
     def _select(self, memo: Memo, shard: Path, codes: Array) -> None:

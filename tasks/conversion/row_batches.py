@@ -1,22 +1,56 @@
-"""Rows of an ingestion shard as they are taken up: in stretches of one source, or one by one."""
+"""Rows of an ingestion shard as they are taken up: in stretches of one source, in pieces of their
+bytes, or one by one."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.conversion.joining import Origin
 
-ROW_COLUMNS = ["source", "file", "row", "raw"]
+ORIGIN_COLUMNS = ["source", "file", "row"]
+ROW_COLUMNS = [*ORIGIN_COLUMNS, "raw"]
+MOST_STRETCHES = 64
+"""So many slices cost less than to take all rows one by one."""
 
 
 def runs(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows in stretches of one source each, with its name: nearly always that is all rows."""
+    sources = rows.column("source")
+    names = sources.unique().to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
     start = 0
-    for source, run in groupby(rows.column("source").to_pylist()):
+    for source, run in groupby(sources.to_pylist()):
         count = len([*run])
         yield source, rows.slice(start, count)
         start += count
+
+
+def pieces(rows: pa.RecordBatch, most: int) -> Iterator[tuple[int, list[memoryview]]]:
+    """The place of its first row, and its rows' bytes as they stand in the batch, of every piece.
+
+    A null has no bytes.
+    """
+    raw = rows.column("raw")
+    _, offsets, data = raw.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[raw.offset : raw.offset + len(raw) + 1].tolist()
+    whole = memoryview(data) if data is not None else memoryview(b"")
+    for first in range(0, len(raw), most):
+        yield first, [whole[a:b] for a, b in pairwise(bounds[first : first + most + 1])]
+
+
+def in_this_order(rows: pa.RecordBatch, order: npt.NDArray[Any]) -> pa.RecordBatch:
+    """The rows in another order: copied in stretches that stay as they are, where these are few."""
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if len(cuts) > MOST_STRETCHES:
+        return rows.take(pa.array(order))
+    bounds = pairwise([0, *cuts.tolist(), len(order)])
+    return pa.concat_batches([rows.slice(int(order[a]), b - a) for a, b in bounds])
 
 
 def origins(rows: pa.RecordBatch) -> Iterator[Origin]:

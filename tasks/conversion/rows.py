@@ -19,8 +19,12 @@ import pyarrow.parquet as pq
 from tasks.artifact import Behind, Workspace, uncollected
 from tasks.conversion import shards, tables
 from tasks.conversion.joining import Origin
+from tasks.conversion.lanes import Lanes
+from tasks.conversion.plan import Plan
 from tasks.conversion.row_batches import ROW_COLUMNS
-from tasks.conversion.shard_pairs import Plan, ShardPairs
+from tasks.conversion.shard_pairs import ShardPairs
+from tasks.conversion.shard_records import write_records
+from tasks.conversion.stretches import without_repeats
 from tasks.conversion.tolerance import first_examples
 
 KEY = "key"
@@ -40,8 +44,10 @@ def convert_shard(
     name = path.stem
     with workspace.writing(f"{shards.RAW_PAIRS}/{name}.parquet") as out, uncollected():
         _write_pairs(shard, path, out)
-    with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy") as out, out.open("wb") as stream:
-        np.save(stream, np.concatenate(shard.key_arrays))
+    records = np.concatenate(shard.key_arrays)
+    hashes, records = without_repeats(np.concatenate(shard.hashes), records)
+    with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy") as out:
+        write_records(out, records, hashes)
     if shard.quarantine.rows:
         with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet") as out:
             shard.quarantine.write(out)
@@ -77,8 +83,9 @@ def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Iterator[pa.RecordBatch
             if number % tables.BATCH_ROWS == 0:
                 yield shard.batch()
     else:
+        lanes = Lanes(shard)
         for rows in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False):
-            yield shard.take_rows(rows)
+            yield lanes.take(rows)
     yield shard.batch()
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tasks.conversion import tables
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.shard_pairs import parsed
 from tasks.conversion.unusable import Unusable
@@ -17,14 +16,18 @@ def first_rows(paths: Sequence[Path], sources: Sequence[str], count: int) -> dic
     rows: dict[str, list[Row]] = {source: [] for source in sources}
     for path in paths:
         with pq.ParquetFile(path) as file:
+            wanting = {name for name, found in rows.items() if len(found) < count}
+            if not wanting:
+                break
             named = set(file.read(columns=["source"])["source"].unique().to_pylist())
-            if any(name in rows and len(rows[name]) < count for name in named):
+            if named & wanting:
                 _take_first(file, rows, count)
     return rows
 
 
 def _take_first(file: pq.ParquetFile, rows: dict[str, list[Row]], count: int) -> None:
-    for batch in file.iter_batches(tables.BATCH_ROWS, columns=["source", "raw"]):
+    columns = ["source", "raw"]
+    for batch in file.iter_batches(count, columns=columns, use_threads=False):
         for source, raw in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             if source in rows and len(rows[source]) < count:
                 with suppress(Unusable):

@@ -55,21 +55,22 @@ class Kept:
                 else:
                     self.ledger.drop(source, REASONS[int(code)], n)
             for split, side in (("train", ~keys["eval"]), ("eval", keys["eval"])):
-                self._count(source, split, keys[mine & side & (codes == KEEP)])
-        kept = keys[codes == KEEP]
-        self.groups.append(kept["group"].copy())
-        self.held_out.append(kept["eval"].copy())
+                self._count(source, split, keys, mine & side & (codes == KEEP))
+        kept = codes == KEEP
+        self.groups.append(keys["group"][kept])
+        self.held_out.append(keys["eval"][kept])
 
-    def _count(self, source: str, split: str, keys: Array) -> None:
+    def _count(self, source: str, split: str, keys: Array, which: Array) -> None:
+        longer, label = keys["longer"][which], ~keys["tie"][which]
         facts = {
-            "pairs": len(keys),
-            "ties": keys["tie"].sum(),
-            "longer": ((keys["longer"] > 0) & ~keys["tie"]).sum(),
-            "equal": ((keys["longer"] == 0) & ~keys["tie"]).sum(),
-            "conversational": keys["conversational"].sum(),
-            "with_margin": keys["has_margin"].sum(),
-            "with_preference": keys["has_preference"].sum(),
-            "with_comparison": keys["has_comparison"].sum(),
+            "pairs": len(label),
+            "ties": len(label) - label.sum(),
+            "longer": ((longer > 0) & label).sum(),
+            "equal": ((longer == 0) & label).sum(),
+            "conversational": keys["conversational"][which].sum(),
+            "with_margin": keys["has_margin"][which].sum(),
+            "with_preference": keys["has_preference"][which].sum(),
+            "with_comparison": keys["has_comparison"][which].sum(),
         }
         for what, n in facts.items():
             self.counts[source, split, what] += int(n)

@@ -1,8 +1,9 @@
 """Where this stage's files stand, and how later stages find them.
 
 pairs/NNNNN.parquet           one per ingestion shard: what later stages read
-keys/NNNNN.npy                one small record per pair before duplicates are taken out
-                              (`tables.KEYS`): by them a later run knows the shard again
+keys/NNNNN.npy                one small record per pair before duplicates are taken out, and
+                              stretches of prompts (`shard_records`): by them a later run knows
+                              the shard again
 quarantine.parquet            rows that could not be used, and both sides of contradictions
 scratch/pairs/NNNNN.parquet   pairs before duplicates are taken out
 scratch/quarantine/NNNNN.parquet   only where there are rows

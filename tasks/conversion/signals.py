@@ -18,18 +18,20 @@ from tasks.conversion.characters import QUIET, Levels
 from tasks.conversion.messages import Messages, text_of
 from tasks.conversion.tool_turns import unmatched_tool_turn
 
-_BIDIRECTIONAL = re.compile(b"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+_BIDIRECTIONAL = b"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]"
 """U+202A to U+202E and U+2066 to U+2069: text that is read in another order than it stands in."""
 _BACKWARDS = "text that is displayed in another order (bidirectional controls)"
 _SECRETS = (
-    (b"AKIA", re.compile(rb"AKIA[0-9A-Z]{16}"), "an access key"),
-    (b"ghp_", re.compile(rb"ghp_[0-9A-Za-z]{36}"), "an access token"),
-    (b"sk-", re.compile(rb"\bsk-[0-9A-Za-z_-]{20,}"), "an access token"),
-    (b"PRIVATE KEY-----", re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"), "a private key"),
-    (b"eyJ", re.compile(rb"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"), "a signed web token"),
-    (b"@", re.compile(rb"[\w.+-]{1,64}@[\w-]{1,64}\.[A-Za-z]{2,}"), "an e-mail address"),
+    (b"AK", rb"AKIA[0-9A-Z]{16}", "an access key"),
+    (b"p_", rb"ghp_[0-9A-Za-z]{36}", "an access token"),
+    (b"k-", rb"\bsk-[0-9A-Za-z_-]{20,}", "an access token"),
+    (b"Y-", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----", "a private key"),
+    (b"yJ", rb"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "a signed web token"),
+    (b"@", rb"[\w.+-]{1,64}@[\w-]{1,64}\.[A-Za-z]{2,}", "an e-mail address"),
 )
-"""A mark that is cheap to look for, what it is a part of, and what that is called."""
+"""What stands in each such word and is rare in others, its last byte the rarest; and its name.
+Expressions are compiled when they are first needed."""
+_RARE = sorted({mark[-1] for mark, _, _ in _SECRETS})
 _TOOL_TURN = b'{"role":"tool"'
 LETTERS = 200
 """Characters of an answer by which its script is told."""
@@ -39,44 +41,64 @@ Sides = tuple[bytes | None, bytes, bytes]
 """Prompt, chosen and rejected, as they are stored."""
 
 
+def end_to_end(texts: Sequence[bytes], each: int = 1) -> tuple[bytes, Levels]:
+    """The texts with a zero byte between them, and where they end there with the byte that follows;
+    `each` so many are told as one."""
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+    return b"\0".join(texts), np.cumsum(sizes + 1)[each - 1 :: each]
+
+
 def signals(
-    texts: Sequence[bytes], levels: Levels, sides: Callable[[int], Sides]
+    whole: bytes, ends: Levels, levels: Levels, sides: Callable[[int], Sides]
 ) -> list[tuple[int, str]]:
     """The notes on a batch: the pair's place in it and the words, each at most once per pair.
 
-    In: of every pair the text of its identity and its level; and what gives the sides of one.
+    In: the texts of all pairs, `end_to_end`; the level of each; and what gives the sides of one.
     """
     notes: set[tuple[int, str]] = set()
     for place in np.flatnonzero(levels > QUIET).tolist():
-        notes.update((place, note) for note in _display(texts[place], sides(place)))
-    whole = b"\0".join(texts)
-    ends = np.cumsum([len(text) + 1 for text in texts])
-    for mark, pattern, name in _SECRETS:
-        for place in _holding(whole, ends, mark):
-            if pattern.search(texts[place]):
-                notes.add((place, f"text that looks like {name}"))
-    if _TOOL_TURN in whole:
-        for place, text in enumerate(texts):
-            if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place)):
-                notes.add((place, "tool turn without its call"))
+        notes.update((place, note) for note in _display(_text(whole, ends, place), sides(place)))
+    for place, pattern, name in _marked(whole, ends):
+        if re.search(pattern, _text(whole, ends, place)):
+            notes.add((place, f"text that looks like {name}"))
     return sorted(notes)
 
 
-def _holding(whole: bytes, ends: Levels, mark: bytes) -> list[int]:
-    """The places of the texts that may hold the mark, which are few: they hold its end.
+def tool_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[tuple[int, str]]:
+    """The notes on turns of tools whose calls are missing; `texts`: one of every pair."""
+    return [
+        (place, "tool turn without its call")
+        for place, text in enumerate(texts)
+        if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place))
+    ]
 
-    Its last byte is looked for in columns, and then the one before it: three times as fast as a
-    search for all of it.
+
+def _text(whole: bytes, ends: Levels, place: int) -> bytes:
+    return whole[ends[place - 1] if place else 0 : ends[place] - 1]
+
+
+def _marked(whole: bytes, ends: Levels) -> Iterator[tuple[int, bytes, str]]:
+    """The places of the pairs that hold a mark, which are few, with what may stand there.
+
+    All rare bytes are looked for at once, in columns; then, at these few, each mark's.
     """
     text = np.frombuffer(whole, np.uint8)
-    found = np.flatnonzero(text == mark[-1])
-    if len(mark) > 1:
-        found = found[text[found - 1] == mark[-2]]
-    return np.unique(np.searchsorted(ends, found, "right")).tolist()
+    rare = text == _RARE[0]
+    for byte in _RARE[1:]:
+        rare |= text == byte
+    found = np.flatnonzero(rare)
+    last, before = text[found], text[found - 1]
+    for mark, pattern, name in _SECRETS:
+        there = last == mark[-1]
+        if len(mark) > 1:
+            there &= before == mark[-2]
+        places = np.searchsorted(ends, found[there], "right")
+        for place in dict.fromkeys(places.tolist()):
+            yield place, pattern, name
 
 
 def _display(text: bytes, sides: Sides) -> Iterator[str]:
-    if _BIDIRECTIONAL.search(text):
+    if re.search(_BIDIRECTIONAL, text):
         yield _BACKWARDS
     script = script_of(_words(orjson.loads(sides[1]))[:LETTERS])
     if script not in ("LATIN", ""):

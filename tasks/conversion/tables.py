@@ -63,10 +63,12 @@ KEYS = np.dtype(
         ("tie", "?"),
         ("better", "<u8"),
         ("worse", "<u8"),
+        ("stretches", "<u2"),
     ]
 )
 """high, low: `Identity.key`; exact, margin: 32 bits of pair_id and of margin and preference;
-longer: the sign of len(chosen) - len(rejected) in characters; better, worse: `Identity.answers`."""
+longer: the sign of len(chosen) - len(rejected) in characters; better, worse: `Identity.answers`;
+stretches: how many hashes of the shard are those of the prompt (`stretches`)."""
 
 _REPEATING = ["format", "tools", "chat_template_kwargs", "source", "file", "split"]
 

@@ -24,13 +24,13 @@ from tasks.ingestion.params import Source
 from tasks.ingestion.shards import ROWS, row_shards
 
 if TYPE_CHECKING:
-    from tasks.conversion.shard_pairs import Plan
+    from tasks.conversion.plan import Plan
 
 logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 5
+VERSION = 6
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -83,11 +83,12 @@ def build(
     """
     from tasks.conversion import report, shards
     from tasks.conversion.cycles import cyclic_pairs
-    from tasks.conversion.duplicates import judge, records
+    from tasks.conversion.duplicates import judge
     from tasks.conversion.groups import laid_out
     from tasks.conversion.leakage import near_duplicates
     from tasks.conversion.passes import Passes
     from tasks.conversion.selection import applied, counted
+    from tasks.conversion.shard_records import records
     from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)
@@ -99,10 +100,11 @@ def build(
     ledger = report.incoming(summaries)
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params)
-    keys = records([passes.keys(r) for r in rows])
+    noted = [passes.keys(r) for r in rows]
+    keys = records(noted)
     verdicts = judge(keys)
     kept = counted(keys, applied(verdicts, params), list(plan.layouts))
-    passes.select(kept.codes)
+    passes.select(kept.codes, [len(mine) for mine in keys])
     ledger.merge(kept.ledger)
     ledger.check()
     report.check_enough_left(ledger, examples, params)
@@ -112,8 +114,7 @@ def build(
     for warning in report.override_warnings(told["overrides"], params):
         logger.warning("%s", warning)
     told["cycles"] = cyclic_pairs(keys, kept.codes)
-    pairs = [workspace.path / shards.PAIRS / f"{r.stem}.parquet" for r in rows]
-    told["near_duplicates"] = near_duplicates(pairs, told["train"], told["eval"])
+    told["near_duplicates"] = near_duplicates(noted, keys, kept.codes)
     workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
@@ -135,8 +136,8 @@ def plan_sources(
         DataError: no layout fits, or several do, or a mapped column does not exist.
     """
     from tasks.conversion.overrides import read_overrides
+    from tasks.conversion.plan import Plan
     from tasks.conversion.samples import first_rows
-    from tasks.conversion.shard_pairs import Plan
 
     samples = first_rows(rows, [source.name for source in sources], SAMPLE_ROWS)
     overrides = read_overrides(params.overrides) if params.overrides else {}

@@ -1,56 +1,64 @@
-"""The usual rows of a batch, told at a glance: they need none of the repairs that `pair` makes.
+"""The usual rows of a piece, told at a glance: they need none of the repairs that `pair` makes.
 
 In:  the bytes of rows, and what tells prompt, chosen and rejected of a row (`Layout.sides`).
-Out: for each usual row its texts as they are stored, hashed and compared; and the others' places.
+Out: for each usual row its texts as they are stored and its digests; and the others' places.
 
 Usual is a row in canonical form: messages of role and content and nothing else, in that order, one
 answer on each side, in texts that differ and that Unicode composition leaves as they are. Whatever
 else a row may be is for `pair`, which comes to the same result for these, and is the one place
 where a fault is put into words. So this asks no more than it must: what is no such row fails
 somewhere on the way, and is left to the long one.
+
+    raw -> values -> messages [prompt ..., better, worse] -> JSON as stored -> digests
+
+All that needs a row's values is done while they are in hand: they are in the nearest cache, and no
+list of rows is gone through twice.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from itertools import chain
+from operator import itemgetter
+from typing import Any
 
 import orjson
 
-from tasks.conversion.characters import SETTLED, Levels, levels_of
+from tasks.conversion.identity import DIGEST_BYTES
 from tasks.conversion.messages import ROLES
 
+Texts = tuple[bytes, bytes, bytes]
 Sides = Callable[[Any], tuple[Any, Any, Any] | None]
+Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes]
+"""One usual row; a bare tuple, for it is made of every row:
+
+    0      place     of the row in its batch
+    1 2 3            prompt, chosen and rejected as they are stored: JSON
+    4                the digest of all three: the pair's id
+    5 6              those of both answers with the prompt, every content stripped
+    7      longer    by how many characters the chosen answer is longer
+    8      turns     the prompt's roles and contents, as its group is made of them once folded
+"""
 MOST_FORMS, MOST_TURNS = 4096, 64
 """Orders of roles that are remembered, and their length."""
-_KEYS = ["role", "content"]
-_MESSAGE = tuple(_KEYS)
+_KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
+"""As the parser gives them: the very same objects are equal at a glance."""
+_role, _content = map(itemgetter, _KEYS)
 _NOT_USUAL = (TypeError, ValueError, KeyError, AttributeError)
 """What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
+_DIGEST = blake2b(digest_size=DIGEST_BYTES)
+"""Copied for each digest: cheaper than making one."""
 
 
-class Usual(NamedTuple):
-    """One usual row."""
+def usual_rows(
+    raws: Iterable[bytes | memoryview], sides: Sides, first: int = 0
+) -> tuple[list[Usual], list[int]]:
+    """The rows in usual form, whatever their characters, and the places of the others.
 
-    place: int
-    """Of the row among those given."""
-    prompt: bytes
-    chosen: bytes
-    rejected: bytes
-    """What is stored: JSON."""
-    text: bytes
-    """What the pair's id is made of."""
-    turns: bytes
-    """The prompt's roles and contents, as its group is made of them before they are folded."""
-    compared: tuple[bytes, bytes, bytes]
-    """Prompt, chosen and rejected with every content stripped."""
-    longer: int
-    """By how many characters the chosen answer is longer."""
-
-
-def usual_rows(raws: Sequence[bytes], sides: Sides) -> tuple[list[Usual], Levels, list[int]]:
-    """The usual rows, what `characters` says of each one's text, and the places of the others."""
+    `first` is the place of the first row.
+    """
     usual: list[Usual] = []
     others: list[int] = []
-    for place, raw in enumerate(raws):
+    for place, raw in enumerate(raws, first):
         try:
             found = _usual(place, sides(orjson.loads(raw)))
         except _NOT_USUAL:
@@ -59,59 +67,77 @@ def usual_rows(raws: Sequence[bytes], sides: Sides) -> tuple[list[Usual], Levels
             others.append(place)
         else:
             usual.append(found)
-    levels = levels_of([each.text for each in usual])
-    settled = levels <= SETTLED
-    if not settled.all():
-        others = sorted(
-            [*others, *(each.place for each, s in zip(usual, settled, strict=True) if not s)]
-        )
-        usual = [each for each, s in zip(usual, settled, strict=True) if s]
-    return usual, levels[settled], others
+    return usual, others
 
 
 def _usual(place: int, given: Any) -> Usual | None:
     """None, or one of `_NOT_USUAL`, where it is none."""
-    prompt, (better,), (worse,) = given
-    if [*map(tuple, prompt)] != [_MESSAGE] * len(prompt) or not [*better] == _KEYS == [*worse]:
+    prompt, chosen, rejected = given
+    (better,), (worse,) = chosen, rejected
+    messages = [*prompt, better, worse]
+    if [*chain.from_iterable(messages)] != _KEYS * len(messages):
         return None
-    form = _FORMS[tuple([message["role"] for message in prompt])]
-    asked = [message["content"] for message in prompt]
-    a, b = better["content"], worse["content"]
-    bare = [content.strip() for content in asked]
-    bare_a, bare_b = a.strip(), b.strip()
-    if not (form and bare_a and bare_b) or bare_a == bare_b:
+    form = _FORMS[tuple(map(_role, messages))].copy()
+    contents = [*map(_content, messages)]
+    bare = [*map(str.strip, contents)]
+    if not form or not bare[-2] or not bare[-1] or bare[-2] == bare[-1]:
         return None
-    if not better["role"] == "assistant" == worse["role"]:
-        return None
-    dumped = orjson.dumps(prompt), orjson.dumps([better]), orjson.dumps([worse])
-    text = b"%b\0%b\0%b\0\0" % dumped
-    compared = (
-        dumped[0] if bare == asked else _dumped(prompt, bare),
-        dumped[1] if bare_a == a else _dumped([better], [bare_a]),
-        dumped[2] if bare_b == b else _dumped([worse], [bare_b]),
-    )
-    turns = (form % tuple(asked)).encode()
-    return Usual(place, *dumped, text, turns, compared, len(a) - len(b))
+    stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    compared = stored if bare == contents else _compared(messages, bare)
+    *asked, a, b = contents
+    form[1::2] = map(str.encode, asked)
+    return place, *stored, *_digests(stored, compared), len(a) - len(b), b"".join(form)
 
 
-def _dumped(messages: list[dict[str, Any]], contents: Sequence[str]) -> bytes:
-    """The messages' JSON with other contents."""
+def _digests(stored: Texts, compared: Texts) -> Texts:
+    """The pair's id and those of its answers, as `identity` makes them; a prompt that is compared
+    as it is stored is gone through once."""
+    prompt, chosen, rejected = stored
+    asked, one, other = compared
+    whole = _DIGEST.copy()
+    whole.update(prompt)
+    if asked is prompt:
+        context = whole.copy()
+    else:
+        context = _DIGEST.copy()
+        context.update(asked)
+    context.update(b"\0\0")
+    whole.update(b"\0".join((b"", chosen, rejected, b"", b"")))
+    better = _DIGEST.copy()
+    better.update(context.digest() + b"\0")
+    worse = better.copy()
+    better.update(one)
+    worse.update(other)
+    return whole.digest(), better.digest(), worse.digest()
+
+
+def _compared(messages: Sequence[dict[str, str]], contents: Sequence[str]) -> Texts:
+    """Prompt, chosen and rejected as JSON, with these contents."""
     pairs = zip(messages, contents, strict=True)
-    return orjson.dumps([m | {"content": content} for m, content in pairs])
+    *prompt, better, worse = [message | {"content": content} for message, content in pairs]
+    return orjson.dumps(prompt), orjson.dumps([better]), orjson.dumps([worse])
 
 
-class _Forms(dict[tuple[Any, ...], str]):
-    """How the turns of a prompt with these roles are written one after the other.
+class _Forms(dict[tuple[Any, ...], list[bytes]]):
+    """The turns of a prompt, written one after the other, with gaps for their contents at every
+    second place; by the roles of all messages.
 
-    Empty where a role is unknown; where a tool answers, whose call has to be looked for; and where
-    the first turn is an answer, which both sides may repeat.
+    Empty where a role is unknown; where a tool answers, whose call has to be looked for; where the
+    first turn is an answer, which both sides may repeat; and where a side is no assistant's.
     """
 
-    def __missing__(self, roles: tuple[Any, ...]) -> str:
+    def __missing__(self, roles: tuple[Any, ...]) -> list[bytes]:
+        *prompt, better, worse = roles
         known = all(type(role) is str and role in ROLES and role != "tool" for role in roles)
-        if not known or not roles or roles[0] == "assistant":
-            return ""
-        form = " ".join(f"{role} \0 %s \0" for role in roles)
+        if not known or not prompt or prompt[0] == "assistant":
+            return []
+        if not better == "assistant" == worse:
+            return []
+        form = [b""]
+        for role in prompt:
+            form[-1] += f"{role} \0 ".encode()
+            form += [b"", b" \0 "]
+        form[-1] = b" \0"
         if len(self) < MOST_FORMS and len(roles) < MOST_TURNS:
             self[roles] = form
         return form

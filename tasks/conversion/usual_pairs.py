@@ -1,14 +1,19 @@
 """The pairs of usual rows, by columns: what `identity` and `tables` make of them one by one.
 
-In:  usual rows (`usual`), and the source, file and row of each.
-Out: their pairs as a batch of the shard, and the records by which duplicates are found.
+In:  rows of one source, in pieces that stay in a processor's cache.
+Out: their pairs as a batch of the shard, the records by which duplicates are found, the stretches
+     of their prompts, notes, and the places of the rows that are not usual.
 
-Only what has to be hashed is handled text by text, and hashed once each; what is then made of the
-hashes is made of all of them at once.
+    rows ─┬─ piece ─ parse, check, dump, digest ─ fold ─ groups, splits, stretches ─┐
+          ├─ piece ─ ...                                                            ├─ columns
+          └─ piece ─ ...                                                            ┘
+
+Of a piece only digests and what is stored outlive it: the memory of the next one is that of the
+last, still warm.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -17,65 +22,138 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.conversion import tables
-from tasks.conversion.identity import DIGEST_BYTES, folded_bytes
-from tasks.conversion.usual import Usual
+from tasks.conversion.characters import SETTLED, levels_of
+from tasks.conversion.folding import folded_bytes
+from tasks.conversion.identity import DIGEST_BYTES
+from tasks.conversion.signals import end_to_end, signals
+from tasks.conversion.stretches import stretches
+from tasks.conversion.usual import Sides, Usual, usual_rows
 
 Array = npt.NDArray[Any]
+PIECE_ROWS = 256
 _BETWEEN = b"\xff"
 """Stands in no UTF-8 text, nor does a space ever touch it."""
 _HEX = 2 * DIGEST_BYTES
+_GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
+_COLUMNS = 8
+"""Of a `Usual` row, those that outlive its piece."""
 
 
-def usual_pairs(
-    usual: Sequence[Usual], origins: pa.RecordBatch, source: int, seed: int, eval_fraction: float
-) -> tuple[pa.RecordBatch, Array]:
-    """Pairs (`tables.SCHEMA`) and records (`tables.KEYS`) of rows that all are of one source.
+class UsualPairs:
+    """What has been made of the usual rows of one batch so far.
 
-    `origins` has their source, file and row; `source` is its number.
+    `decided`: ids of pairs that are left to the long way though their rows are usual.
     """
-    _, prompts, chosen, rejected, texts, turns, compared, longer = zip(*usual, strict=True)
-    ids = b"".join(_digests(texts))
-    folded = folded_bytes(_BETWEEN.join(turns)).split(_BETWEEN)
-    groups = b"".join(_digests([b"prompt\0" + text for text in folded]))
-    contexts = _digests([asked + b"\0\0" for asked, _, _ in compared])
-    sides = zip(contexts, compared, strict=True)
-    answers = [(b"%b\0%b" % (c, a), b"%b\0%b" % (c, b)) for c, (_, a, b) in sides]
-    better, worse = (_halves(_digests(side)) for side in zip(*answers, strict=True))
-    held_out = _held_out(groups.hex(), seed, eval_fraction)
-    count = len(usual)
-    columns: dict[str, Any] = {
-        "pair_id": _hex_strings(ids, count),
-        "prompt": _strings(prompts),
-        "chosen": _strings(chosen),
-        "rejected": _strings(rejected),
-        "format": pa.repeat("conversational", count),
-        "weight": pa.repeat(1.0, count),
-        "preference": pa.repeat(1.0, count),
-        **{name: origins.column(name) for name in ("source", "file", "row")},
-        "group": _hex_strings(groups, count),
-        "split": pa.DictionaryArray.from_arrays(
-            pa.array(held_out.astype(np.int8)), pa.array(["train", "eval"])
-        ).dictionary_decode(),
-    }
-    arrays = [columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in _FIELDS]
-    records = np.zeros(count, tables.KEYS)
-    records["high"], records["low"] = _keys(better, worse)
-    records["exact"] = np.frombuffer(ids, ">u4")[::4]
-    records["margin"] = tables.print_of(None, 1.0)
-    records["group"] = np.frombuffer(groups, ">u8")[::2]
-    records["source"] = source
-    records["longer"] = np.sign(np.array(longer, np.int64))
-    records["eval"] = held_out
-    records["conversational"] = True
-    records["better"], records["worse"] = better[:, 0], worse[:, 0]
-    return pa.RecordBatch.from_arrays(arrays, schema=tables.SCHEMA), records
+
+    def __init__(
+        self, sides: Sides, seed: int, eval_fraction: float, decided: Container[str] = ()
+    ) -> None:
+        self._sides, self._seed, self._eval_fraction = sides, seed, eval_fraction
+        self._decided = decided
+        self._columns: list[list[Any]] = [[] for _ in range(_COLUMNS)]
+        self._groups: list[bytes] = []
+        self._held_out: list[Array] = []
+        self._stretches: list[tuple[Array, Array]] = []
+        self.others: list[int] = []
+        """The places of the rows that are left to the long way."""
+        self.notes: list[str] = []
+
+    @property
+    def places(self) -> list[int]:
+        """Those of the usual rows."""
+        return self._columns[0]
+
+    def take(self, raws: Iterable[bytes | memoryview], first: int) -> None:
+        """Adds a piece; `first` is the place of its first row in the batch."""
+        usual, others = usual_rows(raws, self._sides, first)
+        self.others += others
+        whole, ends = _texts(usual)
+        levels = levels_of(whole, ends)
+        left_over = levels > SETTLED
+        if self._decided:
+            left_over |= np.array([row[4].hex() in self._decided for row in usual], bool)
+        if left_over.any():
+            self.others += [row[0] for row, left in zip(usual, left_over, strict=True) if left]
+            usual = [row for row, left in zip(usual, left_over, strict=True) if not left]
+            levels = levels[~left_over]
+            whole, ends = _texts(usual)
+        if usual:
+            found = signals(whole, ends, levels, lambda i: usual[i][1:4])
+            self.notes += [note for _, note in found]
+            self._add(usual)
+
+    def _add(self, usual: Sequence[Usual]) -> None:
+        *columns, turns = zip(*usual, strict=True)
+        for column, values in zip(self._columns, columns, strict=True):
+            column.extend(values)
+        folded = folded_bytes(_BETWEEN.join(turns))
+        prompts = folded.split(_BETWEEN)
+        groups = _digests(_GROUP, prompts)
+        held_out = _held_out(groups, self._seed, self._eval_fraction)
+        ends = np.cumsum(np.fromiter(map(len, prompts), np.int64, len(prompts)) + 1) - 1
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        self._groups += groups
+        self._held_out.append(held_out)
+        self._stretches.append(stretches(folded, starts, ends, held_out))
+
+    def made(self, origins: pa.RecordBatch, source: int) -> tuple[pa.RecordBatch, Array, Array]:
+        """Pairs (`tables.SCHEMA`), their records (`tables.KEYS`), and their prompts' stretches.
+
+        `origins` has source, file and row of the usual rows; `source` is the source's number.
+        """
+        _, prompts, chosen, rejected, ids, better, worse, longer = self._columns
+        ids, groups = b"".join(ids), b"".join(self._groups)
+        held_out = np.concatenate(self._held_out)
+        count = len(held_out)
+        columns: dict[str, Any] = {
+            "pair_id": _hex_strings(ids, count),
+            "prompt": _strings(prompts),
+            "chosen": _strings(chosen),
+            "rejected": _strings(rejected),
+            "format": pa.repeat("conversational", count),
+            "weight": pa.repeat(1.0, count),
+            "preference": pa.repeat(1.0, count),
+            **{name: origins.column(name) for name in ("source", "file", "row")},
+            "group": _hex_strings(groups, count),
+            "split": pa.DictionaryArray.from_arrays(
+                pa.array(held_out.astype(np.int8)), pa.array(["train", "eval"])
+            ).dictionary_decode(),
+        }
+        arrays = [
+            columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in _FIELDS
+        ]
+        one, other = _halves(better), _halves(worse)
+        records = np.zeros(count, tables.KEYS)
+        records["high"], records["low"] = _keys(one, other)
+        records["exact"] = np.frombuffer(ids, ">u4")[::4]
+        records["margin"] = tables.print_of(None, 1.0)
+        records["group"] = np.frombuffer(groups, ">u8")[::2]
+        records["source"] = source
+        records["longer"] = np.sign(np.array(longer, np.int64))
+        records["eval"] = held_out
+        records["conversational"] = True
+        records["better"], records["worse"] = one[:, 0], other[:, 0]
+        records["stretches"] = np.concatenate([counts for _, counts in self._stretches])
+        hashes = np.concatenate([hashes for hashes, _ in self._stretches])
+        return pa.RecordBatch.from_arrays(arrays, schema=tables.SCHEMA), records, hashes
 
 
 _FIELDS: list[Any] = list(tables.SCHEMA)
 
 
-def _digests(texts: Iterable[bytes]) -> list[bytes]:
-    return [blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
+def _texts(usual: Sequence[Usual]) -> tuple[bytes, Array]:
+    """All that is stored of the rows, end to end."""
+    return end_to_end([text for row in usual for text in row[1:4]], each=3)
+
+
+def _digests(start: Any, texts: Iterable[bytes]) -> list[bytes]:
+    """The digests of texts after what `start` has seen: copied, which is cheaper than made anew."""
+    found: list[bytes] = []
+    for text in texts:
+        state = start.copy()
+        state.update(text)
+        found.append(state.digest())
+    return found
 
 
 def _halves(digests: Iterable[bytes]) -> Array:
@@ -92,19 +170,19 @@ def _keys(better: Array, worse: Array) -> tuple[Array, Array]:
     return both[:, 0], (both[:, 1] & ~one) | later.astype(np.uint64)
 
 
-def _held_out(groups: str, seed: int, eval_fraction: float) -> Array:
-    """`identity.split_of` of every group, given end to end as hex: whether it is held out."""
-    given, before = groups.encode(), f"{seed}:".encode()
-    drawn = [
-        blake2b(before + given[i : i + _HEX], digest_size=8).digest()
-        for i in range(0, len(given), _HEX)
-    ]
+def _held_out(groups: Iterable[bytes], seed: int, eval_fraction: float) -> Array:
+    """`identity.split_of` of every group: whether it is held out."""
+    before = blake2b(f"{seed}:".encode(), digest_size=8)
+    drawn = _digests(before, [group.hex().encode() for group in groups])
     bound = math.ceil(eval_fraction * 2**64)  # of whole numbers, the same ones are below it
     return np.frombuffer(b"".join(drawn), ">u8") < np.uint64(bound)
 
 
 def _strings(texts: Sequence[bytes]) -> Any:
-    return pa.array(texts, pa.binary()).view(pa.string())
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum([*map(len, texts)], out=offsets[1:])
+    data = pa.py_buffer(b"".join(texts))
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), data)
 
 
 def _hex_strings(digests: bytes, count: int) -> Any:

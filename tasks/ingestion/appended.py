@@ -10,20 +10,18 @@ other files are read whole.
 """
 
 import hashlib
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-import numpy as np
-
-from tasks.artifact import Kept, Ledger, Memo
+from tasks.artifact import Kept, Memo
 from tasks.ingestion.batches import BadRow, Fault
 from tasks.ingestion.decompression import PIECE_BYTES, codec_of
 from tasks.ingestion.files import SourceFile
 from tasks.ingestion.params import Source
-from tasks.ingestion.shards import ShardWriter
 
 MOST_EARLIER = 3
 """Artifacts of the same file that are looked at."""
@@ -78,7 +76,7 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     known = [*islice(memo.known(unit), MOST_EARLIER)]
     marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}
     ends = {mark.end for each in marks.values() for mark in each if mark.end <= file.size}
-    states = _states(file, sorted(ends))
+    states = file.prefixes.at(file.path, ends) if ends else {}
 
     def stands(mark: Mark) -> bool:
         state = states.get(mark.end)
@@ -94,66 +92,15 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     if best is None:
         return Past()
     kept, found = best
-    linked = 0
-    for name in kept.files[: found[-1].shards]:
-        if not memo.link(kept, name, f"{directory}/{linked:05d}.parquet"):
-            break
-        linked += 1
+    names = kept.files[: found[-1].shards]
+    places = [f"{directory}/{number:05d}.parquet" for number in range(len(names))]
+    with ThreadPoolExecutor() as pool:  # each is read and hashed, beside the others
+        linked = sum(takewhile(bool, pool.map(partial(memo.link, kept), names, places)))
     found = [mark for mark in found if mark.shards <= linked]
     if not found:
         return Past()
     bad = [_bad_row(entry) for entry in kept.summary["bad"]]
     return Past(found, [b for b in bad if b.row <= found[-1].line], states[found[-1].end])
-
-
-def marked(file: SourceFile, past: Past, shards: ShardWriter, ledger: Ledger) -> list[Mark] | None:
-    """The marks of the whole file; None where its bytes are not those that the key was made of.
-
-    `shards` has written what was not in place; `ledger` is that of the file.
-    """
-    before = past.last.shards
-    left = [Mark(before + i, rows, line) for i, (line, rows) in enumerate(shards.ends, 1)]
-    marks, state = [*past.marks], past.state.copy()
-    line, start = past.last.line, past.last.end
-    for piece in _pieces(file, start):
-        lines, done = piece.count(b"\n"), 0
-        if left and left[0].line <= line + lines:
-            breaks = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n"))
-            while left and left[0].line <= line + lines:
-                until = int(breaks[left[0].line - line - 1]) + 1
-                state.update(piece[done:until])
-                marks.append(replace(left.pop(0), end=start + until, prefix=state.hexdigest()))
-                done = until
-        state.update(piece[done:])
-        line, start = line + lines, start + len(piece)
-    if state.hexdigest() != file.digest:
-        return None
-    of_file = Mark(shards.shards, ledger.rows_out, ledger.rows_in, start, file.digest)
-    # Once: a shard that ends with the file may grow, and is known by that mark alone.
-    return [*(mark for mark in marks if mark != of_file), of_file]
-
-
-def _states(file: SourceFile, ends: Sequence[int]) -> dict[int, Any]:
-    """The hash over the file's bytes up to each of these places."""
-    states: dict[int, Any] = {}
-    state, start = hashlib.sha256(), 0
-    for piece in _pieces(file, 0) if ends else ():
-        done = 0
-        for end in ends[bisect_right(ends, start) : bisect_right(ends, start + len(piece))]:
-            state.update(piece[done : end - start])
-            states[end], done = state.copy(), end - start
-        state.update(piece[done:])
-        start += len(piece)
-        if start >= ends[-1]:
-            break
-    return states
-
-
-def _pieces(file: SourceFile, start: int) -> Iterator[bytes]:
-    with file.path.open("rb") as stream:
-        stream.seek(start)
-        while piece := stream.read(PIECE_BYTES):
-            yield piece
 
 
 class KeptBadRows:

@@ -68,6 +68,8 @@ class Origin:
     warn: Callable[[str], object]
     declare: Callable[[Mapping[str, str]], object]
     """Told of the columns of a file that declares them: name -> kind."""
+    follow: Callable[[bytes], object] = lambda _: None
+    """Given the bytes of a plain file as they are read."""
 
 
 def first_rows(batch: Batch, limit: int) -> Batch:

@@ -14,6 +14,8 @@ from tasks.errors import DataError, shown
 from tasks.ingestion.batches import Origin
 
 PIECE_BYTES = 2**20
+NEXT_PIECE_BYTES = 2**18
+"""Of a plain file, behind the first piece, which tells how lines end: what stays in the cache."""
 BOMB_BYTES = 100 * 10**6
 BOMB_RATIO = 200
 """Above `BOMB_BYTES` out, more than this many bytes out per byte in are refused."""
@@ -64,10 +66,13 @@ def pieces(origin: Origin) -> Iterator[bytes]:
 
 def plain_pieces(origin: Origin, start: int) -> Iterator[bytes]:
     """The file's bytes from `start` on, as they are."""
-    with origin.path.open("rb") as file:
+    size = NEXT_PIECE_BYTES if start else PIECE_BYTES
+    with origin.path.open("rb", buffering=0) as file:
         file.seek(start)
-        while piece := file.read(PIECE_BYTES):
+        while piece := file.read(size):
+            size = NEXT_PIECE_BYTES
             origin.advance(len(piece))
+            origin.follow(piece)
             yield piece
 
 

@@ -7,13 +7,14 @@ import glob
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
 from tasks.ingestion.archives import ARCHIVES, SEPARATOR, split_members
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
+from tasks.ingestion.prefixes import Prefixes
 from tasks.ingestion.redaction import redacted
 
 FORMATS = {
@@ -49,6 +50,8 @@ class SourceFile:
     size: int
     digest: str
     """SHA-256 of its bytes on disk."""
+    prefixes: Prefixes = field(default_factory=Prefixes, compare=False, repr=False)
+    """What its digest's pass over it knows of its beginnings."""
 
     @property
     def is_archive(self) -> bool:
@@ -148,10 +151,15 @@ def check_unchanged(file: SourceFile) -> None:
     except OSError:
         same = False
     if not same:
-        raise DataError(
-            f"{file.name} changed while it was read (changed_during_read); nothing of it was used: "
-            "run again when nothing writes to it any more"
-        )
+        raise changed(file)
+
+
+def changed(file: SourceFile) -> DataError:
+    """The error of a file whose bytes are not those that the key was made of."""
+    return DataError(
+        f"{file.name} changed while it was read (changed_during_read); nothing of it was used: "
+        "run again when nothing writes to it any more"
+    )
 
 
 def _names(given: str, source: Source) -> list[str]:
@@ -172,7 +180,7 @@ def _described(source: Source, name: str) -> SourceFile:
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{where} is not a regular file; give a data file")
         found = described(source, name, path, status.st_size, "")
-        return replace(found, digest=file_digest(path))
+        return replace(found, digest=found.prefixes.digest(path))
     except PermissionError as error:
         raise DataError(f"{where}: not readable for user id {os.geteuid()}; change its mode") from (
             error

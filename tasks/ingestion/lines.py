@@ -81,13 +81,20 @@ def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
 def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
     if size + len(more) <= ROW_LIMIT_BYTES:
         return ([*held, more] if more else held), size + len(more)
-    head = b"".join([*held[:1], more])[:EXCERPT_BYTES]
-    return [head], size + len(more)
+    return [_excerpt([*held, more])], size + len(more)
 
 
 def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
     """The open line closed by `end`, and its full size; an excerpt where that is too large."""
     full_size = size + len(end)
     if full_size > ROW_LIMIT_BYTES:
-        return b"".join([*held[:1], end])[:EXCERPT_BYTES], full_size
+        return _excerpt([*held, end]), full_size
     return b"".join([*held, end]) if held else end, full_size
+
+
+def _excerpt(parts: list[bytes]) -> bytes:
+    """The first bytes of all, without joining the whole."""
+    head = b""
+    for part in parts:
+        head += part[: EXCERPT_BYTES - len(head)]
+    return head

@@ -6,8 +6,10 @@ Shards and their row groups end at fixed counts of rows and bytes, and nothing i
 time or place: the same rows give the same bytes.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,9 @@ GROUP_BYTES = 4 * 2**20
 
 Writing = Callable[[str], AbstractContextManager[Path]]
 """`Workspace.writing`: a temporary path that takes its place on success."""
+Ended = Callable[[int, int, int], object]
+"""Told of each shard that is full: the shards and the rows up to its end, and its last row's
+number. Rows that come later change nothing in it."""
 
 
 def shard_rows_after(rows: int) -> int:
@@ -80,10 +85,10 @@ class ShardWriter:
         file: str,
         shards: int = 0,
         rows: int = 0,
+        ended: Ended | None = None,
     ) -> None:
         self.shards = shards
-        self.ends: list[tuple[int, int]] = []
-        """Of each full shard that was written here: its last row, and the rows up to there."""
+        self._ended = ended
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
         self._behind = Behind()
@@ -115,21 +120,29 @@ class ShardWriter:
 
     def extend(self, rows: Sequence[int], raws: Sequence[bytes]) -> None:
         """Adds rows; what is full is written."""
-        size = sum(map(len, raws))
-        if self._bytes + size < GROUP_BYTES and len(self._rows) + len(rows) < GROUP_ROWS:
-            self._rows += rows
-            self._raws += raws
-            self._bytes += size
-            return
-        for row, raw in zip(rows, raws, strict=True):
-            self._rows.append(row)
-            self._raws.append(raw)
-            self._bytes += len(raw)
+        start = 0
+        while start < len(rows):
+            part = raws[start : start + GROUP_ROWS - len(self._rows)]
+            sizes = [*accumulate(map(len, part), initial=self._bytes)]
+            count = min(len(part), bisect_left(sizes, GROUP_BYTES))  # sizes[count]: with so many
+            self._rows += rows[start : start + count]
+            self._raws += part[:count]
+            self._bytes = sizes[count]
+            start += count
             if self._bytes >= GROUP_BYTES or len(self._rows) >= GROUP_ROWS:
-                self._flush()
+                self._end_group()
+
+    def _end_group(self) -> None:
+        """Writes a full row group; closes the shard when it is full, too."""
+        last = self._rows[-1]
+        self._flush()
+        if self._shard_rows >= shard_rows_after(self._before) or self._shard_bytes >= SHARD_BYTES:
+            if self._ended is not None:
+                self._ended(self.shards + 1, self._before + self._shard_rows, last)
+            self._close()
 
     def _flush(self) -> None:
-        """Writes a row group; closes the shard when it is full."""
+        """Writes a row group of the rows at hand."""
         if not self._rows:
             return
         import pyarrow as pa
@@ -147,11 +160,7 @@ class ShardWriter:
         self._behind.put(self._writer.write_table, table, count)
         self._shard_rows += count
         self._shard_bytes += self._bytes
-        last = self._rows[-1]
         self._rows, self._raws, self._bytes = [], [], 0
-        if self._shard_rows >= shard_rows_after(self._before) or self._shard_bytes >= SHARD_BYTES:
-            self.ends.append((last, self._before + self._shard_rows))
-            self._close()
 
     def _opened(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
@@ -177,7 +186,6 @@ class ShardWriter:
         self._behind.put(self._placed, self._open[-1])
         self._writer = None
         self.shards += 1
-
         self._before += self._shard_rows
         self._shard_rows = self._shard_bytes = 0
 

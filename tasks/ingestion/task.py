@@ -13,6 +13,7 @@ from threading import Event, Lock
 from typing import Any
 
 from tasks.artifact import Ledger, Memo, Step, Workspace
+from tasks.artifact.digests import known_digest, remember
 from tasks.errors import DataError, Interrupted
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.files import SourceFile
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 STAGE = "ingestion"
 SHELF = "1_ingestion"
 VERSION = 3
+MARKS = 2
+"""Of what is noted of a file beside its rows: notes of another form are not read."""
 
 Matched = Mapping[str, Sequence[SourceFile]]
 """Source name -> its files."""
@@ -111,7 +114,7 @@ def _memo(workspace: Workspace, matched: Matched) -> Memo:
         for source, found in matched.items()
         for index, file in enumerate(found)
     }
-    return Memo(workspace, files, step={"stage": STAGE, "version": VERSION})
+    return Memo(workspace, files, step={"stage": STAGE, "version": VERSION, "marks": MARKS})
 
 
 def _read(
@@ -240,7 +243,10 @@ def _publish(
             for shard in range(summary["shards"]):
                 place = rows / f"{number:05d}.parquet"
                 if not place.exists():  # else it was moved there before a kill
-                    (directory / f"{shard:05d}.parquet").replace(place)
+                    made = directory / f"{shard:05d}.parquet"
+                    digest = known_digest(made)
+                    made.replace(place)
+                    remember(place, digest)
                 number += 1
             if summary.get("past"):
                 files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]

@@ -1,26 +1,31 @@
 """One file of a source read from end to end: its rows in shards, its bad rows, its counts."""
 
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from tasks.artifact import Ledger, Memo, Workspace, uncollected
-from tasks.errors import DataError, shown
-from tasks.ingestion.appended import KeptBadRows, Past, is_appendable, marked, past_of
-from tasks.ingestion.batches import BadRow, Batch, Origin, first_rows
+from tasks.artifact import Memo, Workspace, uncollected
+from tasks.artifact.digests import hash_file, remember
+from tasks.errors import DataError
+from tasks.ingestion.account import Account
+from tasks.ingestion.appended import KeptBadRows, Past, is_appendable, past_of
+from tasks.ingestion.batches import Batch, Origin, first_rows
 from tasks.ingestion.decompression import DamagedFile
 from tasks.ingestion.delimited import read_csv
-from tasks.ingestion.files import SourceFile, check_unchanged
+from tasks.ingestion.files import SourceFile, changed, check_unchanged
 from tasks.ingestion.isolation import isolated
 from tasks.ingestion.json_array import read_json
 from tasks.ingestion.jsonl import read_jsonl, read_jsonl_from
 from tasks.ingestion.mixture import Sample, leave_out, lowest
 from tasks.ingestion.params import Source
+from tasks.ingestion.prefixes import stamp
 from tasks.ingestion.quarantine import QuarantineWriter
-from tasks.ingestion.shards import ShardWriter
+from tasks.ingestion.shards import Ended, ShardWriter
+from tasks.ingestion.trail import Trail
 
 QUARANTINE = "quarantine.parquet"
 WARNINGS_LIMIT = 20
@@ -32,41 +37,6 @@ READERS: dict[str, Callable[[Origin], Iterator[Batch]]] = {
     "parquet": partial(isolated, "parquet"),
     "arrow": partial(isolated, "arrow"),
 }
-
-
-@dataclass
-class Account:
-    """What has been counted of one file so far."""
-
-    source: Source
-    file: str
-    sample: Sample
-    bad: KeptBadRows
-    ledger: Ledger = field(default_factory=Ledger)
-    examples: dict[str, str] = field(default_factory=dict[str, str])
-    counted: int = 0
-
-    def add(self, batch: Batch) -> None:
-        """Books a batch: all of its rows as handed on."""
-        self._book(batch.read, len(batch.rows), len(batch.blank), batch.bad)
-
-    def add_past(self, past: Past) -> None:
-        """Books what is in place already."""
-        last = past.last
-        self._book(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
-
-    def _book(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
-        source = self.source.name
-        self.ledger.count_in(source, read)
-        self.ledger.count_out(source, rows)
-        if blank:
-            self.ledger.drop(source, "blank_line", blank)
-        for reason, count in Counter(entry.fault.reason for entry in bad).items():
-            self.ledger.drop(source, reason, count)
-        for entry in bad:
-            self.examples.setdefault(entry.fault.reason, _example(self.file, entry))
-        self.bad.extend(bad)
-        self.counted += rows + len(bad)
 
 
 def ingest_file(
@@ -93,28 +63,36 @@ def ingest_file(
     warnings: list[str] = []
     columns: dict[str, str] = {}
     told = (advance, warnings.append, columns.update)
-    origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
     grows = is_appendable(source, file, limit)
     past = past_of(memo, unit, file, f"{workspace.scratch.name}/{unit}") if grows else Past()
     if not grows:
         check_unchanged(file)
+    before = stamp(file.path)
     account = Account(source, file.name, Sample(source), KeptBadRows())
-    shards = _write(workspace, unit, account, origin, _batches(origin, file, past), past, limit)
-    marks = marked(file, past, shards, account.ledger) if grows else None
-    if marks is None:
+    with Trail(past) as trail:
+        origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
+        if grows:
+            origin = replace(origin, follow=trail.follow)
+        batches = _limited(_batches(origin, file, past), limit, file.name)
+        ended = trail.mark if grows else None
+        shards = _write(workspace, unit, account, origin, batches, past, ended)
+        marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
+    if grows and marks[-1].prefix != file.digest:
+        raise changed(file)
+    if not grows or stamp(file.path) != before:
         check_unchanged(file)
     leave_out(account.ledger, source.name, account.sample.left_out)
     account.ledger.check()
     return {
         "ledger": account.ledger.to_json(),
-        "shards": shards.shards,
+        "shards": shards,
         "counted": account.counted,
         "file": file.name,
         "columns": columns,
         "places": lowest(account.sample.places, source.cap) if source.cap else [],
         "examples": account.examples,
         "warnings": _cut(warnings, file.name),
-        "past": account.bad.summary(marks) if marks and not warnings else None,
+        "past": account.bad.summary(marks) if grows and not warnings else None,
     }
 
 
@@ -141,27 +119,27 @@ def _write(
     origin: Origin,
     batches: Iterator[Batch],
     past: Past,
-    limit: int | None,
-) -> ShardWriter:
-    """Writes and books the file's past and its batches."""
+    ended: Ended | None,
+) -> int:
+    """How many shards the file has, once its past and its batches are written and booked."""
     name = f"{workspace.scratch.name}/{unit}"
     of_file = account.source.name, account.file
     in_place = past.last.shards, past.last.rows
     with (
         workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
         QuarantineWriter(quarantine_path, *of_file) as quarantine,
-        ShardWriter(workspace.writing, name, *of_file, *in_place) as shards,
+        ShardWriter(partial(_hashed, workspace), name, *of_file, *in_place, ended) as shards,
         uncollected(),
     ):
         account.add_past(past)
         quarantine.extend(past.bad)
         origin.advance(past.last.end)
-        for batch in _limited(batches, limit, account.file):
+        for batch in batches:
             account.add(batch)
             quarantine.extend(batch.bad)
             shards.extend(*account.sample.of(batch))
             origin.advance(0)  # raises when the run is being stopped
-    return shards
+    return shards.shards
 
 
 def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator[Batch]:
@@ -180,9 +158,13 @@ def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator
         ) from error
 
 
-def _example(name: str, bad: BadRow) -> str:
-    field = f" field {shown(bad.fault.field)}" if bad.fault.field else ""
-    return f"{name} row {bad.row}{field}: {bad.fault.message}"
+@contextmanager
+def _hashed(workspace: Workspace, name: str) -> Generator[Path, None, None]:
+    """`Workspace.writing`, with the file hashed at its end: beside the caller, as it is written."""
+    with workspace.writing(name) as path:
+        yield path
+    made = workspace.path / name
+    remember(made, hash_file(made))
 
 
 def _cut(warnings: list[str], name: str) -> list[str]:

@@ -1,15 +1,15 @@
-"""One record batch of canonical pairs on its way through templating, and the columns it ends in.
+"""One record batch of canonical pairs on its way through templating, and the columns it ends in."""
 
-Columns are taken as lists of Python's values in one go, far faster than value by value; JSON texts
-as UTF-8, which is what their parser reads.
-"""
-
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from tasks.templating.piece import Piece, pieces, text_array
 from tasks.templating.renderer import Rendered
+from tasks.templating.replaying import BothTexts, both_texts
 
 SCHEMA = pa.schema(
     [
@@ -37,21 +37,26 @@ and tokenization writes the column only where there are any."""
 CARRIED = ("pair_id", "source", "file", "row", "split", "format", "weight", *OPTIONAL)
 TEXTS = ("prompt", "chosen", "rejected")
 SETTINGS = ("tools", "chat_template_kwargs")
+ASKED = (*TEXTS, *SETTINGS, "format", "images")
+"""What the renderer asks of a row."""
 
 
 @dataclass
 class Batch:
-    """One record batch, its columns as Python has them, and what became of its rows so far."""
+    """One record batch, and what became of its rows so far."""
 
     rows: pa.RecordBatch
-    texts: list[list[bytes]]
-    """Of `TEXTS`, as UTF-8; the empty list where there is no prompt."""
+    asked: dict[str, pa.Array]
+    """The columns that the renderer asks for."""
+    apart: frozenset[int]
+    """Rows that are never replayed: text, or with images."""
     settings: list[list[str | None]]
     """Of `SETTINGS`."""
-    formats: list[str]
-    images: list[str | None]
     kept: list[int] = field(default_factory=list[int])
-    sides: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    texts: BothTexts = field(default_factory=both_texts)
+    """Of the last kept rows; see `gather`."""
+    arrays: list[tuple[pa.Array, pa.Array]] = field(default_factory=list[tuple[pa.Array, pa.Array]])
+    """The texts of the kept rows before."""
     literals: dict[int, tuple[Rendered, Rendered]] = field(
         default_factory=dict[int, tuple[Rendered, Rendered]]
     )
@@ -61,31 +66,72 @@ class Batch:
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "Batch":
         """Nothing has become of the rows yet."""
-        texts = [_bytes(rows[name]) for name in TEXTS]
-        images = _values(rows["images"]) if "images" in rows.schema.names else []
-        settings = [_values(rows[name]) for name in SETTINGS]
-        return cls(rows, texts, settings, _values(rows["format"]), images or [None] * rows.num_rows)
+        nothing = pa.nulls(rows.num_rows)
+        there = set(rows.schema.names)
+        asked = {name: rows[name] if name in there else nothing for name in ASKED}
+        apart: set[int] = set()
+        if asked["format"].unique().to_pylist() != ["conversational"]:
+            formats = asked["format"].to_pylist()
+            apart.update(n for n, name in enumerate(formats) if name != "conversational")
+        apart.update(n for n, given in enumerate(_values(asked["images"])) if given is not None)
+        return cls(rows, asked, frozenset(apart), [_values(asked[name]) for name in SETTINGS])
+
+    def pieces(self) -> Iterable[Piece]:
+        """The texts of all rows, piece by piece."""
+        return pieces([self.rows[name] for name in TEXTS])
 
     def row(self, place: int) -> dict[str, Any]:
         """What the renderer asks of one row."""
-        row: dict[str, Any] = {
-            name: column[place].decode() for name, column in zip(TEXTS, self.texts, strict=True)
-        }
-        if not self.rows["prompt"][place].is_valid:
-            row["prompt"] = None
-        row |= {name: column[place] for name, column in zip(SETTINGS, self.settings, strict=True)}
-        return row | {"format": self.formats[place], "images": self.images[place]}
+        return {name: column[place].as_py() for name, column in self.asked.items()}
 
+    def stored(self, place: int) -> list[bytes]:
+        """The JSON texts of one row, those that there are."""
+        texts = (self.asked[name][place].as_py() for name in TEXTS)
+        return [text.encode() for text in texts if text is not None]
 
-def _bytes(column: pa.Array) -> list[bytes]:
-    """JSON texts as UTF-8; the empty list where there is none."""
-    found: list[bytes | None] = _values(column.cast(pa.binary()))
-    return [b"[]" if text is None else text for text in found]
+    def keep(self, place: int, texts: tuple[str, str]) -> None:
+        """Keeps one row with both its texts."""
+        self.kept.append(place)
+        for side, text in zip(self.texts, texts, strict=True):
+            side.append(text.encode())
+
+    def gather(self) -> None:
+        """Makes arrays of the texts since the last call."""
+        chosen, rejected = self.texts
+        if chosen:
+            self.arrays.append((text_array(chosen), text_array(rejected)))
+            self.texts = both_texts()
+
+    def table(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The kept rows, as `schema` has them."""
+        rows, count = self.rows, len(self.kept)
+        if count < rows.num_rows:
+            places = pa.py_buffer(np.array(self.kept, np.int64))
+            rows = rows.take(pa.Array.from_buffers(pa.int64(), count, [None, places]))
+        columns: dict[str, Any] = {name: rows[name] for name in CARRIED}
+        for n, side in enumerate(("chosen", "rejected")):
+            columns[side] = pa.concat_arrays([both[n] for both in self.arrays] or [text_array([])])
+            columns[f"{side}_literals"] = self._literals(n)
+        if IMAGES.name in schema.names:
+            pictures = [self.pictures.get(n) for n in range(count)]
+            columns[IMAGES.name] = pa.array(pictures, pa.string())
+        arrays = [as_type(columns[field.name], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _literals(self, side: int) -> pa.Array:
+        """Where the kept rows' texts of one side are literal."""
+        kind, count = pa.list_(pa.int32()), len(self.kept)
+        if not self.literals:
+            return pa.nulls(count, kind)
+        stretches: list[Any] = [None] * count
+        for place, texts in self.literals.items():
+            stretches[place] = texts[side].literals or None
+        return pa.array(stretches, kind)
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """A column as Python's values; far faster than one by one."""
-    return column.to_numpy(zero_copy_only=False).tolist()
+    """A column as Python's values."""
+    return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:

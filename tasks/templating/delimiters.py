@@ -3,9 +3,9 @@
 A tokenizer's own special tokens are another matter, see `special_tokens`.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
+
+from tasks.templating.piece import Piece
 
 DELIMITERS = (
     "[INST]",
@@ -23,9 +23,10 @@ DELIMITERS = (
     "<end_of_turn>",
 )
 _AS_BYTES = {name: name.encode() for name in DELIMITERS}
-_SEEN = ((b"<", 1, b"|"), (b"<", 1, b"<"), (b">", -1, b"n"), (b"#", 3, b" "), (b"]", -1, b"T"))
+_SEEN = (("<", 1, "|"), ("<", 1, "<"), (">", -1, "n"), ("#", 3, " "), ("]", -1, "T"))
 """Each delimiter has one of these characters with another so many places on: `<|`, `<<SYS>>`,
-`_of_turn>`, `### `, `INST]`. They are found in all texts together."""
+`_of_turn>`, `### `, `INST]`. They are found in all texts together, and the first of
+them are not there most often."""
 
 
 def delimiters_in(*stored: bytes) -> set[str]:
@@ -33,15 +34,14 @@ def delimiters_in(*stored: bytes) -> set[str]:
     return {name for name, found in _AS_BYTES.items() if any(found in text for text in stored)}
 
 
-def rows_to_ask(columns: Sequence[Sequence[bytes]]) -> set[int]:
+def rows_to_ask(piece: Piece) -> set[int]:
     """The rows that may hold a delimiter."""
-    found: set[int] = set()
-    for column in columns:
-        text = np.frombuffer(b"\0\0\0".join((b"", *column, b"")), np.uint8)
-        places = {byte: np.flatnonzero(text == ord(byte)) for byte in (b"<", b">", b"#", b"]")}
-        hits = [places[a][text[places[a] + step] == ord(b)] for a, step, b in _SEEN]
-        at = np.concatenate(hits)
-        if len(at):
-            begins = np.cumsum([3, *(len(item) + 3 for item in column)])
-            found.update((np.searchsorted(begins, at, "right") - 1).tolist())
-    return found
+    text = np.frombuffer(piece.text, np.uint8)
+    there = {c: np.flatnonzero(text == ord(c)) for c in "<>#]" if c.encode() in piece.text}
+    hits = [
+        there[first][text.take(there[first] + step, mode="clip") == ord(other)]
+        for first, step, other in _SEEN
+        if first in there
+    ]
+    at = np.concatenate(hits)
+    return piece.rows_at(at) if len(at) else set()

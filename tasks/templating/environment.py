@@ -7,9 +7,10 @@ renderings of both against each other.
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
-from jinja2 import Environment, nodes
+from jinja2 import Environment, Undefined, nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -62,11 +63,13 @@ class PlainNamespace(Namespace):
 def environment(
     kind: type[Environment] = ImmutableSandboxedEnvironment,
     generation: type[Extension] = GenerationCall,
+    undefined: type[Undefined] = Undefined,
 ) -> Any:
     """An environment for chat templates."""
     made: Any = kind(
         trim_blocks=True,
         lstrip_blocks=True,
+        undefined=undefined,
         extensions=[generation, "jinja2.ext.loopcontrols"],
     )
     made.filters["tojson"] = tojson
@@ -78,7 +81,18 @@ def environment(
 @lru_cache(maxsize=8)
 def compiled(template: str) -> Any:
     """The compiled template."""
-    return environment().from_string(template)
+    return bound(template, environment())
+
+
+def bound(template: str, made: Any) -> Any:
+    """The compiled template in an environment that differs by what is undefined at most."""
+    return made.template_class.from_code(made, _code(template), made.make_globals(None))
+
+
+@lru_cache(maxsize=8)
+def _code(template: str) -> CodeType:
+    """Python's code of a template: compiled once for all that renders it."""
+    return environment().compile(template)
 
 
 def tojson(

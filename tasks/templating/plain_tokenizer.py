@@ -15,7 +15,7 @@ from typing import Any, cast
 import orjson
 
 from tasks.templating.environment import compiled, with_reasoning
-from tasks.templating.tokenizer_file import tokenizer_file
+from tasks.templating.tokenizer_file import TokenizerFile, tokenizer_file
 
 PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 NAMED = (
@@ -31,6 +31,9 @@ INDIFFERENT = frozenset(
 """Settings that change neither special tokens nor ids."""
 OTHER_FILES = ("added_tokens.json", "special_tokens_map.json", "additional_chat_templates")
 PROBE = "a"
+SAME = -1
+SILENT = (None, "ByteLevel")
+"""Post-processors that put nothing around a text."""
 UNUSED = frozenset(
     {"padding", "truncation", "max_length", "return_tensors", "return_dict", "tokenizer_kwargs"}
 )
@@ -59,7 +62,8 @@ class PlainTokenizer:
     bos_token_id: int | None
     eos_token_id: int | None
     probe_ids: Mapping[bool, list[int]]
-    """Ids of `PROBE` with and without the tokenizer's own special tokens."""
+    """Ids of `PROBE` with and without the tokenizer's own special tokens; `SAME` stands for them
+    where there is no difference."""
     is_fast: bool = True
 
     @property
@@ -113,19 +117,23 @@ class PlainTokenizer:
 
 def plain_tokenizer(directory: Path) -> PlainTokenizer:
     """The tokenizer in a directory."""
-    files = _plain_files(directory)
-    return _loaded(directory) if files is None else _from_files(directory, *files)
+    file = tokenizer_file(directory)
+    files = file and _plain_files(directory, file)
+    return _from_files(directory, file, *files) if file and files else _loaded(directory)
 
 
 def is_plain(directory: Path) -> bool:
     """Whether the files alone say all, so that a copy of them is the tokenizer."""
-    return _plain_files(directory) is not None
+    file = tokenizer_file(directory)
+    return file is not None and _plain_files(directory, file) is not None
 
 
-def _plain_files(directory: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
+def _plain_files(
+    directory: Path, file: TokenizerFile
+) -> tuple[dict[str, Any], dict[str, str]] | None:
     """Added tokens by content, and the named ones; None where the files do not say all."""
-    file, config = tokenizer_file(directory), _json(directory / "tokenizer_config.json")
-    if file is None or config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
+    config = _json(directory / "tokenizer_config.json")
+    if config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
     if any((directory / name).exists() for name in OTHER_FILES):
         return None
@@ -140,10 +148,10 @@ def _plain_files(directory: Path) -> tuple[dict[str, Any], dict[str, str]] | Non
     return added, named
 
 
-def _from_files(directory: Path, added: dict[str, Any], named: dict[str, str]) -> PlainTokenizer:
+def _from_files(
+    directory: Path, file: TokenizerFile, added: dict[str, Any], named: dict[str, str]
+) -> PlainTokenizer:
     path = directory / "chat_template.jinja"
-    file = tokenizer_file(directory)
-    assert file is not None, "it has just been read"
     return PlainTokenizer(
         path.read_text("utf-8") if path.is_file() else None,
         named,
@@ -151,11 +159,23 @@ def _from_files(directory: Path, added: dict[str, Any], named: dict[str, str]) -
         tuple(text for text, token in added.items() if token["special"]),
         added[named["bos_token"]]["id"] if "bos_token" in named else None,
         added[named["eos_token"]]["id"] if "eos_token" in named else None,
-        {
-            with_own: file.backend.encode(PROBE, add_special_tokens=with_own).ids
-            for with_own in (True, False)
-        },
+        _probe_ids(file),
     )
+
+
+def _probe_ids(file: TokenizerFile) -> Mapping[bool, list[int]]:
+    """The encoder, slow to build, is only asked where a post-processor may add tokens."""
+    if _adds_nothing(file.parts["post_processor"]):
+        return {True: [SAME], False: [SAME]}
+    return {own: file.backend.encode(PROBE, add_special_tokens=own).ids for own in (True, False)}
+
+
+def _adds_nothing(part: Any) -> bool:
+    """Whether a post-processor surely puts no token around a text."""
+    kind = part and part.get("type")
+    if kind == "Sequence":
+        return all(map(_adds_nothing, part["processors"]))
+    return kind in SILENT
 
 
 def _loaded(directory: Path) -> PlainTokenizer:

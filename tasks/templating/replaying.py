@@ -1,24 +1,24 @@
 """Pairs whose structure has been seen, rendered by replaying what the template did then.
 
-In:  columns of JSON texts; every turn of a plain row has a role and words that look harmless.
-Out: both sides' texts, or None where the renderer proper has to look at the row.
+In:  conversations of plain rows, whose words look harmless.
+Out: both sides' texts of one row after the other, up to one that the renderer has to look at.
 
 A structure is all of a conversation but its texts: roles, tools, settings. The renderer renders
 the first row of each; from its text and a trace of the template the replay is learned. One row in
-`SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard`.
+`SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard_rows`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import orjson
 
-from tasks.templating.conversations import turns_of
+from tasks.templating.conversations import Key, Plain, Side
+from tasks.templating.limits import LENGTH_ALLOWANCE
+from tasks.templating.opening import bos_problem
 from tasks.templating.render import parse_tools
 from tasks.templating.special_tokens import SpecialTokens, suspicious
-from tasks.templating.tracing import Replay, Tracer, tracer
+from tasks.templating.tracing import Replay, Tracer, replayed, tracer
 
 MOST_PATHS = 16
 MOST_STRUCTURES = 2048
@@ -31,11 +31,8 @@ SETTINGS_OF_ANOTHER_KIND = frozenset(
     }
 )
 
-Key = tuple[str | None, ...]
-"""Tools, settings, and the roles of all turns."""
-Parsed = tuple[Key, list[str]]
-"""One side of a plain row: its structure and its contents."""
-Plain = tuple[Parsed, Parsed]
+BothTexts = tuple[list[bytes], list[bytes]]
+"""The chosen and the rejected texts of some rows, as UTF-8."""
 
 
 @dataclass
@@ -53,6 +50,7 @@ class Replayer:
 
     tokenizer: Any
     special: SpecialTokens | None
+    bos: str | None = None
     structures: dict[Key, Structure] = field(default_factory=dict[Key, Structure])
 
     def __post_init__(self) -> None:
@@ -61,68 +59,65 @@ class Replayer:
         names = [{name: ""} for name in KEYS]
         if self.special and suspicious(names, self.special):
             self.tracer = None
+        self._pairs: dict[tuple[Any, ...], tuple[list[Replay], list[Replay]]] = {}
 
-    def parsed(
-        self,
-        columns: Sequence[Sequence[bytes]],
-        tools: Sequence[str | None],
-        settings: Sequence[str | None],
-    ) -> list[Plain | None]:
-        """Both sides of each row that is plain; `columns`: prompts, chosen and rejected as JSON."""
-        count = len(tools)
-        if self.tracer is None:
-            return [None] * count
-        try:
-            prompts, chosen, rejected = map(turns_of, columns)
-        except ValueError:  # what Python's parser takes and this one does not
-            if count < 2:
-                return [None] * count
-            return [
-                self.parsed([[c[n]] for c in columns], tools[n : n + 1], settings[n : n + 1])[0]
-                for n in range(count)
-            ]
-        odd = set(prompts.odd | chosen.odd | rejected.odd)
-        if self.special:
-            odd.update(*(turns.suspicious(self.special) for turns in (prompts, chosen, rejected)))
-        bounds = (pairwise(turns.bounds) for turns in (prompts, chosen, rejected))
-        found: list[Plain | None] = []
-        for n, ((a, b), (c, d), (e, f)) in enumerate(zip(*bounds, strict=True)):
-            if n in odd:
-                found.append(None)
-                continue
-            words, better, worse = prompts.contents[a:b], chosen.roles[c:d], rejected.roles[e:f]
-            before = (tools[n], settings[n], *prompts.roles[a:b])
-            key = (*before, *better)
-            other = key if better == worse else (*before, *worse)
-            found.append(
-                ((key, words + chosen.contents[c:d]), (other, words + rejected.contents[e:f]))
-            )
-        return found
+    def replay(self, plain: Plain, start: int, stop: int, texts: BothTexts) -> int:
+        """The row up to which both texts of the rows from `start` on have been added to `texts`:
+        `stop`, or one that the renderer has to look at, if only to say what is wrong with it.
 
-    def texts(self, plain: Plain) -> tuple[str, str] | None:
-        """Both renderings, or None where one of them is new."""
-        (key, chosen), (other, rejected) = plain
-        if key is other and (structure := self.structures.get(key)) is not None:
-            for replay in structure.paths:  # most often one, and both sides go the same way
-                better, worse = replay(chosen), replay(rejected)
-                if better is not None and worse is not None:
-                    return better, worse
-        better, worse = self.text(plain[0]), self.text(plain[1])
-        return None if better is None or worse is None else (better, worse)
+        None of these rows is odd.
+        """
+        known, bos, most = self._pairs.get, self.bos, LENGTH_ALLOWANCE
+        roles, contents, encoded = plain.turns.roles, plain.turns.contents, plain.turns.encoded
+        add_chosen, add_rejected = texts[0].append, texts[1].append
+        for n, tools, settings, a, b, c, d in plain.rows(start, stop):
+            shape = (tools, settings, b - a, c - b, *roles[a:d])
+            paths = known(shape) or self._pair(shape)
+            if paths is None:
+                return n
+            words, utf8 = contents[a:c], encoded[a:c]
+            for replay in paths[0]:  # most often one
+                chosen = replay(words, utf8)
+                if chosen is not None:
+                    break
+            else:
+                return n
+            words[b - a :], utf8[b - a :] = contents[c:d], encoded[c:d]
+            for replay in paths[1]:
+                rejected = replay(words, utf8)
+                if rejected is not None:
+                    break
+            else:
+                return n
+            long = len(chosen) + len(rejected) > most and _too_long(chosen, rejected)
+            if long or chosen == rejected:
+                return n
+            if bos and (_begins_badly(chosen, bos) or _begins_badly(rejected, bos)):
+                return n
+            add_chosen(chosen)
+            add_rejected(rejected)
+        return stop
 
-    def text(self, side: Parsed) -> str | None:
+    def known(self, plain: Plain, row: int) -> tuple[str, str] | None:
+        """Both texts of one row, or None where the renderer has to look at it."""
+        texts = both_texts()
+        if self.replay(plain, row, row + 1, texts) == row:
+            return None
+        return texts[0][0].decode(), texts[1][0].decode()
+
+    def text(self, side: Side) -> str | None:
         """The rendering, or None where this structure, or this outcome of its tests, is new."""
         key, contents = side
         structure = self.structures.get(key)
         if structure is None:
             return None
         for replay in structure.paths:
-            text = replay(contents)
+            text = replayed(replay, contents)
             if text is not None:
                 return text
         return None
 
-    def learn(self, side: Parsed, text: str) -> None:
+    def learn(self, side: Side, text: str) -> None:
         """Traces the template on a side that the renderer rendered; kept where both agree."""
         key, contents = side
         structure = self.structures.get(key)
@@ -138,11 +133,24 @@ class Replayer:
         given |= dict(self.tokenizer.special_tokens_map)
         given |= orjson.loads(settings) if settings else {}
         replay = self.tracer.trace([{"role": r} for r in roles], contents, given)
-        if replay is None or replay(contents) != text:
+        if replay is None or replayed(replay, contents) != text:
             structure.closed = True
             return
         structure.paths.append(replay)
         structure.closed = len(structure.paths) >= MOST_PATHS
+
+    def _pair(self, shape: tuple[Any, ...]) -> tuple[list[Replay], list[Replay]] | None:
+        """The replays of both sides of rows of one shape; None where one of them is new."""
+        tools, settings, asked, answered, *roles = shape
+        given = (tools, settings, *roles[:asked])
+        chosen = self.structures.get((*given, *roles[asked : asked + answered]))
+        rejected = self.structures.get((*given, *roles[asked + answered :]))
+        if chosen is None or rejected is None:
+            return None
+        if len(self._pairs) >= MOST_STRUCTURES:
+            self._pairs.clear()
+        paths = self._pairs[shape] = (chosen.paths, rejected.paths)
+        return paths
 
     def _followed(self, key: Key) -> bool:
         """Whether tools and settings leave nothing to the renderer proper."""
@@ -150,3 +158,22 @@ class Replayer:
         if settings and orjson.loads(settings).keys() & SETTINGS_OF_ANOTHER_KIND:
             return False
         return not (tools and self.special and suspicious(parse_tools(tools), self.special))
+
+
+def both_texts() -> BothTexts:
+    """Those of no row."""
+    return [], []
+
+
+def _too_long(*texts: bytes) -> bool:
+    """Whether one has more characters than any row may have without a closer look."""
+    return any(len(text.decode()) > LENGTH_ALLOWANCE for text in texts)
+
+
+def _begins_badly(text: bytes, bos: str) -> bool:
+    """Whether something is wrong with the BOS at the beginning of a text."""
+    first = bos.encode()
+    after = text[len(first) : len(first) + 1]
+    if text.startswith(first) and b"!" <= after <= b"~" and not text.startswith(first, len(first)):
+        return False  # as nearly always: it stands there once, and no white space after it
+    return bos_problem(text.decode(), bos) is not None

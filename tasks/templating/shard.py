@@ -7,16 +7,16 @@ alone, and the report counts it. A shard in which images come to light is begun 
 column for them.
 """
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead
+from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
 from tasks.templating.batch import OPTIONAL
@@ -65,6 +65,7 @@ class TemplateShard:
             self.workspace.writing(f"pairs/{shard.name}") as path,
             writer_class(path, rows.schema, compression="zstd", use_dictionary=REPEATING) as writer,
             Behind() as behind,
+            uncollected(),
         ):
             for batch in ahead(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES)):
                 table = rows.rendered(batch)
@@ -73,6 +74,7 @@ class TemplateShard:
                     filled = table.num_rows - column.null_count
                     given[name] += filled if usual is None else _unequal(column, usual)
                 behind.put(writer.write_batch, table)
+                gc.collect(0)  # of what is new: a row that the template refuses leaves cycles
         return {
             **{name: given[name] for name in OPTIONAL},
             "images": rows.images,
@@ -83,5 +85,6 @@ class TemplateShard:
 
 
 def _unequal(column: pa.Array, usual: float) -> int:
-    values = np.asarray(column)
-    return int((values != usual).sum())
+    if column.unique().to_pylist() == [usual]:
+        return 0
+    return sum(value != usual for value in column.to_pylist())

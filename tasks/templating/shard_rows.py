@@ -3,34 +3,34 @@
 In:  record batches of conversion's pairs.
 Out: record batches of `SCHEMA`; the ledger and the quarantine are kept on the way.
 
-Rows go by columns; those that are replayed are never made into objects. The first rows and every
-997th are rendered both ways.
+Rows go in stretches that stay in the processor's cache; those that are replayed are never made
+into objects of their own. The first rows and every 997th are rendered both ways.
+
+    stretch   . . . . o . . . m . . . . . . s . .      odd, marked by a delimiter, sampled
+              └─────┘   └───┘   └─────────┘   └─┘      replayed, but for what is new in them
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection
 
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
-from tasks.templating.batch import CARRIED, IMAGES, SCHEMA, TEXTS, Batch, as_type
+from tasks.templating.batch import IMAGES, SCHEMA, TEXTS, Batch
+from tasks.templating.conversations import Plain, Side, conversations_of
 from tasks.templating.delimiters import delimiters_in, rows_to_ask
-from tasks.templating.limits import LENGTH_ALLOWANCE, MOST_TIMEOUTS
-from tasks.templating.opening import bos_problem
+from tasks.templating.limits import MOST_TIMEOUTS
 from tasks.templating.params import TemplatingParams
 from tasks.templating.pictures import with_image_parts
+from tasks.templating.piece import Piece
 from tasks.templating.plain_tokenizer import PlainTokenizer
 from tasks.templating.renderer import Renderer
-from tasks.templating.replaying import Plain, Replayer
+from tasks.templating.replaying import Replayer
 
 SAMPLE_FIRST, SAMPLE_EVERY = 8, 997
-PARSED_AT_ONCE = 64
-"""Rows whose turns are objects at one time: more of them would not stay in the processor's cache,
-and take half as long again."""
 
 
 class Differs(Exception):
@@ -56,7 +56,7 @@ class ShardRows:
         self.ledger, self.quarantine = accounts
         self.strict = params.delimiters_in_text == "quarantine"
         self.renderer = Renderer(tokenizer, params.special_tokens_in_text, images=True)
-        self.replayer = Replayer(tokenizer, self.renderer.special)
+        self.replayer = Replayer(tokenizer, self.renderer.special, self.renderer.bos)
         self.replaying = replaying and self.replayer.tracer is not None
         self.pictured = pictured
         self.schema = SCHEMA.append(IMAGES) if pictured else SCHEMA
@@ -70,57 +70,70 @@ class ShardRows:
             Differs, Pictured: the shard has to be rendered anew.
         """
         batch = Batch.of(rows)
-        marked = rows_to_ask(batch.texts)
-        for place, plain in enumerate(self._plain(batch)):
-            self.seen += 1
-            sampled = self.seen <= SAMPLE_FIRST or self.seen % SAMPLE_EVERY == 0
-            replay = None if plain is None else self._replayed(plain)
-            if place in marked and not self._allowed(batch, place):
-                continue
-            if replay is None or sampled:
-                self._look(batch, place, plain, replay)
-            else:
-                self.replayed += 1
-                batch.kept.append(place)
-                batch.sides.append(replay)
-        table = self._table(batch)
+        start = 0
+        for piece in batch.pieces():
+            stretch = range(start, start + piece.count)
+            self._stretch(batch, stretch, piece)
+            batch.gather()
+            start = stretch.stop
+        self.seen += rows.num_rows
+        table = batch.table(self.schema)
         self._count(rows["source"], table["source"])
         return table
 
-    def _plain(self, batch: Batch) -> Iterator[Plain | None]:
-        """Both sides of each row that may be replayed."""
-        count = len(batch.formats)
-        apart = {n for n, name in enumerate(batch.formats) if name != "conversational"}
-        apart |= {n for n, images in enumerate(batch.images) if images is not None}
-        if not self.replaying or len(apart) == count:
-            yield from [None] * count
-            return
-        texts = batch.texts
-        if apart:
-            texts = [[b"[]" if n in apart else t for n, t in enumerate(c)] for c in texts]
-        for start in range(0, count, PARSED_AT_ONCE):
-            part = slice(start, start + PARSED_AT_ONCE)
-            given = [column[part] for column in texts], *(values[part] for values in batch.settings)
-            for n, plain in enumerate(self.replayer.parsed(*given), start):
-                yield None if n in apart else plain
+    def _stretch(self, batch: Batch, rows: range, piece: Piece) -> None:
+        """Renders some rows: those between the ones that need a look are replayed."""
+        marked, sampled = rows_to_ask(piece), self._sampled(rows)
+        plain, odd = self._plain(batch, rows, piece)
+        done = 0
+        for stop in sorted({*odd, *marked, *sampled}):
+            self._replay(batch, rows, plain, done, stop)
+            if stop in marked and not self._allowed(batch, rows[stop]):
+                pass
+            elif stop in odd:
+                self._look(batch, rows[stop])
+            elif stop in sampled:
+                known = self.replayer.known(plain, stop)
+                self._look(batch, rows[stop], plain.sides(stop), known)
+            else:
+                self._replay(batch, rows, plain, stop, stop + 1)
+            done = stop + 1
+        self._replay(batch, rows, plain, done, len(rows))
 
-    def _replayed(self, plain: Plain) -> tuple[str, str] | None:
-        """Both texts; None where the renderer has to look at them, if only to say what is wrong."""
-        texts = self.replayer.texts(plain)
-        if texts is None:
-            return None
-        chosen, rejected = texts
-        if chosen == rejected:
-            return None
-        if len(chosen) > LENGTH_ALLOWANCE or len(rejected) > LENGTH_ALLOWANCE:
-            return None
-        bos = self.renderer.bos
-        if bos and (bos_problem(chosen, bos) or bos_problem(rejected, bos)):
-            return None
-        return texts
+    def _plain(self, batch: Batch, rows: range, piece: Piece) -> tuple[Plain, Collection[int]]:
+        """What of a stretch may be replayed, and the rows that may not."""
+        apart = {n - rows.start for n in batch.apart.intersection(rows)}
+        if not self.replaying or len(apart) == len(rows):
+            return Plain.nothing(), range(len(rows))
+        turns = conversations_of(piece, apart)
+        odd = set(turns.odd)
+        if self.renderer.special:
+            odd |= turns.suspicious(self.renderer.special, piece)
+        tools, settings = (values[rows.start : rows.stop] for values in batch.settings)
+        return Plain(turns, tools, settings), odd
+
+    def _sampled(self, rows: range) -> Collection[int]:
+        """The rows of a stretch that are rendered both ways."""
+        number = self.seen + rows.start + 1  # of the first one, in the shard
+        first = range(min(len(rows), max(0, SAMPLE_FIRST + 1 - number)))
+        return {*first, *range(-number % SAMPLE_EVERY, len(rows), SAMPLE_EVERY)}
+
+    def _replay(self, batch: Batch, rows: range, plain: Plain, start: int, stop: int) -> None:
+        """Replays rows; what is new among them is rendered by the template, and learned from."""
+        while start < stop:
+            end = self.replayer.replay(plain, start, stop, batch.texts)
+            batch.kept += rows[start:end]
+            self.replayed += end - start
+            if end < stop:
+                self._look(batch, rows[end], plain.sides(end))
+            start = end + 1
 
     def _look(
-        self, batch: Batch, place: int, plain: Plain | None, replay: tuple[str, str] | None
+        self,
+        batch: Batch,
+        place: int,
+        sides: tuple[Side, ...] = (),
+        known: tuple[str, str] | None = None,
     ) -> None:
         """Renders one row by the template itself, and learns from it where it is plain."""
         row = batch.row(place)
@@ -131,17 +144,16 @@ class ShardRows:
             self._drop(batch, place, bad)
             return
         texts = (found[0].text, found[1].text)
-        if replay is not None and replay != texts:
+        if known is not None and known != texts:
             raise Differs
         if row["images"] is not None:
             self._picture(batch, row["images"])
-        for side, whole in zip(plain or (), found, strict=False):
+        for side, whole in zip(sides, found, strict=False):
             if not whole.literals and self.replayer.text(side) is None:
                 self.replayer.learn(side, whole.text)
         if found[0].literals or found[1].literals:
             batch.literals[len(batch.kept)] = found
-        batch.kept.append(place)
-        batch.sides.append(texts)
+        batch.keep(place, texts)
 
     def _picture(self, batch: Batch, images: str) -> None:
         if not self.pictured:
@@ -151,7 +163,7 @@ class ShardRows:
 
     def _allowed(self, batch: Batch, place: int) -> bool:
         """Counts other templates' delimiters in a row; whether it may stay."""
-        found = delimiters_in(*(column[place] for column in batch.texts))
+        found = delimiters_in(*batch.stored(place))
         self.delimiters.update(found)
         if not found or not self.strict:
             return True
@@ -180,23 +192,6 @@ class ShardRows:
                 f"templating: {timeouts} rows were too much for the chat template, the last "
                 f"{row['file']} row {row['row']}: {bad.message}"
             )
-
-    def _table(self, batch: Batch) -> pa.RecordBatch:
-        rows, count = batch.rows, len(batch.kept)
-        if count < rows.num_rows:
-            rows = rows.take(pa.array(batch.kept, pa.int64()))
-        columns: dict[str, Any] = {name: rows[name] for name in CARRIED}
-        for n, side in enumerate(("chosen", "rejected")):
-            columns[side] = pa.array([texts[n] for texts in batch.sides], pa.string())
-            stretches: list[Any] = [None] * count
-            for place, texts in batch.literals.items():
-                stretches[place] = texts[n].literals or None
-            columns[f"{side}_literals"] = pa.array(stretches, pa.list_(pa.int32()))
-        if self.pictured:
-            pictures = [batch.pictures.get(n) for n in range(count)]
-            columns["images"] = pa.array(pictures, pa.string())
-        arrays = [as_type(columns[field.name], field.type) for field in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def _counts(column: pa.Array) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ text, makes one.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 Literals = tuple[int, ...]
@@ -43,14 +44,12 @@ class SpecialTokens:
 
         What completes a token has its first or its last character, or lies within one.
         """
-        if self.ends and len(text) >= self.longest:
-            for end in self.ends:
-                if end in text:
-                    break
-            else:
-                inner = text.strip()
-                return len(inner) >= self.longest or not self.within(inner)
-        return not suspicious({"content": text}, self)
+        inner = text.strip()
+        if self.within(inner):
+            return False
+        if self.ends and not any(end in text for end in self.ends):
+            return True
+        return self.pattern.search(text) is None and not any(self.partial(inner))
 
     def markup(self, text: str, literals: Literals = ()) -> list[tuple[int, int]]:
         """Where special tokens stand outside of the literal stretches: start and end of each."""
@@ -72,7 +71,13 @@ class SpecialTokens:
 
     def within(self, text: str) -> bool:
         """Whether a token holds the whole text inside it."""
-        return 0 < len(text) < self.longest and any(text in token for token in self.tokens)
+        near = 0 < len(text) < self.longest and text in self.joined
+        return near and any(text in token for token in self.tokens)
+
+    @cached_property
+    def joined(self) -> str:
+        """All tokens, one after the other: what lies within one lies in it, too."""
+        return "\n".join(self.tokens)
 
     def _lengths(self, text: str) -> range:
         return range(min(len(text), self.longest - 1), 0, -1)
@@ -85,23 +90,21 @@ def special_tokens(tokenizer: Any) -> SpecialTokens | None:
     tokens = tuple(sorted((t for t in named if t.strip()), key=lambda t: (-len(t), t)))
     if not tokens:
         return None
+    ends = tuple(sorted({c for t in tokens for c in (t[0], t[-1])}))
     return SpecialTokens(
         tokens,
         re.compile("|".join(map(re.escape, tokens))),
         frozenset(token[:n] for token in tokens for n in range(1, len(token))),
         frozenset(token[n:] for token in tokens for n in range(1, len(token))),
         len(tokens[0]),
-        ends
-        if len(ends := tuple(sorted({c for t in tokens for c in (t[0], t[-1])}))) <= MOST_ENDS
-        else (),
+        ends if len(ends) <= MOST_ENDS else (),
     )
 
 
 def suspicious(value: Any, special: SpecialTokens) -> bool:
     """Whether the strings of messages or tools hold a special token, or could complete one."""
     return any(
-        special.pattern.search(text)
-        or (free and (special.within(text.strip()) or any(special.partial(text.strip()))))
+        not special.innocent(text) if free else special.pattern.search(text)
         for text, free in _strings(value)
     )
 

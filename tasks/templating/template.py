@@ -6,6 +6,7 @@ pinned one, so a conversation renders equally on every day and wherever the mode
 
 import re
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,7 +84,7 @@ def pin(template: str, day: date | None) -> str:
     """
     if day is not None:
         template = CLOCK.sub(lambda found: repr(day.strftime(found.group(2))), template)
-    unstable = _unstable(_parsed(template))
+    unstable = _unstable(template)
     if unstable:
         advice = "set templating.date" if day is None else "write the value into the template"
         raise TemplateError(
@@ -112,10 +113,25 @@ def joined(template: Any) -> str:
     return "{%- if tools %}" + named["tool_use"] + "{% else %}" + named["default"] + "{% endif %}"
 
 
-def _unstable(tree: Any) -> str | None:
-    """What in a parsed template changes from day to day or run to run, or None."""
-    from jinja2 import nodes
+@lru_cache(maxsize=8)
+def _unstable(template: str) -> str | None:
+    """What in a template changes from day to day or run to run, or None.
 
+    Raises:
+        TemplateError: it does not compile; names the line.
+    """
+    from jinja2 import TemplateSyntaxError, nodes
+
+    from tasks.templating.environment import environment
+
+    try:
+        tree = environment().parse(template)
+    except TemplateSyntaxError as error:
+        line = template.splitlines()[error.lineno - 1] if template else ""
+        raise TemplateError(
+            f"the chat template does not compile: line {error.lineno}: {error.message}; the line "
+            f"is {shown(line)}"
+        ) from error
     tested = {
         id(test.node) for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")
     }
@@ -124,41 +140,3 @@ def _unstable(tree: Any) -> str | None:
             return name.name
     chance = any(f.name == "random" for f in tree.find_all(nodes.Filter))
     return "random" if chance else None
-
-
-def _parsed(template: str) -> Any:
-    """Jinja's tree of the template.
-
-    Raises:
-        TemplateError: it does not compile; names the line.
-    """
-    from jinja2 import TemplateSyntaxError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    extensions = ["jinja2.ext.loopcontrols"]
-    environment = ImmutableSandboxedEnvironment(extensions=[*extensions, GenerationBlock])
-    try:
-        return environment.parse(template)
-    except TemplateSyntaxError as error:
-        line = template.splitlines()[error.lineno - 1] if template else ""
-        raise TemplateError(
-            f"the chat template does not compile: line {error.lineno}: {error.message}; the line "
-            f"is {shown(line)}"
-        ) from error
-
-
-def _generation_block() -> type:
-    """Jinja's parser extension for transformers' `{% generation %}` blocks: body kept as it is."""
-    from jinja2.ext import Extension
-
-    class GenerationBlock(Extension):
-        tags = {"generation"}  # noqa: RUF012  (Jinja's own protocol)
-
-        def parse(self, parser: Any) -> Any:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    return GenerationBlock
-
-
-GenerationBlock = _generation_block()

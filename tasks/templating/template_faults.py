@@ -70,6 +70,8 @@ def undefined_names(tokenizer: Any) -> list[str]:
     from jinja2 import TemplateError as JinjaError
     from jinja2 import Undefined
 
+    from tasks.templating.environment import bound, environment
+
     printed: set[str] = set()
 
     class Recorded(Undefined):
@@ -77,7 +79,7 @@ def undefined_names(tokenizer: Any) -> list[str]:
             printed.add(str(self._undefined_name))
             return ""
 
-    template = _environment(Recorded).from_string(tokenizer.chat_template)
+    template = bound(tokenizer.chat_template, environment(undefined=Recorded))
     for messages in PROBES:
         given = {"messages": messages, "tools": None, "documents": None}
         given |= {"add_generation_prompt": False} | tokenizer.special_tokens_map
@@ -86,29 +88,3 @@ def undefined_names(tokenizer: Any) -> list[str]:
         except (JinjaError, TypeError, ValueError, KeyError):
             continue
     return sorted(printed)
-
-
-def _environment(undefined: Any) -> Any:
-    """As transformers renders, but for undefined names."""
-    import json
-
-    from jinja2.exceptions import TemplateError as JinjaError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    from tasks.templating.template import GenerationBlock
-
-    def refuse(message: str) -> None:
-        raise JinjaError(message)
-
-    def as_json(value: Any, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=False, indent=indent)
-
-    environment: Any = ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=undefined,
-        extensions=["jinja2.ext.loopcontrols", GenerationBlock],
-    )
-    environment.filters["tojson"] = as_json
-    environment.globals["raise_exception"] = refuse
-    return environment

@@ -7,6 +7,7 @@ copy of the file is the same tokenizer.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,12 +18,17 @@ import orjson
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+NAMED_FIRST = {"added_tokens", "normalizer", "pre_tokenizer", "post_processor"}
+"""What tokenizers writes before the model."""
+FIRST_TEXTS = ["a", "b"]
+"""Encoding any two takes as long as thousands the first time: memory is taken for all cores."""
+
 
 class TokenizerFile:
     """What a tokenizer.json says, but for its vocabulary, and the encoder that it makes."""
 
     def __init__(self, content: bytes) -> None:
-        state = cast(dict[str, Any], orjson.loads(content))
+        state = _without_vocabulary(content)
         self.added = cast(list[dict[str, Any]], state.get("added_tokens") or [])
         self.parts = {n: state.get(n) for n in ("normalizer", "pre_tokenizer", "post_processor")}
         self.dropout = bool(cast(dict[str, Any], state["model"]).get("dropout"))
@@ -62,7 +68,29 @@ def _fastokens(content: bytes) -> Any:
     made = Tokenizer.from_json_str(content.decode())
     made.no_truncation()
     made.no_padding()
+    made.encode_batch_flat(FIRST_TEXTS, False)
     return made
+
+
+def _without_vocabulary(content: bytes) -> dict[str, Any]:
+    """The object in `content`; where the file is laid out as tokenizers writes it, its model ends
+    before the vocabulary: the rest is nearly all of the file, and not needed.
+
+        {                          The text up to a key is an object once it is closed by a brace:
+          "added_tokens": [...],   so the key is one of that very object, and not one within its
+          "model": {               values.
+            "dropout": null,
+            "vocab": ...
+    """
+    whole, found, model = content.partition(b'\n  "model": {')
+    settings, also, _ = model.partition(b'\n    "vocab": ')
+    if found and also:
+        with suppress(ValueError):
+            state = orjson.loads(whole.rstrip().removesuffix(b",") + b"}")
+            state["model"] = orjson.loads(b"{" + settings.rstrip().removesuffix(b",") + b"}")
+            if state.keys() >= NAMED_FIRST and "dropout" in state["model"]:
+                return state
+    return cast(dict[str, Any], orjson.loads(content))
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,9 @@
 In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
 Out: the function that gives the text for other contents under the same tests, or None.
 
-    structure user > assistant, contents c      ->  "".join(("<|im_start|>user\\n", c[0], ...))
+    structure user > assistant, contents c      ->  b"".join((b"<|im_start|>user\\n", e[0], ...))
+
+Replays make UTF-8, which is what is stored: contents are encoded once (`e`) for all that says them.
 
 Exact, since contents are symbols while the template runs: every test of a content is noted and
 asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
@@ -33,9 +35,9 @@ from tasks.templating.symbols import (
     value,
 )
 
-Replay = Callable[[Sequence[str]], str | None]
-"""The text for other contents, none of them empty; or None where a test comes out otherwise than
-in the trace."""
+Replay = Callable[[Sequence[str], Sequence[bytes]], bytes | None]
+"""The text for other contents, none of them empty, which are also given as UTF-8; or None where a
+test comes out otherwise than in the trace."""
 HIDING = (
     *(nodes.AssignBlock, nodes.FilterBlock, nodes.CallBlock, nodes.Include, nodes.Import),
     *(nodes.FromImport, nodes.Extends, nodes.Block, nodes.OverlayScope),
@@ -43,6 +45,7 @@ HIDING = (
 )
 """Blocks that make plain text of what stands in them, or bring in another template."""
 MARK = f"\U0010fffe{secrets.token_hex(8)}"
+_CONTENT = re.compile(r"c\[(\d+)\]")
 _ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
 """True of every content: none is empty."""
 _MARKS = re.compile(f"{MARK}(\\d+);")
@@ -172,12 +175,27 @@ def _replay(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Repla
             merged[-1] = (False, merged[-1][1] + part[1])
         else:
             merged.append(part)
-    joined = "".join(f"{text if made else repr(text)}, " for made, text in merged)
+    joined = "".join(f"{_encoded(part)}, " for part in merged)
     told = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
     same = " and ".join(f"{'' if answer else 'not '}{test}" for test, answer in told) or "True"
-    source = f"lambda c: ''.join(({joined})) if {same} else None"
-    replay: Replay = eval(source, {"tojson": tojson})
+    source = f"lambda c, e: join(({joined})) if {same} else None"
+    replay: Replay = eval(source, {"tojson": tojson, "join": b"".join})
     return replay
+
+
+def _encoded(part: Part) -> str:
+    """The expression for a part of a text as UTF-8."""
+    made, text = part
+    if not made:
+        return repr(text.encode())
+    whole = _CONTENT.fullmatch(text)
+    return f"e[{whole[1]}]" if whole else f"{text}.encode()"
+
+
+def replayed(replay: Replay, contents: Sequence[str]) -> str | None:
+    """What a replay makes of contents, as text."""
+    found = replay(contents, list(map(str.encode, contents)))
+    return None if found is None else found.decode()
 
 
 def _filter(name: str, usual: Any) -> Any:

@@ -9,8 +9,8 @@ difference, and the shard goes to the reference itself.
 """
 
 import importlib.metadata
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -25,7 +25,9 @@ from tasks.tokenization.flat import FlatIds, join
 
 Choice = Literal["auto", "fastokens", "tokenizers"]
 PROBED_ROWS = 16
-"""Rows at the beginning of every shard whose ids are made by both encoders."""
+PROBED_BYTES = 16 * 2**10
+"""Rows at the beginning of every shard whose ids are made by both encoders: so many, and no more
+text than that but for the first two. The reference takes as long for it as fastokens for 500."""
 MOST_TOKENS = 64
 CASES = (
     *("", " ", "  ", "\n", "\n\n\n", "\t", "\r\n", "a", " a", "a ", "  a  b   ", "a\n b\n\n  c\t"),
@@ -65,13 +67,11 @@ def fastokens_version() -> str | None:
 class StageEncoder:
     """The encoders of one saved tokenizer; made by `stage_encoder`."""
 
-    directory: Path
     choice: Choice
     reference: TokenizersEngine
     fast: Engine | None
     why: str
     """Why there is no fast one; empty where there is."""
-    cases: list[str] = field(default_factory=list[str])
 
     def engine_for(
         self, texts: Sequence[str], *, add_special_tokens: bool
@@ -97,8 +97,7 @@ class StageEncoder:
         return self.reference.whole, "tokenizers", why
 
 
-@lru_cache(maxsize=2)
-def stage_encoder(directory: Path, choice: Choice) -> "StageEncoder | None":
+def stage_encoder(directory: Path, choice: Choice) -> StageEncoder | None:
     """The encoders of the tokenizer saved in `directory`; None where it has no tokenizer.json.
 
     Raises:
@@ -106,20 +105,26 @@ def stage_encoder(directory: Path, choice: Choice) -> "StageEncoder | None":
             gives other ids on the fixed texts.
     """
     file = tokenizer_file(directory)
-    if file is None:
-        return None
+    return None if file is None else encoders_of(file, choice)
+
+
+@lru_cache(maxsize=2)
+def encoders_of(file: TokenizerFile, choice: Choice) -> StageEncoder:
+    """The encoders of a tokenizer.json, held against each other on the fixed texts; once for all
+    shards of a process, and for all stages."""
     if choice != "tokenizers" and fastokens_version() is not None:
         file.begin()
     reference = TokenizersEngine(file)
     cases = _cases([str(token["content"]) for token in file.added])
-    fast, why = (None, "") if choice == "tokenizers" else _fast(file, reference, cases)
+    wanted = {
+        special: reference.whole(cases, add_special_tokens=special) for special in (False, True)
+    }
+    fast, why = (None, "") if choice == "tokenizers" else _fast(file, cases, wanted)
     if choice == "fastokens" and fast is None:
         raise DataError(f"tokenization.encoder: fastokens: {why}; use auto or tokenizers")
-    if reference.boundaries is not None:
-        wanted = reference.whole(cases, add_special_tokens=False)
-        if _difference(reference, cases, wanted, False):
-            reference.boundaries = None
-    return StageEncoder(directory, choice, reference, fast, why, cases)
+    if reference.boundaries is not None and _difference(reference, cases, wanted[False], False):
+        reference.boundaries = None
+    return StageEncoder(choice, reference, fast, why)
 
 
 def slow_engine(tokenizer: object) -> Engine:
@@ -133,7 +138,7 @@ def slow_engine(tokenizer: object) -> Engine:
 
 
 def _fast(
-    file: TokenizerFile, reference: TokenizersEngine, cases: list[str]
+    file: TokenizerFile, cases: list[str], wanted: Mapping[bool, FlatIds]
 ) -> tuple[FastokensEngine | None, str]:
     if fastokens_version() is None:
         return None, "fastokens is not installed (extra `fast`)"
@@ -141,9 +146,8 @@ def _fast(
         fast = FastokensEngine(file)
     except Exception as error:  # whatever a native loader says of a tokenizer it does not know
         return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
-    for special in (False, True):
-        wanted = reference.whole(cases, add_special_tokens=special)
-        if why := _difference(fast, cases, wanted, special):
+    for special, ids in wanted.items():
+        if why := _difference(fast, cases, ids, special):
             return None, why
     return fast, ""
 

@@ -16,8 +16,8 @@ from tasks.tokenization.encode import Ids
 
 Offsets = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
-PAIRS_AT_ONCE = 1 << 21
-"""Ids that are compared in one go: 50 MB of places."""
+FIRST_WINDOW = 64
+"""Ids of each side of a pair that are compared first."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class FlatIds:
             pa.array(self.offsets.astype(np.int32)), pa.array(self.ids, pa.int32())
         )
 
-    def take(self, places: npt.NDArray[np.intp]) -> "FlatIds":
-        """The lists at these places, in this order."""
-        return join([self.lists()[place] for place in places.tolist()])
-
 
 def join(lists: Sequence[Ids]) -> FlatIds:
     """Lists of ids as one buffer."""
@@ -58,28 +54,48 @@ def join(lists: Sequence[Ids]) -> FlatIds:
     return FlatIds(np.concatenate([np.empty(0, np.int32), *lists]), offsets)
 
 
+def halves_joined(parts: Sequence[FlatIds]) -> FlatIds:
+    """Parts that hold the ids of some chosen sides and then of as many rejected ones, as one that
+    holds all chosen sides and then all rejected ones."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [len(part) // 2 for part in parts]
+    ends = [int(part.offsets[count]) for part, count in zip(parts, counts, strict=True)]
+    ids = [part.ids[:end] for part, end in zip(parts, ends, strict=True)]
+    ids += [part.ids[end:] for part, end in zip(parts, ends, strict=True)]
+    lengths = [part.lengths[:count] for part, count in zip(parts, counts, strict=True)]
+    lengths += [part.lengths[count:] for part, count in zip(parts, counts, strict=True)]
+    offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths]))
+    return FlatIds(np.concatenate([np.empty(0, np.int32), *ids]), offsets)
+
+
 def common_lengths(both: FlatIds) -> Counts:
-    """How many leading ids each pair's sides share; the first half of the lists is the chosen's."""
-    count = len(both) // 2
-    starts, lengths = both.offsets[:-1], both.lengths
+    """How many leading ids each pair's sides share; the first half of the lists is the chosen's.
+
+    A window of every pair that has agreed so far is compared in one go, then one twice as wide:
+
+        7 8 9 9 | 2 1 5 5 ...
+        7 8 9 9 | 2 1 4 5 ...    a pair drops out at its first difference
+        = = = =   = = !
+    """
+    count, lengths = len(both) // 2, both.lengths
+    chosen, rejected = both.offsets[:count], both.offsets[count:-1]
     shorter = np.minimum(lengths[:count], lengths[count:])
-    found = np.empty(count, np.int64)
-    first = 0
-    while first < count:
-        upto = int(np.searchsorted(np.cumsum(shorter[first:]), PAIRS_AT_ONCE, "right")) + first
-        part = slice(first, max(upto, first + 1))
-        found[part] = _common(both.ids, starts[:count][part], starts[count:][part], shorter[part])
-        first = part.stop
-    return found
-
-
-def _common(ids: Ids, chosen: Offsets, rejected: Offsets, shorter: Counts) -> Counts:
-    """Length of the common beginning of the stretches at `chosen` and at `rejected`."""
-    begins = np.cumsum(shorter) - shorter
-    steps = np.arange(int(shorter.sum()))
-    differ = np.flatnonzero(
-        ids[steps + np.repeat(chosen - begins, shorter)]
-        != ids[steps + np.repeat(rejected - begins, shorter)]
-    )
-    after = np.append(differ, len(steps))[np.searchsorted(differ, begins)]
-    return np.minimum(after - begins, shorter)
+    after = np.zeros(int(shorter.max(initial=0)) + FIRST_WINDOW, np.int32)
+    padded = np.concatenate([both.ids, after])
+    found = np.zeros(count, np.int64)
+    going = np.flatnonzero(shorter)
+    done, width = 0, FIRST_WINDOW
+    while len(going):
+        every = np.ndarray(len(both.ids) + 1, f"V{4 * width}", padded, strides=(4,))
+        ours, theirs = (
+            every[side[going] + done].view(np.int32).reshape(-1, width)
+            for side in (chosen, rejected)
+        )
+        differ = ours != theirs
+        place = differ.argmax(1)
+        ends = differ[np.arange(len(going)), place]
+        found[going] = done + np.where(ends, place, width)
+        done, width = done + width, 2 * width
+        going = going[~ends & (shorter[going] > done)]
+    return np.minimum(found, shorter)

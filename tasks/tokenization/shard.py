@@ -18,16 +18,19 @@ import pyarrow as pa
 from tasks.artifact import Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.batches import bounded_batches
 from tasks.templating.batch import as_type
+from tasks.tokenization.buffers import keep_freed_memory
 from tasks.tokenization.encoder import Choice
 from tasks.tokenization.flat import FlatIds, common_lengths
-from tasks.tokenization.shard_encoders import Mask, ShardEncoders
+from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
 
 SPLITS = ("train", "eval")
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 TOKENIZER_DIRECTORY = "tokenizer"
 BATCH_ROWS = 2048
 BATCH_BYTES = 8 * 2**20
-"""Text that is encoded in one go."""
+"""Text that is handed on in one go."""
+ROWS_A_RUN = 4
+"""So many rows there have to be for each run: else copying run by run is no faster."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class TokenizeShard:
 
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's Arrow files; how many pairs and tokens, and by which encoder."""
+        keep_freed_memory()
         directory = self.workspace.path / TOKENIZER_DIRECTORY
         encoders = ShardEncoders(directory, self.choice)
         counts = Counter[str](dict.fromkeys(SPLITS, 0))
@@ -56,7 +60,7 @@ class TokenizeShard:
                 counts["tokens"] += int(sides[:, fits].sum())
                 counts["longest"] = max(counts["longest"], int(sides[:, fits].max(initial=0)))
                 for split in SPLITS:
-                    part = rows.filter(pa.array(fits & (np.asarray(batch.rows["split"]) == split)))
+                    part = _rows_where(rows, fits & equals(batch.rows["split"], split))
                     if part.num_rows and split not in writers:
                         writers[split] = self._open(open_files, f"{split}/{shard.stem}.arrow")
                     if part.num_rows:
@@ -104,6 +108,18 @@ class TokenizeShard:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), ~(too_long | same)
 
 
+def _rows_where(rows: pa.RecordBatch, wanted: Mask) -> pa.RecordBatch:
+    """The rows as `filter` gives them, which looks at every id; few runs of rows are copied whole.
+
+    With nulls the bytes behind them would be others.
+    """
+    edges: list[int] = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
+    runs = list(zip(edges[::2], edges[1::2], strict=True))
+    if 0 < len(runs) <= len(wanted) // ROWS_A_RUN and not any(c.null_count for c in rows.columns):
+        return pa.concat_batches([rows.slice(a, b - a) for a, b in runs])
+    return rows.filter(pa.array(wanted))
+
+
 def _leave_out(rows: pa.RecordBatch, ledger: Ledger, quarantine: Quarantine) -> None:
     """Accounts for rows with images."""
     message = (
@@ -122,9 +138,10 @@ def _account(
     rows: pa.RecordBatch, too_long: Mask, same: Mask, ledger: Ledger, quarantine: Quarantine
 ) -> None:
     """Every row's line in the ledger; rows with equal ids in the quarantine."""
-    sources = np.asarray(rows["source"])
-    for source in dict.fromkeys(sources.tolist()):
-        own = sources == source
+    sources = rows["source"].dictionary_encode()
+    numbers = np.asarray(sources.indices)
+    for number, source in enumerate(sources.dictionary.to_pylist()):
+        own = numbers == number
         ledger.count_in(source, int(own.sum()))
         ledger.count_out(source, int((own & ~too_long & ~same).sum()))
         for reason, dropped in (("too_long", own & too_long), ("identical_tokens", own & same)):

@@ -15,13 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tasks.tokenization.encoder import PROBED_ROWS, Choice, slow_engine, stage_encoder
+from tasks.tokenization.encoder import PROBED_BYTES, PROBED_ROWS, Choice, slow_engine, stage_encoder
 from tasks.tokenization.engines import Engine
-from tasks.tokenization.flat import FlatIds, join
+from tasks.tokenization.flat import FlatIds, halves_joined, join
 from tasks.tokenization.literal import literal_encoder
 
-TEXTS = ("chosen", "rejected")
+TEXTS = ["chosen", "rejected"]
+COMPUTE: Any = pc  # its functions are made as it is imported
+ROWS_AT_ONCE = 256
+"""Rows that are encoded in one go: their texts and ids stay in a core's cache (a fifth less time
+than with 2048)."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -49,7 +54,7 @@ class ShardEncoders:
         """The batch, its rows with images apart."""
         if "images" not in rows.schema.names:
             return Encoded(rows, self(rows), rows.slice(0, 0))
-        pictured = np.asarray(rows["images"].is_valid())
+        pictured = mask(rows["images"].is_valid())
         read = rows.filter(pa.array(~pictured))
         return Encoded(read, self(read), rows.filter(pa.array(pictured)))
 
@@ -58,48 +63,46 @@ class ShardEncoders:
 
         Texts get the tokenizer's special tokens, renderings none.
         """
-        texts: list[str] = [
-            text for side in TEXTS for text in rows[side].to_numpy(zero_copy_only=False).tolist()
-        ]
-        kinds = np.tile(np.asarray(rows["format"]) == "standard", 2)
-        order = np.concatenate([np.flatnonzero(kinds), np.flatnonzero(~kinds)])
+        standard = equals(rows["format"], "standard")
         found: list[FlatIds] = []
-        for kind, places in (
-            ("standard", order[kinds[order]]),
-            ("conversational", order[~kinds[order]]),
-        ):
-            if len(places):
-                chosen = texts if len(places) == len(texts) else [texts[i] for i in places.tolist()]
-                engine = self._engine(kind, chosen)
-                found.append(engine(chosen, add_special_tokens=kind == "standard"))
-        ids = found[0] if len(found) == 1 else _in_order(found, order)
-        return self._with_literals(rows, texts, kinds, ids)
+        for kind, own in (("standard", standard), ("conversational", ~standard)):
+            if own.any():
+                pairs = rows.select(TEXTS)
+                found.append(self._ids(kind, pairs if own.all() else pairs.filter(pa.array(own))))
+        ids = _in_order(found, standard) if len(found) > 1 else [*found, join([])][0]
+        return self._with_literals(rows, standard, ids)
 
-    def _engine(self, kind: str, texts: list[str]) -> Engine:
+    def _ids(self, kind: str, pairs: pa.RecordBatch) -> FlatIds:
+        """The same of pairs of one kind."""
+        engine, special = self._engine(kind, pairs), kind == "standard"
+        parts = (pairs.slice(n, ROWS_AT_ONCE) for n in range(0, pairs.num_rows, ROWS_AT_ONCE))
+        return halves_joined([engine(_texts(p), add_special_tokens=special) for p in parts])
+
+    def _engine(self, kind: str, pairs: pa.RecordBatch) -> Engine:
         if kind not in self.engines:
             encoder = stage_encoder(self.directory, self.choice)
             if encoder is None:
                 self.engines[kind] = slow_engine(_tokenizer(self.directory))
                 self.used["python"] = "the tokenizer has no tokenizer.json"
             else:
-                half = len(texts) // 2
-                first = [*texts[:PROBED_ROWS], *texts[half : half + PROBED_ROWS]]
+                first = _texts(_probed(pairs))
                 engine, name, why = encoder.engine_for(first, add_special_tokens=kind == "standard")
                 self.engines[kind] = engine
                 self.used[name] = why
         return self.engines[kind]
 
-    def _with_literals(
-        self, rows: pa.RecordBatch, texts: list[str], standard: Mask, ids: FlatIds
-    ) -> FlatIds:
+    def _with_literals(self, rows: pa.RecordBatch, standard: Mask, ids: FlatIds) -> FlatIds:
         if all(rows[f"{side}_literals"].null_count == rows.num_rows for side in TEXTS):
             return ids
         lists = ids.lists()
-        literals = [*rows["chosen_literals"].to_pylist(), *rows["rejected_literals"].to_pylist()]
-        for place in (place for place, stretches in enumerate(literals) if stretches):
-            lists[place] = literal_encoder(_tokenizer(self.directory))(
-                texts[place], tuple(literals[place]), add_special_tokens=bool(standard[place])
-            )
+        for first, side in ((0, "chosen"), (rows.num_rows, "rejected")):
+            literals: list[Any] = rows[f"{side}_literals"].to_pylist()
+            for place in (place for place, stretches in enumerate(literals) if stretches):
+                lists[first + place] = literal_encoder(_tokenizer(self.directory))(
+                    rows[side][place].as_py(),
+                    tuple(literals[place]),
+                    add_special_tokens=bool(standard[place]),
+                )
         return join(lists)
 
 
@@ -111,7 +114,31 @@ def _tokenizer(directory: Path) -> Any:
     return AutoTokenizer.from_pretrained(directory)
 
 
-def _in_order(found: list[FlatIds], order: npt.NDArray[np.intp]) -> FlatIds:
-    """Lists that were encoded kind by kind, back in the order of the rows."""
+def mask(column: pa.BooleanArray) -> Mask:
+    """A column of truth values, none of them null."""
+    return column.to_numpy(zero_copy_only=False)
+
+
+def equals(column: pa.StringArray, text: str) -> Mask:
+    """Where the column has this text."""
+    return mask(COMPUTE.equal(column, text))
+
+
+def _probed(pairs: pa.RecordBatch) -> pa.RecordBatch:
+    """The first pairs, by which an encoder is chosen."""
+    first = pairs.slice(0, PROBED_ROWS)
+    sizes = sum(np.asarray(COMPUTE.binary_length(first[side]), np.int64) for side in TEXTS)
+    return first.slice(0, max(2, int((np.cumsum(sizes) <= PROBED_BYTES).sum())))
+
+
+def _texts(pairs: pa.RecordBatch) -> list[str]:
+    """All chosen texts, then all rejected ones."""
+    return [text for side in TEXTS for text in pairs[side].to_numpy(zero_copy_only=False).tolist()]
+
+
+def _in_order(found: list[FlatIds], standard: Mask) -> FlatIds:
+    """Ids of texts, then of renderings, back in the order of the rows."""
+    kinds = np.tile(standard, 2)
+    order = np.concatenate([np.flatnonzero(kinds), np.flatnonzero(~kinds)])
     lists = [ids for flat in found for ids in flat.lists()]
     return join([lists[place] for place in np.argsort(order).tolist()])

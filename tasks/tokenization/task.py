@@ -18,8 +18,10 @@ from tasks.artifact import (
     Step,
     Workspace,
     build_shards,
+    end_workers,
     input_digests,
 )
+from tasks.artifact.durable import write_json, writing
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.errors import DataError
 from tasks.model import BaseModel
@@ -101,6 +103,7 @@ def _build(
         if error := _all_too_long(workspace, shards, params):
             raise error from None
         raise
+    end_workers()  # no later stage has shards
     totals = {n: sum(c[n] for c in numbers) for n in (*SPLITS, "tokens")}
     workspace.report.update(totals | {"longest": max(c["longest"] for c in numbers)})
     workspace.report["encoders"] = _encoders(numbers)
@@ -143,16 +146,17 @@ def _all_too_long(
 
 
 def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel) -> None:
-    """The tokenizer as it is used here, with the effective chat template, kept for the model."""
+    """The tokenizer as it is used here, with the effective chat template, kept for the model.
+
+    Saved anew by every attempt, so it need not last before the artifact is committed.
+    """
     directory = workspace.path / TOKENIZER_DIRECTORY
     template = templating.path / CHAT_TEMPLATE_FILE
     if is_plain(model.path):
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            with workspace.writing(f"{TOKENIZER_DIRECTORY}/{name}") as path:
-                shutil.copyfile(model.path / name, path)
-        if template.exists():
-            with workspace.writing(f"{TOKENIZER_DIRECTORY}/{CHAT_TEMPLATE_FILE}") as path:
-                shutil.copyfile(template, path)
+        copied = [model.path / name for name in ("tokenizer.json", "tokenizer_config.json")]
+        for source in (*copied, *([template] if template.exists() else ())):
+            with writing(directory / source.name, durable=False) as path:
+                shutil.copyfile(source, path)
     else:
         from transformers import AutoTokenizer
 
@@ -161,4 +165,5 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
             tokenizer.chat_template = template.read_text("utf-8")
         tokenizer.save_pretrained(directory)
     said = templating.record["ingredients"]["params"]
-    workspace.write_json(RENDERING_FILE, {name: said.get(name) for name in RENDERING_FIELDS})
+    rendering = {name: said.get(name) for name in RENDERING_FIELDS}
+    write_json(workspace.path / RENDERING_FILE, rendering, durable=False)

@@ -6,7 +6,6 @@ import random
 import pytest
 
 from flows.inspection import visible
-from tasks.conversion.leakage import stretches
 from tasks.errors import DataError
 
 catalogue = pytest.mark.catalogue
@@ -195,14 +194,6 @@ def test_held_out_prompts_that_are_nearly_training_prompts_are_counted(convert, 
     for pair in pairs_of(convert(rows + [r | {"chosen": "Ja."} for r in rows], eval_fraction=0.2)):
         groups.setdefault(pair["group"], set()).add(pair["split"])
     assert all(len(splits) == 1 for splits in groups.values())
-
-
-def test_a_stretch_is_known_wherever_it_stands():
-    shared = bytes(range(200)) * 2
-    a, b = stretches(b"x" * 37 + shared), stretches(shared + b"y" * 91)
-    assert set(stretches(shared)) <= set(a) & set(b)
-    assert len(stretches(shared)) > 10
-    assert len(stretches(b"x" * 63)) == 0
 
 
 @catalogue(83)

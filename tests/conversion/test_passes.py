@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -10,7 +9,7 @@ import time
 
 import pytest
 
-from tasks.artifact import Store
+from tasks.artifact import Store, pool
 from tasks.conversion import ConversionParams, step
 from tasks.errors import ArtifactError
 from tasks.ingestion import Source
@@ -23,13 +22,14 @@ def answers(n):
     return ("votes", "v.jsonl", n + 1, json.dumps(row))
 
 
-def kill_one(units, killed):
-    """Kills a worker once the first shard is finished and others are in progress."""
+def kill_one(work, killed):
+    """Kills the worker once a shard is finished, and two are being worked on: one is its own."""
     while not killed:
-        if any(units.glob("rows-*.json")):
-            for child in multiprocessing.active_children()[:1]:
-                os.kill(child.pid, signal.SIGKILL)
-                killed.append(child.pid)
+        begun = [*work.glob("scratch/pairs/*.tmp")]
+        if len(begun) == 2 and any(work.glob("units/rows-*.json")):
+            for worker in pool.ready():
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
         time.sleep(0.001)
 
 
@@ -43,8 +43,9 @@ def test_a_killed_worker_is_told_and_the_next_run_goes_on_to_the_same_bytes(tmp_
 
     alone = Store(tmp_path / "alone").obtain(made(1))
     store, killed = Store(tmp_path / "data"), []
-    units = store.work(made(2)) / "units"
-    watcher = threading.Thread(target=kill_one, args=(units, killed), daemon=True)
+    work = store.work(made(2))
+    units = work / "units"
+    watcher = threading.Thread(target=kill_one, args=(work, killed), daemon=True)
     watcher.start()
     with pytest.raises(ArtifactError, match=r"a worker process was killed.*run again"):
         store.obtain(made(2))

@@ -3,17 +3,29 @@
 import json
 import unicodedata
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion.characters import OTHER, SETTLED, beyond_ascii, level_of
+from tasks.conversion.characters import (
+    NONE,
+    OTHER,
+    QUIET,
+    SETTLED,
+    beyond_ascii,
+    level_of,
+    levels_of,
+)
+from tasks.conversion.folding import folded_bytes
 from tasks.conversion.identity import identify, prompt_group
 from tasks.conversion.joining import Origin
 from tasks.conversion.layouts.trl import sides
 from tasks.conversion.pair import Pair, checked
-from tasks.conversion.signals import script_of
+from tasks.conversion.row_batches import pieces
+from tasks.conversion.signals import end_to_end, script_of, signals
+from tasks.conversion.stretches import stretches_of
 from tasks.conversion.tables import (
     SCHEMA,
     key_array,
@@ -24,45 +36,137 @@ from tasks.conversion.tables import (
 )
 from tasks.conversion.unusable import Unusable
 from tasks.conversion.usual import usual_rows
-from tasks.conversion.usual_pairs import usual_pairs
+from tasks.conversion.usual_pairs import UsualPairs
 
 WORDS = st.text(
     st.sampled_from("aB \t\n\x1c'\"\\\u2019\u2014\u00e9e\u0301\uff21\u4e2d\u3042\u0130\u00df\u00a0")
     | st.characters(codec="utf-8", exclude_characters="\0"),
     max_size=8,
 )
+CONTENTS = WORDS | st.tuples(WORDS, st.integers(8, 40)).map(lambda word: word[0] * word[1])
 ROLES = st.sampled_from(["user", "assistant", "system", "tool"])
-MESSAGE = st.fixed_dictionaries({"role": ROLES, "content": WORDS})
+MESSAGE = st.fixed_dictionaries({"role": ROLES, "content": CONTENTS})
 ANSWER = st.fixed_dictionaries({"role": st.just("assistant"), "content": WORDS})
 ANSWERS = st.lists(ANSWER, min_size=1, max_size=1) | st.lists(MESSAGE, max_size=2)
+ROW = st.tuples(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS), max_size=4))
-def test_usual_pairs_are_identified_as_by_all_checks(rows):
+@given(st.lists(ROW, max_size=6), st.integers(1, 4))
+def test_usual_pairs_are_identified_as_by_all_checks(rows, piece):
     raws = [orjson.dumps(dict(zip(("prompt", "chosen", "rejected"), r, strict=True))) for r in rows]
-    usual, levels, others = usual_rows(raws, sides)
-    assert sorted([*others, *(each.place for each in usual)]) == [*range(len(rows))]
-    if not usual:
+    usual = UsualPairs(sides, 0, 0.5)
+    for first in range(0, len(rows), piece):
+        usual.take(raws[first : first + piece], first)
+    assert sorted([*usual.others, *usual.places]) == [*range(len(rows))]
+    if not usual.places:
         return
-    origins = [Origin("s", "f", row, "") for row in range(len(usual))]
+    origins = [Origin("s", "f", row, "") for row in usual.places]
     names = pa.schema([(name, SCHEMA.field(name).type) for name in ("source", "file", "row")])
     columns = [pa.array(c, f.type) for c, f in zip([*zip(*origins, strict=True)], names)]  # noqa: B905
-    pairs, records = usual_pairs(
-        usual, pa.RecordBatch.from_arrays(columns, schema=names), 3, 0, 0.5
-    )
-    values, keys = [], []
-    for each, level, origin in zip(usual, levels, origins, strict=True):
-        pair = checked(Pair(*rows[each.place]))
+    batch = pa.RecordBatch.from_arrays(columns, schema=names)
+    pairs, records, hashes = usual.made(batch, 3)
+    values, keys, turns = [], [], []
+    for place, origin in zip(usual.places, origins, strict=True):
+        pair = checked(Pair(*rows[place]))
         assert not pair.notes
         identity = identify(pair, 0, 0.5)
         assert prompt_group(pair) == identity.group
-        assert (identity.text, identity.level) == (each.text, level)
-        assert longer_by(pair) == each.longer
+        assert identity.level <= SETTLED
         values.append(pair_values(pair, identity, origin))
         keys.append(key_values(pair, identity, 3, longer_by(pair)))
+        turns.append(identity.turns)
     assert pairs.equals(record_batch(values))
-    assert (records == key_array(keys)).all()
+    known = key_array(keys)
+    theirs, known["stretches"] = stretches_of(turns, known["eval"])
+    assert (records == known).all()
+    assert hashes.tolist() == theirs.tolist()
+
+
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["role", "content", "user", "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["role", "content", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_row_of_other_kinds_of_values_is_never_usual(data):
+    row = {side: data.draw(VALUE) for side in ("prompt", "chosen", "rejected")}
+    good = [{"role": "user", "content": "Hi"}], talk("assistant", "a"), talk("assistant", "b")
+    for side, value in zip(row, good, strict=True):
+        if data.draw(st.booleans()):
+            row[side] = value
+    order = data.draw(st.permutations([*row]))
+    raw = orjson.dumps({side: row[side] for side in order})
+    usual, others = usual_rows([raw, b"[", b"1", b'"abc"', b"[1,2,3]"], sides)
+    assert others[-4:] == [1, 2, 3, 4]
+    if usual:
+        assert _is_canonical(**row)
+
+
+def _is_canonical(prompt, chosen, rejected):
+    messages = [*prompt, *chosen, *rejected]
+    return (
+        all([*m] == ["role", "content"] and isinstance(m["content"], str) for m in messages)
+        and len(chosen) == len(rejected) == 1
+        and len(prompt) > 0
+    )
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6), st.text(st.sampled_from(" \t\n\x1caB\0\u2019")))
+def test_folding_in_one_go_is_folding_one_by_one(words, blank):
+    texts = [f"user \0 {word}{blank} \0".encode() for word in words]
+    assert folded_bytes(b"\xff".join(texts)).split(b"\xff") == [folded_bytes(t) for t in texts]
+    for text in texts:
+        spaced = text.translate(bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)).lower()
+        while b"  " in spaced:
+            spaced = spaced.replace(b"  ", b" ")
+        assert folded_bytes(text) == spaced.replace(b"\0 \0", b"\0  \0")
+
+
+@given(st.lists(WORDS, max_size=6))
+def test_levels_of_texts_looked_at_in_one_go_are_those_of_each(words):
+    texts = [word.encode() for word in words]
+    known = [level_of(beyond_ascii(text)) for text in texts]
+    found = levels_of(*end_to_end(texts)).tolist()
+    assert found == [NONE if level == QUIET else level for level in known]
+    grouped = levels_of(*end_to_end([part for text in texts for part in (b"a", text)], each=2))
+    assert grouped.tolist() == found
+
+
+def test_notes_are_those_of_the_pair_that_holds_the_words():
+    secrets = {
+        "AKIA" + "A1" * 8: "an access key",
+        "ghp_" + "a1B" * 12: "an access token",
+        "sk-" + "a1_-" * 6: "an access token",
+        "-----BEGIN RSA PRIVATE KEY-----": "a private key",
+        ".".join(["eyJ" + "a" * 12, "eyJ" + "b" * 12, "c" * 12]): "a signed web token",
+        "me@example.com": "an e-mail address",
+    }
+    no_sides = b"", b"[]", b"[]"
+    near = ["AKIA", "ghp_a", "task-force", "PRIVATE KEY--", "eyJ", "@", "K_-J"]
+    for place, (secret, name) in enumerate(secrets.items()):
+        texts = [near[i % len(near)].encode() for i in range(21)]
+        texts[3 * place + place % 3] = secret.encode()
+        found = signals(*end_to_end(texts, each=3), np.zeros(7, np.int8), lambda _: no_sides)
+        assert found == [(place, f"text that looks like {name}")]
+
+
+def test_pieces_are_the_rows_of_a_part_of_a_batch():
+    raws = ["", "a", "\u00e9\u4e2d", "b" * 300, None, "c"]
+    batch = pa.RecordBatch.from_pydict({"raw": pa.array(["x", *raws], pa.string())}).slice(1)
+    found = [(first, bytes(raw)) for first, piece in pieces(batch, 4) for raw in piece[:1]]
+    assert found == [(0, b""), (4, b"")]
+    every = [bytes(raw) for _, piece in pieces(batch, 4) for raw in piece]
+    assert every == [(raw or "").encode() for raw in raws]
 
 
 @given(WORDS, WORDS, WORDS)
@@ -93,6 +197,9 @@ def test_levels_of_known_characters():
     assert script_of("\u4e2d\u6587\u5b57 ok!") == "CJK"
 
 
+LONG = "word for word, as long as a prompt has to be to have any stretch of words " * 2
+
+
 def talk(role, text):
     return [{"role": role, "content": text}]
 
@@ -106,7 +213,7 @@ def test_rows_appended_leave_the_files_of_earlier_shards_as_they_are(ingest, tmp
     from tasks.ingestion import Source
 
     def entry(i, chosen="a", rejected="b"):
-        row = {"prompt": talk("user", f"Hi {i}"), "chosen": talk("assistant", chosen),
+        row = {"prompt": talk("user", f"Hi {i} " + LONG), "chosen": talk("assistant", chosen),
                "rejected": talk("assistant", rejected)}  # fmt: skip
         return ("votes", "v.jsonl", i + 1, json.dumps(row))
 

@@ -80,6 +80,8 @@ def test_names_that_a_template_prints_though_nothing_defines_them_are_listed(
     )
     assert undefined_names(with_template(template)) == ["greeting", "sender"]
     assert undefined_names(with_template(CHATML)) == []
+    scoped = "{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x }}"  # gone behind it
+    assert undefined_names(with_template(CHATML + scoped)) == ["x"]
     rendered, _ = render_rows([pair()], template)
     assert rendered.report["undefined_in_template"] == ["greeting", "sender"]
 

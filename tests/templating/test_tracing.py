@@ -4,17 +4,21 @@ replayed."""
 import itertools
 import random
 
+import orjson
+import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
 from tasks.templating import TemplatingParams
+from tasks.templating.conversations import Plain, conversations_of
+from tasks.templating.piece import pieces
 from tasks.templating.plain_tokenizer import PlainTokenizer, is_plain, plain_tokenizer
 from tasks.templating.render import render
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
 from tasks.templating.special_tokens import special_tokens
 from tasks.templating.template import load_tokenizer, with_effective_template
-from tasks.templating.tracing import tracer
+from tasks.templating.tracing import replayed, tracer
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, run
 
@@ -80,13 +84,13 @@ def test_a_replay_is_what_the_template_says_for_every_content(name):
     for texts in itertools.product(NASTY, NASTY):
         messages = conversation(texts)
         expected = render(messages, tokenizer)
-        answers = {text for replay in replays if (text := replay(texts)) is not None}
+        answers = {t for replay in replays if (t := replayed(replay, texts)) is not None}
         assert answers <= {expected}
         used += bool(answers)
         if not answers:
             roles = [{"role": message["role"]} for message in messages]
             replays.append(found.trace(roles, texts, given))
-            assert replays[-1](texts) == expected
+            assert replayed(replays[-1], texts) == expected
     assert used > len(NASTY)
 
 
@@ -120,16 +124,16 @@ def test_families_are_replayed_and_equal_transformers(name, tmp_path):
         messages = conversation(texts)
         expected = render(messages, theirs)
         assert render(messages, ours) == expected
-        import orjson
-
-        parts = [orjson.dumps(part) for part in (messages[:1], messages[1:])]
-        (sides,) = replayer.parsed([[part] for part in (*parts, parts[1])], [None], [None])
-        if sides is None:  # a text that holds, or could complete, a special token
-            continue
-        found = replayer.text(sides[0])
+        parts = [orjson.dumps(part).decode() for part in (messages[:1], messages[1:], messages[1:])]
+        (piece,) = pieces([pa.array([part]) for part in parts])
+        turns = conversations_of(piece)
+        if turns.suspicious(replayer.special, piece):
+            continue  # a text that holds, or could complete, a special token
+        chosen, _ = Plain(turns, [None], [None]).sides(0)
+        found = replayer.text(chosen)
         assert found in (None, expected)
         replayed += found is not None
-        replayer.learn(sides[0], expected)
+        replayer.learn(chosen, expected)
     assert replayed > 80
 
 
@@ -173,14 +177,14 @@ def test_a_replay_that_differs_sends_the_whole_shard_to_jinja(tmp_path, monkeypa
         for n in range(1000)
     ]
     _, expected = run(rows, model, tmp_path / "first")
-    true = Replayer.texts
+    true = Replayer.known
     calls = itertools.count()
 
-    def wrong(self, plain):
-        texts = true(self, plain)
-        return texts if texts is None or next(calls) < 750 else (texts[0] + "!", texts[1])
+    def wrong(self, plain, row):
+        texts = true(self, plain, row)
+        return texts if texts is None or next(calls) < 7 else (texts[0] + "!", texts[1])
 
-    monkeypatch.setattr(Replayer, "texts", wrong)
+    monkeypatch.setattr(Replayer, "known", wrong)
     rendered, rows = run(rows, model, tmp_path / "second")
     assert rendered.report["shards_replay_differed"] == 1
     assert rendered.report["rows_replayed"] == 0

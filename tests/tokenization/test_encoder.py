@@ -11,13 +11,15 @@ from tokenizers import Tokenizer
 from tasks.errors import DataError
 from tasks.templating.tokenizer_file import tokenizer_file
 from tasks.tokenization import shared_prefix_length
-from tasks.tokenization.encoder import CASES, fastokens_version, stage_encoder
+from tasks.tokenization.encoder import (
+    CASES,
+    encoders_of,
+    fastokens_version,
+    stage_encoder,
+)
 from tasks.tokenization.engines import TokenizersEngine
-from tasks.tokenization.flat import common_lengths, join
+from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join
 from tests.templating.families import FAMILIES, build_family
-from tests.templating.stage_runs import run
-
-USER = {"role": "user", "content": "What color is the sky?"}
 
 
 def texts_for(name):
@@ -80,7 +82,7 @@ def test_an_encoder_with_other_ids_is_found_by_the_probe_and_not_used(tmp_path):
         with pytest.raises(DataError, match="use auto or tokenizers"):
             encoder.engine_for(["The sky is blue"], add_special_tokens=False)
     finally:
-        stage_encoder.cache_clear()
+        encoders_of.cache_clear()
 
 
 @pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
@@ -101,8 +103,8 @@ def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
 def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
     rng = np.random.default_rng(0)
     pairs = []
-    for n in range(300):
-        shared = rng.integers(0, 3, rng.integers(0, 9))
+    for n in range(600):
+        shared = rng.integers(0, 3, rng.integers(0, 9) + (n % 6) * FIRST_WINDOW // 2)
         sides = [np.append(shared, rng.integers(0, 3, rng.integers(0, 5))) for _ in range(2)]
         pairs.append([side.astype(np.int32) for side in (sides if n % 7 else (sides[0], sides[0]))])
     both = join([*(a for a, _ in pairs), *(b for _, b in pairs)])
@@ -114,26 +116,14 @@ def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
     assert isinstance(both.arrow(), pa.ListArray)
 
 
-def test_conversations_and_texts_side_by_side_keep_their_order(tmp_path):
-    model = build_family("llama2", tmp_path / "model")
-    rows = [
-        {"prompt": [{**USER, "content": f"What {n}?"}],
-         "chosen": [{"role": "assistant", "content": "b"}],
-         "rejected": [{"role": "assistant", "content": "g"}]}
-        if n % 3
-        else {"prompt": f"The {n}", "chosen": " blue.", "rejected": " green."}
-        for n in range(30)
-    ]  # fmt: skip
-    rendered, kept = run(rows, model, tmp_path)
-    from transformers import AutoTokenizer
+def test_a_pair_of_which_one_side_is_empty_shares_nothing():
+    both = join([np.array(ids, np.int32) for ids in ([], [], [1, 2], [], [3], [1, 2])])
+    assert common_lengths(both).tolist() == [0, 0, 2]
+    assert common_lengths(join([])).tolist() == []
 
-    tokenizer = AutoTokenizer.from_pretrained(model.path)
-    tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text()
-    for row, ids in zip(rows, kept, strict=True):
-        if isinstance(row["prompt"], str):
-            expected = tokenizer(row["prompt"] + row["chosen"] + "</s>")["input_ids"]
-        else:
-            expected = tokenizer.apply_chat_template(
-                row["prompt"] + row["chosen"], return_dict=False
-            )
-        assert ids["chosen_input_ids"] == expected
+
+def test_a_tokenizer_is_probed_once_in_a_process_wherever_its_copies_are(tmp_path):
+    one = build_family("qwen3", tmp_path / "one").path
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/tokenizer.json").write_bytes((one / "tokenizer.json").read_bytes())
+    assert stage_encoder(one, "auto") is stage_encoder(tmp_path / "two", "auto")

@@ -4,9 +4,12 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.artifact import Artifact, Store, file_digest
 from tasks.artifact.collection import collect, keep
@@ -16,6 +19,7 @@ from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
+from tasks.tokenization.shard import _rows_where
 
 
 def pair(number: int) -> dict:
@@ -104,6 +108,28 @@ def test_two_processes_leave_the_bytes_of_one(encoder, tmp_path, tiny_model_dire
         assert (one.key, one.digest) == (two.key, two.digest)
         assert one.report == two.report
     assert done[0][0].report["ledger"]["s"]["dropped"] == {"identical_rendered": 10}
+
+
+@given(wanted=st.lists(st.booleans(), min_size=1, max_size=60), long=st.booleans())
+def test_rows_that_are_copied_in_runs_are_the_bytes_of_a_filter(wanted, long):
+    mask = np.repeat(wanted, 9 if long else 1)
+    count = len(mask)
+    columns = {
+        "pair_id": pa.array([f"{n:x}" for n in range(count + 3)]),
+        "ids": pa.array([list(range(n % 7)) for n in range(count + 3)], pa.list_(pa.int32())),
+        "margin": pa.array([None if n % 3 else n for n in range(count + 3)], pa.float32()),
+    }
+    for names in (["pair_id", "ids"], [*columns]):
+        rows = pa.record_batch(columns).select(names).slice(3)
+        found, expected = _rows_where(rows, mask), rows.filter(pa.array(mask))
+        assert written(found) == written(expected)
+
+
+def written(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue().to_pybytes()
 
 
 def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(

@@ -74,9 +74,6 @@ def _is_whole(answer: Any) -> bool:
 
 def sides(row: Row) -> tuple[Any, Any, Any] | None:
     """Prompt, chosen and rejected of a row of just these columns."""
-    if row.keys() != _SIDES:
+    if len(row) != 3:
         return None
     return row["prompt"], row["chosen"], row["rejected"]
-
-
-_SIDES = {"prompt", "chosen", "rejected"}

@@ -1,0 +1,143 @@
+"""Other processes that help this one with its shards: started once, kept for the next stages.
+
+    this process    shard ─── shard ─── shard ─── shard ─── ...
+    a thread of it                  ├─ hands one over ─ hands one over ─ ...
+    worker          starts, imports ┘  shard ────────── shard ─ ...
+
+Starting one returns at once, and nobody waits for a worker that is not ready. It ends when it has
+had nothing to do for `REST_SECONDS`, with this process, and where the work here fails: what it was
+at then is left unfinished.
+"""
+
+import atexit
+import logging
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tasks.artifact.job import Job
+from tasks.artifact.messages import receive, send
+from tasks.errors import ArtifactError
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-P", "-m", "tasks.artifact.worker")
+REST_SECONDS = 30.0
+"""A worker's imports are worth less than a second: it need not wait longer for the next stage."""
+SMALL_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+"""Keeps no pages for later, and not as many heaps as it has threads."""
+
+
+class Worker:
+    """A process, and the thread that hands it what it takes of every job."""
+
+    def __init__(self) -> None:
+        self.channel, its = socket.socketpair()
+        with its:
+            self.process = subprocess.Popen(
+                [*COMMAND, str(its.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                process_group=0,  # an interrupt from the terminal is the parent's to handle
+                env={**os.environ, **SMALL_MEMORY, "PYTHONPATH": _search_path()},
+            )
+        self.ready = self.ending = False
+        self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        try:
+            receive(self.channel)
+            self.ready = True
+            while True:
+                self._help(self.jobs.get(timeout=REST_SECONDS))
+        except queue.Empty:
+            pass
+        except (EOFError, OSError):
+            if not self.ending:
+                logger.warning("a worker process came to its end; going on without it")
+        finally:
+            self.ready = False
+            self.kill()
+            self.process.wait()
+            self.channel.close()
+
+    def kill(self) -> None:
+        """Ends the process; `process.wait` tells when it is gone."""
+        self.ending = True
+        self.process.kill()
+
+    def _help(self, job: Job) -> None:
+        if not job.items:
+            return
+        send(self.channel, ("work", job.work))
+        if failure := receive(self.channel)[0]:  # with all imports: no item waits for them
+            job.fail(failure)
+            return
+        for item in job.taken():
+            try:
+                send(self.channel, ("item", pickle.dumps(item)), job.locks)
+                job.finish(receive(self.channel)[0])
+            except (EOFError, OSError):
+                job.finish(_killed(job))
+                raise
+            except Exception as error:  # the item cannot be pickled
+                job.finish(error)
+        send(self.channel, ("rest", b""))
+
+
+_workers: list[Worker] = []
+_changing = threading.Lock()
+
+
+def begin(count: int) -> list[Worker]:
+    """So many workers; those that were missing have been started, and are importing."""
+    with _changing:
+        _workers[:] = [worker for worker in _workers if worker.process.poll() is None]
+        while len(_workers) < count:
+            _workers.append(Worker())
+        return _workers[:count]
+
+
+def ready() -> list[int]:
+    """Process ids of the workers that wait for work, or are at it."""
+    return [worker.process.pid for worker in _workers if worker.ready]
+
+
+@atexit.register
+def end() -> None:
+    """Ends all workers; returns when they are gone."""
+    with _changing:
+        for worker in _workers:
+            worker.kill()
+        while _workers:
+            _workers.pop().process.wait()
+
+
+def _forget() -> None:
+    """In a child that was forked: the workers are its parent's, and have to end with that one."""
+    for worker in _workers:
+        worker.channel.close()
+        worker.process.returncode = 0  # not this process's to wait for
+    _workers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _killed(job: Job) -> ArtifactError:
+    return ArtifactError(
+        f"{job.title}: a worker process was killed, most often for lack of memory; finished shards "
+        f"are kept; run again, with fewer workers than {job.processes}"
+    )
+
+
+def _search_path() -> str:
+    """Where this process finds its modules: a worker has to find the same."""
+    here = Path(__file__).parents[2]
+    return os.pathsep.join(str(Path(entry).absolute()) for entry in (*sys.path, here))

@@ -1,0 +1,27 @@
+"""How the sources are read, and where their pairs go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.options import Options
+from tasks.conversion.overrides import Action
+from tasks.conversion.ties import Ties
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to read the sources and where their pairs go; small, and can be sent to a process."""
+
+    layouts: Mapping[str, tuple[str, Mapping[str, str], Options]]
+    """Source name -> its layout, column mapping and options, in the order of the sources."""
+    seed: int
+    eval_fraction: float
+    ties: Ties = "drop"
+    overrides: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    """pair_id -> what a person decided."""
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """The sources of which several rows may make one pair."""
+        return frozenset(n for n, (layout, *_) in self.layouts.items() if LAYOUTS[layout].joins)

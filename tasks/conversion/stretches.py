@@ -1,0 +1,103 @@
+"""Some stretches of every prompt, by which those that are nearly equal are told (`leakage`).
+
+In:  prompts as their groups are made of them: folded, so without regard to case and whitespace.
+Out: 32-bit hashes of stretches of 64 bytes (about 13 words), and how many of them each prompt has.
+
+    user · how much alcohol can i drink per day? · assistant · alcohol is a depressant, so it ...
+               └──────────── 64 bytes ────────────┘
+                          └──────────── 64 bytes ────────────┘
+
+Where a stretch begins is told by the eight bytes that stand there: so prompts that share a passage
+share its stretches, wherever it stands. The longer a prompt, the fewer of its places are taken: it
+has some twenty stretches, of whatever length it is. A prompt to train on has twice as many as one
+held out: all that a held-out one has are looked for in any up to twice as long.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+STRETCH = 64
+LONGEST = 8192
+"""Bytes of a prompt that are looked at."""
+_LENGTHS = np.array([128, 256, 512, 1024, 2048])
+_TAKEN = np.array([64, 32, 16, 8, 4, 2], np.int64)
+"""Of 256 places those that are taken of a prompt to train on, up to each length and beyond."""
+_LOCAL = (np.uint8(0x4D), np.uint8(0xB5), np.uint8(0x65))
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_FACTORS = np.array(
+    [(0x9E3779B97F4A7C15 * (2 * i + 1) ^ (i << 40)) % 2**64 | 1 for i in range(STRETCH // 8)],
+    np.uint64,
+)
+
+
+def stretches(whole: bytes, starts: Array, ends: Array, held_out: Array) -> tuple[Array, Array]:
+    """Hashes of stretches (`[h]` uint32) of the prompts at `whole[start:end]`, prompt by prompt,
+    and how many each has; `held_out` says which of them are."""
+    given = np.frombuffer(whole, np.uint8)
+    if len(given) < STRETCH or not len(starts):
+        return np.zeros(0, np.uint32), np.zeros(len(starts), np.int64)
+    taken = _TAKEN[np.searchsorted(_LENGTHS, ends - starts)] >> held_out
+    chance = _chances(given)
+    places = np.flatnonzero(chance < taken.max(initial=0).astype(np.uint8))
+    last = np.maximum(starts, np.minimum(ends, starts + LONGEST) - STRETCH + 1)
+    # Of the places, those within a prompt, and what lies between prompts: by turns.
+    cuts = np.searchsorted(places, np.stack([starts, last], 1).ravel())
+    limits = np.stack([np.zeros_like(taken), taken], 1).ravel()
+    sizes = np.diff(cuts, prepend=0)
+    within = places[: cuts[-1]]
+    chosen = chance[within] < np.repeat(limits, sizes)
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    counts = before[cuts[1::2]] - before[cuts[::2]]
+    return _hashes(given, within[chosen]), counts
+
+
+def _chances(given: Array) -> Array:
+    """A number from 0 to 255 for every place, made of the eight bytes that stand there."""
+    made = given
+    for step, factor in zip((1, 2, 4), _LOCAL, strict=True):
+        made = made[:-step] * factor + made[step:]
+    return made
+
+
+def _hashes(given: Array, places: Array) -> Array:
+    """Hashes of the stretches that begin at these places."""
+    every = np.ndarray((len(given) - STRETCH + 1,), f"V{STRETCH}", given, strides=(1,))
+    words = every[places].view("<u8").reshape(-1, STRETCH // 8)
+    words = words ^ words >> np.uint64(32)
+    sums = words @ _FACTORS
+    sums ^= sums >> np.uint64(29)
+    sums *= _MIX
+    return (sums >> np.uint64(32)).astype(np.uint32)
+
+
+def stretches_of(prompts: Sequence[bytes], held_out: Array) -> tuple[Array, Array]:
+    """The same of prompts one by one; an empty one has none."""
+    sizes = np.array([len(prompt) for prompt in prompts], np.int64)
+    ends = np.cumsum(sizes)
+    return stretches(b"".join(prompts), ends - sizes, ends, held_out)
+
+
+def in_order(hashes: Array, counts: Array, order: Array) -> Array:
+    """The hashes of the prompts in another order of these."""
+    sizes = counts.astype(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    moved = sizes[order]
+    shift = starts[order] - (np.cumsum(moved) - moved)
+    return hashes[np.repeat(shift, moved) + np.arange(len(hashes))]
+
+
+def without_repeats(hashes: Array, records: Array) -> tuple[Array, Array]:
+    """Of prompts of one group in a row only the first one's, and the records that say so."""
+    counts = records["stretches"]
+    new = np.ones(len(records), bool)
+    np.not_equal(records["group"][1:], records["group"][:-1], out=new[1:])
+    if new.all():
+        return hashes, records
+    kept = hashes[np.repeat(new, counts)]
+    records = records.copy()
+    records["stretches"][~new] = 0
+    return kept, records

@@ -1,0 +1,52 @@
+"""What is counted of one file while it is read: ledger, bad rows, an example of each fault."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tasks.artifact import Ledger
+from tasks.errors import shown
+from tasks.ingestion.appended import KeptBadRows, Past
+from tasks.ingestion.batches import BadRow, Batch
+from tasks.ingestion.mixture import Sample
+from tasks.ingestion.params import Source
+
+
+@dataclass
+class Account:
+    """What has been counted of one file so far."""
+
+    source: Source
+    file: str
+    sample: Sample
+    bad: KeptBadRows
+    ledger: Ledger = field(default_factory=Ledger)
+    examples: dict[str, str] = field(default_factory=dict[str, str])
+    counted: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Books a batch: all of its rows as handed on."""
+        self._book(batch.read, len(batch.rows), len(batch.blank), batch.bad)
+
+    def add_past(self, past: Past) -> None:
+        """Books what is in place already."""
+        last = past.last
+        self._book(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
+
+    def _book(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
+        source = self.source.name
+        self.ledger.count_in(source, read)
+        self.ledger.count_out(source, rows)
+        if blank:
+            self.ledger.drop(source, "blank_line", blank)
+        for reason, count in Counter(entry.fault.reason for entry in bad).items():
+            self.ledger.drop(source, reason, count)
+        for entry in bad:
+            self.examples.setdefault(entry.fault.reason, _example(self.file, entry))
+        self.bad.extend(bad)
+        self.counted += rows + len(bad)
+
+
+def _example(name: str, bad: BadRow) -> str:
+    field = f" field {shown(bad.fault.field)}" if bad.fault.field else ""
+    return f"{name} row {bad.row}{field}: {bad.fault.message}"

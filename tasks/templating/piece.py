@@ -1,0 +1,82 @@
+"""Some rows of a record batch: their JSON texts in one stretch of memory, and what is rare in them.
+
+    prompt  [{"role": ...}]   null          ->  [[{"role": ...}],"Yes","No",[],"It is","It",...]
+    chosen  "Yes"             "It is"            row 0                    ,row 1
+    rejected "No"             "It"
+
+A piece has so few rows that all that is made of them stays in the processor's cache. Most pieces
+hold none of the characters that are looked for, which one search for each of them tells.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ROWS = 64
+"""Rows of a piece: with many more of them everything would take half as long again."""
+PRINTABLE = 32
+"""JSON writes characters from here on as they are, or as `\\uXXXX`, or behind a backslash."""
+_NO_TURNS = pc.JoinOptions(null_handling="replace", null_replacement="[]")
+"""What stands in place of a prompt that is not there."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The JSON texts of some rows."""
+
+    text: bytes
+    """One JSON list of three values for every row."""
+    begins: npt.NDArray[np.int32]
+    """Where each row's first value begins in `text`, and where a next row would begin."""
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.begins) - 1
+
+    def row(self, place: int) -> bytes:
+        """One row's three values, with commas between them."""
+        return self.text[self.begins[place] : self.begins[place + 1] - 1]
+
+    def rows_at(self, places: npt.NDArray[np.int64]) -> set[int]:
+        """The rows that the places in `text` belong to."""
+        return set((np.searchsorted(self.begins, places, "right") - 1).tolist())
+
+    def may_hold(self, characters: Iterable[str]) -> list[str]:
+        """Those of the characters that a string of the piece may hold."""
+        asked = list(characters)
+        there = [c for c in asked if ord(c) < PRINTABLE or c.encode() in self.text]
+        return asked if len(there) < len(asked) and self._names_characters() else there
+
+    def _names_characters(self) -> bool:
+        """Whether some character is written as `\\uXXXX`."""
+        bytes_ = np.frombuffer(self.text, np.uint8)
+        return bool(((bytes_[:-1] == ord("\\")) & (bytes_[1:] == ord("u"))).any())
+
+
+def text_array(texts: Sequence[bytes]) -> pa.Array:
+    """Texts in UTF-8 as Arrow has them. (`pa.array` would import pandas, for longer than a worker
+    process takes for thousands of rows.)"""
+    ends = np.fromiter(accumulate(map(len, texts), initial=0), np.int32, len(texts) + 1)
+    parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(texts), parts)
+
+
+_END, _COMMA = text_array([b"", b","])
+
+
+def pieces(columns: Sequence[pa.Array]) -> Iterable[Piece]:
+    """The rows of three columns of JSON texts in pieces of `ROWS`: prompts (some may be null),
+    chosen and rejected."""
+    joined = pc.call_function("binary_join_element_wise", [*columns, _END, _COMMA], _NO_TURNS)
+    _, offsets, data = joined.buffers()
+    ends, whole = np.frombuffer(offsets, np.int32, len(joined) + 1), memoryview(data)
+    for start in range(0, len(joined), ROWS):
+        begins = ends[start : start + ROWS + 1]
+        text = b"".join((b"[", whole[begins[0] : begins[-1] - 1], b"]"))
+        yield Piece(text, begins - (begins[0] - 1))

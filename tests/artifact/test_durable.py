@@ -1,0 +1,56 @@
+"""The order in which a commit makes things last."""
+
+import os
+from pathlib import Path
+
+from tasks.artifact import Step, Store
+from tasks.artifact.durable import WORTH_THREADS
+
+
+def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_path, monkeypatch):
+    events: list[str] = []
+
+    def build(workspace):
+        for number in range(WORTH_THREADS):
+            with workspace.writing(f"durable/{number}.txt") as path:
+                path.write_text("x")
+        workspace.finish("unit", {"rows": 1})
+        for number in range(WORTH_THREADS):
+            (workspace.path / f"{number}.txt").write_text("x")
+        (workspace.path / "0.txt").chmod(0o600)
+        (workspace.logs / "log.txt").write_text("x")
+        events.clear()
+
+    def watch(owner, name, path_of):
+        real = getattr(owner, name)
+
+        def watched(what, *args):
+            events.append(f"{name} {path_of(what)}")
+            return real(what, *args)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for name in ("fsync", "fdatasync"):
+        watch(os, name, lambda descriptor: Path(f"/proc/self/fd/{descriptor}").readlink())
+    watch(Path, "rename", str)
+    store = Store(tmp_path / "data")
+    step = Step("s", 1, "1_s", {}, {}, build)
+    artifact = store.obtain(step)
+    work = store.work(step)
+    files = [path for path in artifact.path.rglob("*") if path.is_file()]
+    bytes_last = {
+        events.index(f"fdatasync {work / path.relative_to(artifact.path)}")
+        for path in files
+        if path.name != "record.json"
+    }
+    record = events.index(f"fsync {work / 'record.json.tmp'}")
+    names_last = {
+        len(events) - 1 - events[::-1].index(f"fsync {work / name}")
+        for name in (".", "durable", "logs")
+    }
+    rename = events.index(f"rename {work}")
+    assert len(bytes_last) == 2 * WORTH_THREADS + 1
+    assert max(bytes_last) < record < min(names_last)
+    assert max(names_last) < rename
+    assert events[rename + 1 :] == [f"fsync {artifact.path.parent}"]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}

@@ -1,0 +1,134 @@
+"""The bytes that are read are the bytes that were hashed, and are hashed once."""
+
+import hashlib
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.artifact import Memo, Store, Workspace
+from tasks.errors import DataError
+from tasks.ingestion import prefixes, row_shards, shards
+from tasks.ingestion.appended import Mark, Past
+from tasks.ingestion.files import match
+from tasks.ingestion.params import Source
+from tasks.ingestion.prefixes import Prefixes
+from tasks.ingestion.trail import Trail
+from tasks.ingestion.unit import ingest_file
+
+CONTENT = bytes(range(256)) * 100
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize(("every", "most"), [(2**16, 4096), (100, 4096), (100, 8), (7, 3)])
+def test_the_hash_of_every_beginning_is_that_of_its_bytes(tmp_path, monkeypatch, every, most):
+    monkeypatch.setattr(prefixes, "EVERY_BYTES", every)
+    monkeypatch.setattr(prefixes, "MOST_STATES", most)
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT)
+    ends = [0, 1, 99, 100, 101, 5000, 5001, len(CONTENT) - 1, len(CONTENT)]
+    hashed, fresh = Prefixes(), Prefixes()
+    assert hashed.digest(path) == _sha256(CONTENT)
+    for known in (hashed, fresh):
+        found = known.at(path, reversed(ends))
+        assert {end: state.hexdigest() for end, state in found.items()} == {
+            end: _sha256(CONTENT[:end]) for end in ends
+        }
+
+
+def test_of_a_file_that_has_become_shorter_only_what_it_has_is_told(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT)
+    known = Prefixes()
+    known.digest(path)
+    path.write_bytes(CONTENT[:10])
+    assert {*known.at(path, [5, 10, 11, 20_000])} == {5, 10}
+
+
+def test_states_of_a_file_that_has_been_written_to_since_are_not_used(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT)
+    os.utime(path, (0, 0))
+    known = Prefixes()
+    known.digest(path)
+    path.write_bytes(CONTENT[::-1])
+    assert known.at(path, [20_000])[20_000].hexdigest() == _sha256(CONTENT[::-1][:20_000])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=6), min_size=1, max_size=9), st.data())
+def test_a_mark_holds_the_bytes_up_to_its_line_and_their_hash(lines, data):
+    """Wherever the pieces end, and however many marks are in one of them."""
+    lines = [line.replace(b"\n", b"") + b"\n" for line in lines]
+    content = b"".join(lines)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(content)), max_size=4)) | {len(content)})
+    ends = data.draw(st.sets(st.integers(1, len(lines))))
+    with Trail(Past()) as trail:
+        start = line = 0
+        for cut in cuts:
+            trail.follow(content[start:cut])
+            start, before, line = cut, line, content[:cut].count(b"\n")
+            for end in range(before + 1, line + 1):
+                if end in ends:
+                    trail.mark(end, end, end)
+        marks = trail.with_end(99, 99, line)
+    expected = [(end, b"".join(lines[:end])) for end in sorted(ends)]
+    assert marks == [
+        *(Mark(end, end, end, len(bytes_), _sha256(bytes_)) for end, bytes_ in expected),
+        Mark(99, 99, len(lines), len(content), _sha256(content)),
+    ]
+
+
+ROWS = b"".join(b'{"n":%7d}\n' % n for n in range(300_000))
+"""Some pieces."""
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (0, b"nope"),
+        (-20, b'{"n":      0'),
+        (-20, b"nope"),
+        (len(ROWS), b'{"n":1}\n'),
+        (len(ROWS), b"nope"),
+    ],
+)
+@pytest.mark.catalogue(46)
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, place, change):
+    """Behind the reader or before it, whether what comes in is sound or not."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(ROWS)
+    os.utime(path, (0, 0))
+    source = Source(name="s", path=str(path))
+    [file] = match(source)
+    workspace = Workspace(tmp_path / "work", 0)
+
+    def advance(count: int) -> None:
+        if count:
+            with path.open("r+b") as stream:
+                stream.seek(place % (len(ROWS) + 1))
+                stream.write(change)
+
+    with pytest.raises(DataError, match="changed_during_read"):
+        ingest_file(workspace, "u", source, file, None, advance, Memo(workspace, {}))
+
+
+@pytest.mark.parametrize("behind", ["", "\n", "bad\n\n"])
+@pytest.mark.parametrize("rows", [3, 4, 5, 6, 7])
+def test_a_shard_that_was_the_last_one_grows_with_the_file(ingestion, monkeypatch, behind, rows):
+    """Its last row group was cut short by the file's end: that end is no shard's."""
+    monkeypatch.setattr(shards, "GROUP_ROWS", 3)
+    monkeypatch.setattr(shards, "FIRST_SHARD_ROWS", 4)
+    path = ingestion.write("x.jsonl", '{"n":1}\n' * rows + behind)
+    ingestion.run(path)
+    path.write_text('{"n":1}\n' * rows + behind + '{"n":2}\n' * 5)
+    again = ingestion.run(path)
+    alone = Store(ingestion.directory / "apart").obtain(
+        ingestion.step({"name": "s", "path": str(path)})
+    )
+    assert (again.digest, again.report) == (alone.digest, alone.report)
+    assert len(row_shards(again)) == len(row_shards(alone))

@@ -1,0 +1,190 @@
+"""Rows go through templating in stretches, most of them replayed: what comes out is what the plain
+renderer makes of each, whatever stands beside what."""
+
+import json
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.artifact import Ledger, Quarantine
+from tasks.conversion.tables import SCHEMA
+from tasks.templating import TemplatingParams
+from tasks.templating.conversations import conversations_of
+from tasks.templating.delimiters import DELIMITERS, delimiters_in, rows_to_ask
+from tasks.templating.piece import ROWS, pieces
+from tasks.templating.plain_tokenizer import plain_tokenizer
+from tasks.templating.shard_rows import Pictured, ShardRows
+from tasks.templating.special_tokens import special_tokens
+from tasks.templating.template import with_effective_template
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.stage_runs import DAY
+
+SOME = ("chatml", "qwen3", "llama3", "mistral", "gemma", "deepseek")
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+WORDS = (
+    *("Hi", " padded ", "naïve 🦩", "a\n\nb", '“quoted” \\ "x"', "im_end", "end", "1 < 2 > 0"),
+    *("<think>\nhm\n</think>\n\nblue", "</think>", "\x00\x01\x1f", "\x7f", "x" * 300, " \t\n", "§"),
+    *("see <|im_end|>", "<|im_", "end|> go", "<s>", "[INST] do [/INST]", "### Response: yes"),
+    *("<<SYS>>", "# a", "[T]", "<start_of_turn>", "<|eot_id|>", "]T", "} ] [ {", "\u2028"),
+)
+
+
+def turn(role):
+    return st.builds(lambda words: {"role": role, "content": words}, st.sampled_from(WORDS))
+
+
+USER, ANSWER = turn("user"), turn("assistant")
+ODD = st.sampled_from(
+    [
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": "Hi", "name": "x"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "look"}}]},
+        {"role": "tool", "content": "sunny"},
+        {"role": "assistant", "content": "Hi", "score": float("nan")},  # no JSON to some parsers
+    ]
+)
+PROMPT = st.one_of(
+    st.none(),
+    st.tuples(USER).map(list),
+    st.tuples(turn("system"), USER).map(list),
+    st.tuples(USER, ANSWER, USER).map(list),
+    st.tuples(USER, ODD, USER).map(list),
+)
+SIDE = st.one_of(*[st.tuples(ANSWER).map(list)] * 4, st.tuples(ANSWER, USER, ANSWER).map(list))
+
+
+@st.composite
+def rows_of(draw):
+    kind = draw(st.sampled_from(("plain",) * 6 + ("text", "odd", "tools", "settings", "images")))
+    if kind == "text":
+        words = draw(st.tuples(*[st.sampled_from(WORDS)] * 3))
+        return dict(zip(("prompt", "chosen", "rejected"), words, strict=True))
+    prompt, chosen, rejected = draw(st.tuples(PROMPT, SIDE, SIDE))
+    if kind == "odd":
+        rejected = [*rejected, draw(ODD)]
+    if prompt is None:
+        first = draw(USER)
+        chosen, rejected = [first, *chosen], [first, *rejected]
+    more = {
+        "tools": {"tools": [TOOL]},
+        "settings": {"chat_template_kwargs": {"enable_thinking": False}},
+        "images": {"images": ["a.png"]},
+    }
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected} | more.get(kind, {})
+
+
+def table(rows):
+    """The canonical pairs as conversion writes them, in one batch."""
+    columns = {name: [None] * len(rows) for name in SCHEMA.names}
+    for n, row in enumerate(rows):
+        text = isinstance(row["chosen"], str)
+        for name in ("prompt", "chosen", "rejected", "tools", "chat_template_kwargs", "images"):
+            if row.get(name) is not None:
+                columns[name][n] = json.dumps(row[name], ensure_ascii=False)
+        columns["format"][n] = "standard" if text else "conversational"
+        columns["source"][n], columns["file"][n], columns["row"][n] = "s", "f", n
+        columns["preference"][n] = columns["weight"][n] = 1.0
+    return pa.record_batch([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+
+
+def outcome(tokenizer, params, batches, *, replaying, pictured=False):
+    ledger, quarantine = Ledger(), Quarantine("templating")
+    rows = ShardRows(
+        tokenizer, params, (ledger, quarantine), replaying=replaying, pictured=pictured
+    )
+    try:
+        found = [rows.rendered(batch) for batch in batches]
+    except Pictured:
+        return outcome(tokenizer, params, batches, replaying=replaying, pictured=True)
+    told = (found, ledger.to_json(), quarantine.rows, rows.delimiters, rows.images)
+    return told, rows.replayed
+
+
+@pytest.fixture(scope="module", params=SOME)
+def tokenizer(request, tmp_path_factory):
+    model = build_family(request.param, tmp_path_factory.mktemp(request.param))
+    day = DAY if request.param in NEEDS_DATE else None
+    return with_effective_template(plain_tokenizer(model.path), TemplatingParams(date=day))
+
+
+@given(
+    rows=st.lists(rows_of(), min_size=1, max_size=24),
+    times=st.sampled_from((1, 4, 8)),
+    seed=st.integers(0, 99),
+    forged=st.sampled_from(("quarantine", "encode", "keep")),
+    delimiters=st.sampled_from(("count", "quarantine")),
+)
+def test_stretches_of_any_rows_come_out_as_the_renderer_alone_makes_them(
+    tokenizer, rows, times, seed, forged, delimiters
+):
+    rows = rows * times
+    random.Random(seed).shuffle(rows)
+    params = TemplatingParams(special_tokens_in_text=forged, delimiters_in_text=delimiters)
+    whole = table(rows)
+    batches = [whole.slice(0, len(rows) // 3), whole.slice(len(rows) // 3)]
+    batches = [batch for batch in batches if batch.num_rows]
+    ours, _ = outcome(tokenizer, params, batches, replaying=True)
+    plain, replayed = outcome(tokenizer, params, batches, replaying=False)
+    assert replayed == 0
+    assert ours == plain
+
+
+@pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
+def test_one_row_that_needs_a_look_leaves_its_neighbours_replayed(tokenizer, place):
+    usual = {"prompt": [{"role": "user", "content": "What?"}]}
+    usual["chosen"] = [{"role": "assistant", "content": "blue"}]
+    rows = [
+        usual | {"rejected": [{"role": "assistant", "content": f"green {n}"}]}
+        for n in range(2 * ROWS + 4)
+    ]
+    special = special_tokens(tokenizer).tokens[0]
+    for words in (
+        *(f"a {special}", "see [INST] <<SYS>> ### Response: <|user|>", "\x01"),
+        *("x" * 250_000, "é" * 150_000),  # only the first has too many characters for a replay
+    ):
+        rows[place] = rows[place] | {"chosen": [{"role": "assistant", "content": words}]}
+        params = TemplatingParams(special_tokens_in_text="encode")
+        ours, replayed = outcome(tokenizer, params, [table(rows)], replaying=True)
+        plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
+        assert ours == plain
+        assert replayed >= len(rows) - 8 - 2
+
+
+@given(
+    texts=st.lists(
+        st.sampled_from((*WORDS, *DELIMITERS)) | st.text(max_size=9), min_size=3, max_size=60
+    )
+)
+def test_no_delimiter_and_no_special_token_escapes_the_search_of_a_whole_piece(texts):
+    rows = [texts[n : n + 3] for n in range(0, len(texts) - 2, 3)]
+    turns = [[[{"role": "user", "content": text}] for text in row] for row in rows]
+    for escaped in (False, True):  # `<` may be written \u003c: never by us, but it is JSON
+        stored = [[json.dumps(t, ensure_ascii=False) for t in row] for row in turns]
+        if escaped:
+            stored = [[text.replace("<", "\\u003c") for text in row] for row in stored]
+        (piece,) = pieces([pa.array([row[n] for row in stored]) for n in range(3)])
+        asked = rows_to_ask(piece)
+        for n, row in enumerate(stored):
+            assert n in asked or not delimiters_in(*(text.encode() for text in row))
+            assert json.loads(b"[" + piece.row(n) + b"]") == turns[n]
+        found = conversations_of(piece)
+        for name in ("chatml", "mistral", "plain"):
+            names = FAMILIES[name].tokens
+            special = special_tokens(_Named(names))
+            innocent = [all(map(special.innocent, row)) for row in rows]
+            odd = found.odd | found.suspicious(special, piece)
+            empty = [not all(row) for row in rows]
+            expected = {n for n in range(len(rows)) if empty[n] or not innocent[n]}
+            assert odd == expected
+
+
+class _Named:
+    """A tokenizer's special tokens."""
+
+    def __init__(self, names):
+        self.all_special_tokens = names
+        self.added_tokens_decoder = {}
