@@ -31,6 +31,11 @@ REST_SECONDS = 30.0
 """A worker's imports are worth less than a second: it need not wait longer for the next stage."""
 SMALL_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Keeps no pages for later, and not as many heaps as it has threads."""
+ONE_THREAD = {
+    **dict.fromkeys(("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS"), "1"),
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""There are as many processes as cores: native threads would only take turns."""
 
 
 class Worker:
@@ -44,7 +49,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 process_group=0,  # an interrupt from the terminal is the parent's to handle
-                env={**os.environ, **SMALL_MEMORY, "PYTHONPATH": _search_path()},
+                env={**os.environ, **SMALL_MEMORY, **ONE_THREAD, "PYTHONPATH": _search_path()},
             )
         self.ready = self.ending = False
         self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()

@@ -80,8 +80,8 @@ def _build(
         )
     shards = pair_shards(conversion)
     file = tokenizer_file(model.path)
-    if file and len(shards) == 1:  # rendered in this process, which will go on to tokenize
-        file.begin()
+    if file:
+        file.begin()  # on another core: this process will go on to tokenize
     numbers = build_shards(
         workspace,
         STAGE,
