@@ -11,6 +11,7 @@ What is damaged, changed or gone is built anew.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,6 +63,15 @@ class Memo:
             for place in places:
                 (self.workspace.path / place).unlink(missing_ok=True)
         return None
+
+    def take_all(self, units: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+        """`take` of every unit, side by side, for each reads its files; what they took lasts."""
+        if not self.workspace.ingredients or not self._known:
+            return dict.fromkeys(units)
+        with ThreadPoolExecutor() as pool:
+            taken = dict(zip(units, pool.map(self.take, units), strict=True))
+        self.settle()
+        return taken
 
     def known(self, unit: str) -> Iterator[Kept]:
         """What sound artifacts hold under the unit's key; their files are not looked at yet."""

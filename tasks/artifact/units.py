@@ -99,8 +99,7 @@ def _missing(
     left = [shard for shard in shards if workspace.finished(shard.stem) is None]
     if memo is None:
         return left, 0
-    taken = {shard.stem: memo.take(shard.stem) for shard in left}
-    memo.settle()
+    taken = memo.take_all([shard.stem for shard in left])
     for unit, summary in taken.items():
         if summary is not None:
             memo.keep(unit, _files(workspace, unit), summary)

@@ -100,14 +100,14 @@ class Passes:
     def _not_had(self, memo: Memo, left: Sequence[Path]) -> list[Path]:
         """The shards of which no earlier artifact has the records; of the others, they are taken
         from there, with summary and quarantine."""
-        taken = {shard: memo.take(shard.stem) for shard in left}
-        memo.settle()
-        for shard, kept in taken.items():
+        taken = memo.take_all([shard.stem for shard in left])
+        for shard in left:
+            kept = taken[shard.stem]
             if kept is not None:
                 memo.keep(shard.stem, [f"{shards.KEY_ARRAYS}/{shard.stem}.npy"], kept)
                 self._quarantine(kept["quarantine"], shard.stem)
                 self.workspace.finish(rows_unit(shard), kept["summary"])
-        return [shard for shard, kept in taken.items() if kept is None]
+        return [shard for shard in left if taken[shard.stem] is None]
 
     def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
         """Writes a shard's pairs, if no earlier artifact has them."""
