@@ -70,7 +70,8 @@ class Memo:
             return dict.fromkeys(units)
         with ThreadPoolExecutor() as pool:
             taken = dict(zip(units, pool.map(self.take, units), strict=True))
-        self.settle()
+        while self._touched:  # directory by directory
+            fsync(self._touched.pop())
         return taken
 
     def known(self, unit: str) -> Iterator[Kept]:
@@ -97,7 +98,7 @@ class Memo:
     def link(self, kept: Kept, name: str, place: str) -> bool:
         """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
 
-        It lasts from `settle` on.
+        It lasts from the end of `take_all` on, or from the commit.
         """
         new = self.workspace.path / place
         new.parent.mkdir(parents=True, exist_ok=True)
@@ -111,12 +112,6 @@ class Memo:
                 return True
         new.unlink(missing_ok=True)
         return False
-
-    def settle(self) -> None:
-        """Makes all links so far last, directory by directory: to be called before their units are
-        marked as done."""
-        while self._touched:
-            fsync(self._touched.pop())
 
     def _artifact(self, directory: Path) -> Artifact | None:
         if directory not in self._artifacts:

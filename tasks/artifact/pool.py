@@ -61,8 +61,8 @@ class Worker:
             self.ready = True
             while True:
                 self._help(self.jobs.get(timeout=REST_SECONDS))
-        except queue.Empty:
-            pass
+        except queue.Empty:  # it has rested long enough
+            logger.debug("a worker process had nothing to do and ends")
         except (EOFError, OSError):
             if not self.ending:
                 logger.warning("a worker process came to its end; going on without it")

@@ -44,6 +44,8 @@ VOCABULARY = 20_000
 """Random ids are below this: the tokenizer that is trained on hh has some 24,000."""
 RANKED = {"ranked": "uf", "ranked_hh": "hh"}
 """Kinds of ranked lists, and whose lengths they have."""
+PAIRS_OF_FOUR = 6
+"""Of one such list."""
 
 Ids = npt.NDArray[np.int32]
 Pairs = dict[str, list[Any]]

@@ -1,7 +1,7 @@
 """Scoring: four answers to each prompt, by transformers in padded batches and by our scorer.
 
-Told as JSON: who ("peer", "ours"), pairs (a kind of ranked lists), dtype, batch, max_length,
-threads, root. The peer's are batches of as many sequences, in the order of the lists, as a user of
+Told as JSON: who ("peer", "ours"), pairs (a kind of ranked lists), batch, max_length, threads,
+root. The peer's are batches of as many sequences, in the order of the lists, as a user of
 `AutoModelForSequenceClassification` makes them. Compared is every reward.
 """
 
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.benchmarks.data import RANKED, prepared, ranked_pairs
+from tests.benchmarks.data import PAIRS_OF_FOUR, RANKED, prepared, ranked_pairs
 from tests.benchmarks.harness import PeakMemory
+from tests.evaluation.pieces import write_reward_model
 
-LISTS, PAIRS_OF_FOUR = 24, 6
+LISTS = 24
 
 Sequences = list[npt.NDArray[np.int32]]
 
@@ -30,7 +31,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     root = Path(told["root"])
     base = prepared(root, told["max_length"]).model
     answers = distinct(ranked_pairs(LISTS * PAIRS_OF_FOUR, told["max_length"], lengths(told)))
-    model = reward_model(base, root / "score-model", getattr(torch, told["dtype"]))
+    model = reward_model(base, root / "scored")
     rewards_of = (padded if told["who"] == "peer" else ours)(model, 2 * told["batch"])
     rewards_of(answers[: told["batch"]])
     with PeakMemory() as memory:
@@ -57,21 +58,10 @@ def distinct(pairs: dict[str, list[Any]]) -> Sequences:
     return [np.array(ids, np.int32) for ids in found]
 
 
-def reward_model(base: Path, directory: Path, dtype: Any) -> Path:
-    """A reward model with a seeded head, saved once."""
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
+def reward_model(base: Path, directory: Path) -> Path:
+    """A seeded reward model, made once."""
     if not directory.is_dir():
-        model: Any = AutoModelForSequenceClassification.from_pretrained(
-            base, num_labels=1, dtype=dtype
-        )
-        seed = torch.Generator().manual_seed(0)
-        torch.nn.init.normal_(model.score.weight, std=0.02, generator=seed)
-        tokenizer = AutoTokenizer.from_pretrained(base)
-        model.config.pad_token_id = tokenizer.pad_token_id
-        model.save_pretrained(directory)
-        tokenizer.save_pretrained(directory)
+        write_reward_model(base, directory, seed=0)
     return directory
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import RANKED, computed_tokens, prepared, some_pairs
+from tests.benchmarks.data import PAIRS_OF_FOUR, RANKED, computed_tokens, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory, rss
 
 WARM_UP_STEPS = 2
-PAIRS_OF_FOUR = 6
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
