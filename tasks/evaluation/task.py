@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 SHELF = "6_evaluation"
 
 

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from tasks.errors import ModelError
 from tasks.training.layout.attention import Layout, attention_of, layout_of
 from tasks.training.layout.plan import FlatPlan
+from tasks.training.model.products import use_onednn
 
 _BOUND = "reads_rewards_by_length"
 HEAD = "score"
@@ -61,7 +62,7 @@ def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
 def read_by_length(model: PreTrainedModel) -> None:
     """Binds the forward of this module to a decoder, and has every head compute in float32.
 
-    Encoders keep their forward, with their own pooling.
+    Encoders keep their forward, with their own pooling. On a CPU the body's products are oneDNN's.
 
     Raises:
         ModelError: the model is no sequence classifier with one reward, or is of a family
@@ -80,6 +81,7 @@ def read_by_length(model: PreTrainedModel) -> None:
             f"{name} with {model.config.num_labels} labels is no reward model; load it with "
             "AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)"
         )
+    use_onednn(getattr(model, model.base_model_prefix, model))
     if is_decoder(model):
         model.forward = MethodType(_forward, model)
     for module in head_modules(model).values():

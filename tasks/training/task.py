@@ -14,7 +14,7 @@ from tasks.training.process.launch import accelerate_config, check_accelerate_co
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 3
+VERSION = 4
 
 
 def step(
