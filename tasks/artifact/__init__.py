@@ -4,7 +4,7 @@ The protocol: a step's key is hashed from all that its result depends on; an art
 only after its files are held against its record; one builder at a time; one rename commits.
 """
 
-from tasks.artifact.beside import Behind, ahead, uncollected
+from tasks.artifact.beside import Behind, ahead, side_by_side, uncollected
 from tasks.artifact.digests import file_digest, merkle, tree_digests
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
@@ -42,6 +42,7 @@ __all__ = [
     "input_digests",
     "merkle",
     "physical_cores",
+    "side_by_side",
     "tree_digests",
     "uncollected",
     "worthwhile",

@@ -10,13 +10,16 @@ second core is free.
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+S = TypeVar("S")
 
+WORTH_THREADS = 8
+"""Files to read, or to wait for, side by side."""
 MOST_WAITING = 2
 """Calls that may wait behind the one in progress: what bounds memory."""
 
@@ -65,6 +68,17 @@ def ahead(items: Iterable[T]) -> Generator[T]:
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, iterator, end)
             yield item
+
+
+def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """What the call gives for every item, in order; of many, some at a time in threads.
+
+    For files that are hashed, or waited for: neither holds the interpreter.
+    """
+    if len(items) < WORTH_THREADS:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(WORTH_THREADS, "side") as pool:
+        return [*pool.map(call, items)]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tasks.artifact.durable import files_below
@@ -35,8 +36,12 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None) -> str:
     digest = hashed(path)
     settled = time.time_ns() - path.stat().st_ctime_ns > SETTLED_NANOSECONDS
     if settled and _stamp(path) == stamp:
-        _write_cache(cache_path, {**_read_cache(cache_path), name: [*stamp, digest]})
+        with _writing:
+            _write_cache(cache_path, {**_read_cache(cache_path), name: [*stamp, digest]})
     return digest
+
+
+_writing = Lock()
 
 
 def hash_file(path: Path) -> str:

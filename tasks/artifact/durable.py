@@ -8,16 +8,14 @@ import errno
 import json
 import os
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tasks.artifact.beside import side_by_side
 from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"
-WORTH_THREADS = 8
-"""Files of which to make the bytes last side by side."""
 
 
 def fsync(path: Path) -> None:
@@ -34,13 +32,7 @@ def fsync_bytes(files: Sequence[Path]) -> None:
 
     What lasts already is not written again, whatever its times; that costs next to nothing.
     """
-    if len(files) < WORTH_THREADS:
-        for file in files:
-            _fsync_bytes(file)
-        return
-    with ThreadPoolExecutor(WORTH_THREADS, "fsync") as pool:
-        for waiting in [pool.submit(_fsync_bytes, file) for file in files]:
-            waiting.result()
+    side_by_side(_fsync_bytes, files)
 
 
 def _fsync_bytes(file: Path) -> None:

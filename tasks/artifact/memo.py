@@ -11,13 +11,13 @@ What is damaged, changed or gone is built anew.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import fsync, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH, digest_json
@@ -68,8 +68,7 @@ class Memo:
         """`take` of every unit, side by side, for each reads its files; what they took lasts."""
         if not self.workspace.ingredients or not self._known:
             return dict.fromkeys(units)
-        with ThreadPoolExecutor() as pool:
-            taken = dict(zip(units, pool.map(self.take, units), strict=True))
+        taken = dict(zip(units, side_by_side(self.take, units), strict=True))
         while self._touched:  # directory by directory
             fsync(self._touched.pop())
         return taken

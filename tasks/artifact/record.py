@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, hash_file, known_digest, merkle
 from tasks.artifact.durable import files_below, read_json
 from tasks.artifact.key import digest_json
@@ -54,12 +55,13 @@ class Artifact:
 
 def payload_digests(directory: Path) -> dict[str, dict[str, Any]]:
     """`{posix path: {bytes, sha256}}` of the files that the content digest covers."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in files_below(directory):
-        name = path.relative_to(directory).as_posix()
-        if name != RECORD and not name.startswith(f"{LOGS}/"):
-            found[name] = {"bytes": path.stat().st_size, "sha256": known_digest(path)}
-    return found
+    files = {path.relative_to(directory).as_posix(): path for path in files_below(directory)}
+    covered = {n: p for n, p in files.items() if n != RECORD and not n.startswith(f"{LOGS}/")}
+    digests = side_by_side(known_digest, [*covered.values()])
+    return {
+        name: {"bytes": path.stat().st_size, "sha256": digest}
+        for (name, path), digest in zip(covered.items(), digests, strict=True)
+    }
 
 
 def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
@@ -93,14 +95,17 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
     Every file is held against its SHA-256; `deep` reads large files again even where the file
     system says that they have not changed.
     """
-    digest_of = hash_file if deep else file_digest
-    for name, entry in artifact.record["files"].items():
+    files: Mapping[str, Mapping[str, Any]] = artifact.record["files"]
+    for name, entry in files.items():
         path = artifact.path / name
         if not path.is_file():
             return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
         size = path.stat().st_size
         if size != entry["bytes"]:
             return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
-        if digest_of(path) != entry["sha256"]:
+    paths = [artifact.path / name for name in files]
+    digests = side_by_side(hash_file if deep else file_digest, paths)
+    for (name, entry), digest in zip(files.items(), digests, strict=True):
+        if digest != entry["sha256"]:
             return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
     return None

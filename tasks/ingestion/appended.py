@@ -11,13 +11,11 @@ other files are read whole.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from tasks.artifact import Kept, Memo
+from tasks.artifact import Kept, Memo, side_by_side
 from tasks.ingestion.batches import BadRow, Fault
 from tasks.ingestion.decompression import PIECE_BYTES, codec_of
 from tasks.ingestion.files import SourceFile
@@ -93,9 +91,9 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         return Past()
     kept, found = best
     names = kept.files[: found[-1].shards]
-    places = [f"{directory}/{number:05d}.parquet" for number in range(len(names))]
-    with ThreadPoolExecutor() as pool:  # each is read and hashed, beside the others
-        linked = sum(takewhile(bool, pool.map(partial(memo.link, kept), names, places)))
+    places = {name: f"{directory}/{number:05d}.parquet" for number, name in enumerate(names)}
+    each = side_by_side(lambda name: memo.link(kept, name, places[name]), names)
+    linked = sum(takewhile(bool, each))
     found = [mark for mark in found if mark.shards <= linked]
     if not found:
         return Past()

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tasks.artifact import Step, Store
-from tasks.artifact.durable import WORTH_THREADS
+from tasks.artifact.beside import WORTH_THREADS
 
 
 def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def distinct(pairs: dict[str, list[Any]]) -> Sequences:
 def reward_model(base: Path, directory: Path) -> Path:
     """A seeded reward model, made once."""
     if not directory.is_dir():
-        write_reward_model(base, directory, seed=0)
+        write_reward_model(base, directory, seed=0, spread=1)
     return directory
 
 

@@ -78,15 +78,16 @@ def random_pairs(n: int, seed: int = 0, longest: int = 40) -> list[dict[str, Any
     ]
 
 
-def write_reward_model(base: Path, destination: Path, seed: int) -> None:
-    """A reward model directory whose head has been drawn from `seed`, as training leaves one."""
+def write_reward_model(base: Path, destination: Path, seed: int, spread: float = 20) -> None:
+    """A reward model directory whose head has been drawn from `seed`, as training leaves one;
+    rewards lie `spread` times as far apart as a new head's."""
     from transformers import AutoTokenizer
 
     from tasks.training import load_reward_model
     from tasks.training.model.loading import fit_tokenizer
 
     model = load_reward_model(base, seed=seed).model
-    model.score.weight.data.mul_(20)
+    model.score.weight.data.mul_(spread)
     tokenizer = AutoTokenizer.from_pretrained(base)
     fit_tokenizer(model, tokenizer)
     model.save_pretrained(destination)
