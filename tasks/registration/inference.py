@@ -26,6 +26,7 @@ from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
+from tasks.training.model.products import use_onednn
 
 PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
@@ -64,6 +65,7 @@ class ServedModel:
             directory, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
         )
         self.model: Any = model.to(self.device).eval()
+        use_onednn(getattr(model, model.base_model_prefix, model))
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
         self.pad_id = int(model.config.pad_token_id or 0)
         trained_with = policy_of(directory)

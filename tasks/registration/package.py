@@ -35,6 +35,7 @@ SHIPPED = {
     "special_tokens": "tasks.templating.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",
+    "products": "tasks.training.model.products",
 }
 """The modules that travel, by the name they get; they import of the project only each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")

@@ -12,81 +12,31 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
+
 from tests.benchmarks.data import PAIRS_OF_FOUR, RANKED, computed_tokens, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory, rss
 
 WARM_UP_STEPS = 2
+PEERS_NAMES = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
     """Trains `steps` steps; seconds are of one step, after the warm-up."""
-    import torch
-    from datasets import Dataset
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
-
     torch.set_num_threads(told["threads"])
-    ready = prepared(Path(told["root"]), told["max_length"])
-    count = told["batch"] * told["steps"]
-    pairs = some_pairs(told["pairs"], Path(told["root"]), count, told["max_length"])
-    tokens = computed_tokens(pairs, told["batch"], told["who"] in ("peer", "padded"))
-    peer = told["who"] == "peer"
-    batch = told["batch"]
-    if peer:
-        from trl import RewardConfig, RewardTrainer
-
-        names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
-        pairs = {names[name]: ids for name, ids in pairs.items() if name in names}
-        options: dict[str, Any] = {}
-    else:
-        from tasks.training import RewardConfig, RewardTrainer
-
-        options = {"layout": told["who"]} if told["who"] != "ours" else {}
-        options["preflight"] = False
-        if told["pairs"] in RANKED:
-            options["loss"] = "all_pairs"
-            batch //= PAIRS_OF_FOUR
-    torch.manual_seed(0)
-    dtype = getattr(torch, told["dtype"])
-    model = AutoModelForSequenceClassification.from_pretrained(
-        ready.model, num_labels=1, dtype=dtype
-    )
-    torch.nn.init.normal_(model.score.weight, std=0.02, generator=torch.Generator().manual_seed(0))
-
-    class Clock(TrainerCallback):
-        def __init__(self) -> None:
-            self.seconds: list[float] = []
-            self.busy: list[float] = []
-
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.start = time.perf_counter(), time.process_time()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.seconds.append(time.perf_counter() - self.start[0])
-            self.busy.append(time.process_time() - self.start[1])
-
+    root, batch = Path(told["root"]), told["batch"]
+    directory = prepared(root, told["max_length"]).model
+    pairs = some_pairs(told["pairs"], root, batch * told["steps"], told["max_length"])
+    model = seeded_model(directory, told["dtype"])
     clock = Clock()
-    args = RewardConfig(
-        output_dir=f"{told['root']}/out-{told['who']}",
-        per_device_train_batch_size=batch,
-        train_sampling_strategy="sequential",
-        max_steps=told["steps"],
-        gradient_checkpointing=told["checkpointing"] and peer,
-        max_length=told["max_length"],
-        learning_rate=1e-5,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        bf16=False,
-        use_cpu=True,
-        seed=1,
-        **options,
-    )
-    trainer = RewardTrainer(
+    made = of_the_peer if told["who"] == "peer" else of_ours
+    trainer = made(
+        told,
+        pairs,
         model=model,
-        args=args,
-        train_dataset=Dataset.from_dict(pairs),
-        processing_class=AutoTokenizer.from_pretrained(ready.model),
+        processing_class=AutoTokenizer.from_pretrained(directory),
         callbacks=[clock],
     )
     before = rss()
@@ -95,14 +45,86 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     seconds = clock.seconds[WARM_UP_STEPS:]
     states = 3 * sum(p.numel() * p.element_size() for p in model.parameters())
     return {
-        "pairs_per_second": told["batch"] * len(seconds) / sum(seconds),
+        "pairs_per_second": batch * len(seconds) / sum(seconds),
         "step_seconds": median(seconds),
-        "computed_tokens": tokens,
+        "computed_tokens": computed_tokens(pairs, batch, told["who"] in ("peer", "padded")),
         "cpu_seconds": sum(clock.busy[WARM_UP_STEPS:]),
         "peak_mb": (memory.peak - before) / 2**20,
         "activations_mb": max(0.0, (memory.peak - before - states) / 2**20),
         "losses": [r["loss"] for r in trainer.state.log_history if "loss" in r],
     }
+
+
+def seeded_model(directory: Path, dtype: str) -> Any:
+    """The same weights and the same head for every contestant."""
+    torch.manual_seed(0)
+    model: Any = AutoModelForSequenceClassification.from_pretrained(
+        directory, num_labels=1, dtype=getattr(torch, dtype)
+    )
+    torch.nn.init.normal_(model.score.weight, std=0.02, generator=torch.Generator().manual_seed(0))
+    return model
+
+
+def of_the_peer(told: dict[str, Any], pairs: dict[str, list[Any]], **options: Any) -> Any:
+    """TRL's trainer."""
+    from trl import RewardConfig, RewardTrainer
+
+    named = {PEERS_NAMES[name]: ids for name, ids in pairs.items() if name in PEERS_NAMES}
+    config: dict[str, Any] = common(told) | {"gradient_checkpointing": told["checkpointing"]}
+    args: Any = RewardConfig(**config)
+    return RewardTrainer(args=args, train_dataset=Dataset.from_dict(named), **options)
+
+
+def of_ours(told: dict[str, Any], pairs: dict[str, list[Any]], **options: Any) -> Any:
+    """Our trainer; `who` may name a layout."""
+    from tasks.training import RewardConfig, RewardTrainer
+
+    config: dict[str, Any] = common(told) | {"preflight": False}
+    if told["who"] != "ours":
+        config["layout"] = told["who"]
+    if told["pairs"] in RANKED:
+        config["loss"] = "all_pairs"
+        config["per_device_train_batch_size"] //= PAIRS_OF_FOUR
+    return RewardTrainer(
+        args=RewardConfig(**config), train_dataset=Dataset.from_dict(pairs), **options
+    )
+
+
+def common(told: dict[str, Any]) -> dict[str, Any]:
+    """What both configurations hold."""
+    return {
+        "output_dir": f"{told['root']}/out-{told['who']}",
+        "per_device_train_batch_size": told["batch"],
+        "train_sampling_strategy": "sequential",
+        "max_steps": told["steps"],
+        "gradient_checkpointing": False,
+        "max_length": told["max_length"],
+        "learning_rate": 1e-5,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "bf16": False,
+        "use_cpu": True,
+        "seed": 1,
+    }
+
+
+class Clock(TrainerCallback):
+    """Seconds of every step, of the clock and of all cores."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.busy: list[float] = []
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Starts the clock."""
+        self.start = time.perf_counter(), time.process_time()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Reads it."""
+        self.seconds.append(time.perf_counter() - self.start[0])
+        self.busy.append(time.process_time() - self.start[1])
 
 
 if __name__ == "__main__":

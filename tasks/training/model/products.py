@@ -7,7 +7,8 @@
 torch computes these with MKL, whose float32 kernels leave half of an AMD core's vector units idle;
 oneDNN, which is a part of the same build of torch, writes its kernels for the CPU that it finds.
 Both round like float32 sums of products do, in another order. Everything else (half precision,
-autocast, GPUs, other processors) goes the way that it went.
+autocast, GPUs, other processors) goes the way that it went. Travels inside the registered model: it
+must not import any other part of the project.
 """
 
 import os
