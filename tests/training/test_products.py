@@ -104,6 +104,13 @@ def test_all_else_goes_the_way_that_it_went(case):
         assert torch.equal(module(given), linear(given, module.weight, module.bias))
 
 
+def test_it_can_be_switched_off(monkeypatch):
+    with monkeypatch.context() as without:
+        without.setattr(torch.backends.mkldnn, "enabled", False)
+        assert use_onednn(nn.Linear(4, 4)) == 0
+    assert use_onednn(nn.Linear(4, 4)) == 1
+
+
 def test_a_model_keeps_its_parameters_and_its_kinds():
     model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), Special(4, 4), nn.Linear(4, 2))
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -41,10 +41,13 @@ def use_onednn(model: nn.Module) -> int:
 
 
 def has_onednn() -> bool:
-    """Whether this build of torch has oneDNN, on a processor that it is the faster one for."""
+    """Whether this build of torch has oneDNN, on a processor that it is the faster one for, and
+    nobody has switched it off."""
+    mkldnn: Any = torch.backends.mkldnn
     return (
         platform.machine().lower() in ("x86_64", "amd64")
-        and torch.backends.mkldnn.is_available()
+        and mkldnn.is_available()
+        and mkldnn.enabled
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
 
