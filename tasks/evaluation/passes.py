@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tasks.artifact import Workspace
 from tasks.errors import DataError
-from tasks.evaluation import score, table, texts, truncation
+from tasks.evaluation import score, table, texts, truncation, windows
 from tasks.evaluation.params import EvaluationParams
 
 SPLIT = "eval"
@@ -35,7 +35,7 @@ class Passes:
         import torch
 
         self.params, self.model, self.workspace = params, model, workspace
-        self.files = score.split_files(tokenization, SPLIT)
+        self.files = windows.split_files(tokenization, SPLIT)
         self.scorer = score.RewardScorer(model, batch_size=params.batch_size, device=params.device)
         self.how: dict[str, Any] = {
             "device": self.scorer.device,
@@ -65,7 +65,7 @@ class Passes:
         closing = truncation.closing_tokens(self.files) if first is not None else {}
         count = 0
         with tqdm(desc="evaluation", unit=" pairs", disable=None, leave=False) as progress:
-            for window in score.read_windows(self.files):
+            for window in windows.read_windows(self.files):
                 unit = f"{SCORES}-{count:05d}"
                 if self.workspace.finished(unit) is None:
                     scored = score.score_window(self.scorer, window, SPLIT)

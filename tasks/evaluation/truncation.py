@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.evaluation.score import RewardScorer, read_windows
+from tasks.evaluation.score import RewardScorer
 from tasks.evaluation.table import TokenIds, sequences
+from tasks.evaluation.windows import read_windows
 
 SIDES = ("chosen", "rejected")
 MOST_CLOSING = 8

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.artifact import Artifact
-from tasks.evaluation.score import RewardScorer, read_windows, score_pairs, split_files
+from tasks.evaluation.score import RewardScorer, score_pairs
 from tasks.evaluation.table import score_table
+from tasks.evaluation.windows import read_windows, split_files
 from tasks.registration.inference import load_reward_model
 from tasks.registration.lineage import conversion_directory, conversion_rows
 

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.errors import RegistrationError
-from tasks.evaluation.score import longest_first, read_windows
+from tasks.evaluation.score import longest_first
 from tasks.evaluation.table import TokenIds, score_table, sequences
+from tasks.evaluation.windows import read_windows
 
 CHILD = Path(__file__).with_name("consumer.py")
 PASSED_ON = (

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from tasks.artifact import file_digest
 from tasks.errors import RegistrationError
-from tasks.evaluation.score import RewardScorer, score_pairs, split_files
+from tasks.evaluation.score import RewardScorer, score_pairs
+from tasks.evaluation.windows import split_files
 from tasks.registration.clean_process import ask, score_in_clean_process
 from tasks.registration.package import carried_files, identity
 from tasks.registration.registry import ARTIFACT_DIGEST

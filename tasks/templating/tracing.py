@@ -16,7 +16,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import nodes
 from jinja2.ext import Extension
@@ -24,16 +24,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tasks.templating.environment import environment, tojson
-from tasks.templating.symbols import (
-    Length,
-    Part,
-    Pieces,
-    Symbol,
-    Untraceable,
-    json_of,
-    parts_of,
-    value,
-)
+from tasks.templating.symbols import Length, Part, Pieces, Symbol, Untraceable, parts_of, value
+from tasks.templating.traced_filters import traced_filter, traced_test
 
 Replay = Callable[[Sequence[str], Sequence[bytes]], bytes | None]
 """The text for other contents, none of them empty, which are also given as UTF-8; or None where a
@@ -49,13 +41,6 @@ _CONTENT = re.compile(r"c\[(\d+)\]")
 _ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
 """True of every content: none is empty."""
 _MARKS = re.compile(f"{MARK}(\\d+);")
-ANSWERS = {
-    **dict.fromkeys(("string", "defined", "iterable", "sequence"), True),
-    **dict.fromkeys(("none", "undefined", "mapping", "number", "boolean", "callable"), False),
-    **dict.fromkeys(("integer", "float", "true", "false"), False),
-}
-"""What Jinja's tests say of any text."""
-COMPARISONS = frozenset({"eq", "==", "equalto", "ne", "!=", "in"})
 MOST_TESTS = 64
 
 
@@ -115,8 +100,8 @@ class Tracer:
     def __init__(self, made: Any, tree: nodes.Template) -> None:
         self.environment = made
         made.finalize = self._written
-        made.filters = {name: _filter(name, f) for name, f in made.filters.items()}
-        made.tests = {name: _test(name, f) for name, f in made.tests.items()}
+        made.filters = {name: traced_filter(name, f) for name, f in made.filters.items()}
+        made.tests = {name: traced_test(name, f) for name, f in made.tests.items()}
         source = made.compile(tree)
         self.template = made.template_class.from_code(made, source, made.make_globals(None))
 
@@ -196,76 +181,3 @@ def replayed(replay: Replay, contents: Sequence[str]) -> str | None:
     """What a replay makes of contents, as text."""
     found = replay(contents, list(map(str.encode, contents)))
     return None if found is None else found.decode()
-
-
-def _filter(name: str, usual: Any) -> Any:
-    """The filter, told what it gives for symbols."""
-    return _guarded(usual, FILTERS.get(name, _refused))
-
-
-def _test(name: str, usual: Any) -> Any:
-    if name in COMPARISONS:
-        return usual
-
-    def told(*_: Any) -> bool:
-        return ANSWERS[name] if name in ANSWERS else _refused()
-
-    return _guarded(usual, told)
-
-
-def _guarded(usual: Any, told: Callable[..., Any]) -> Any:
-    """`usual`, but `told` where its first argument is a symbol; Jinja's marks on it are kept."""
-    from jinja2.utils import _PassArg  # pyright: ignore[reportPrivateUsage]
-
-    skipped = 0 if _PassArg.from_obj(usual) is None else 1
-
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        first = args[skipped] if len(args) > skipped else None
-        if isinstance(first, Pieces | Length):
-            raise Untraceable
-        if isinstance(first, Symbol):
-            return told(*args[skipped:], **kwargs)
-        return usual(*args, **kwargs)
-
-    if skipped:
-        guarded.jinja_pass_arg = usual.jinja_pass_arg  # pyright: ignore[reportFunctionMemberAccess]
-    return guarded
-
-
-def _refused(*_: Any, **__: Any) -> NoReturn:
-    raise Untraceable
-
-
-def _itself(text: Symbol) -> Symbol:
-    return text
-
-
-def _trimmed(text: Symbol, chars: Any = None) -> Any:
-    return text.strip(chars)
-
-
-def _replaced(text: Symbol, old: Any, new: Any, count: Any = None) -> Any:
-    return text.replace(old, new) if count is None else text.replace(old, new, count)
-
-
-def _default(text: Symbol, instead: Any = "", boolean: bool = False) -> Any:
-    return instead if boolean and not text else text
-
-
-def _json(text: Symbol, ensure_ascii: bool = False, **others: Any) -> Symbol:
-    if others.keys() - {"indent", "separators", "sort_keys"}:
-        raise Untraceable
-    return json_of(text, bool(ensure_ascii), tojson(value(text), ensure_ascii=bool(ensure_ascii)))
-
-
-FILTERS: dict[str, Callable[..., Any]] = {
-    "string": _itself,
-    "trim": _trimmed,
-    "replace": _replaced,
-    "length": Length,
-    "count": Length,
-    "tojson": _json,
-    "default": _default,
-    "d": _default,
-}
-"""What filters give for symbols."""

@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tasks.errors import ModelError
-from tasks.training.layout.attention import Layout, attention_of, layout_of
+from tasks.training.layout.attention import attention_of, layout_of
+from tasks.training.layout.on_device import Layout
 from tasks.training.layout.plan import FlatPlan
 from tasks.training.model.products import use_onednn
 

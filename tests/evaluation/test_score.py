@@ -6,13 +6,8 @@ import pytest
 import torch
 
 from tasks.errors import DataError, ModelError
-from tasks.evaluation.score import (
-    RewardScorer,
-    read_windows,
-    score_pairs,
-    score_window,
-    split_files,
-)
+from tasks.evaluation.score import RewardScorer, score_pairs, score_window
+from tasks.evaluation.windows import read_windows, split_files
 from tests.evaluation.pieces import random_pairs, write_arrow, write_reward_model
 
 

@@ -133,10 +133,10 @@ def test_equal_work_gives_equal_bytes_and_the_batch_size_is_not_in_the_key(made,
 
 
 def test_an_interrupted_evaluation_keeps_its_finished_windows(made, monkeypatch):
-    from tasks.evaluation import score
+    from tasks.evaluation import score, windows
 
     store, training, tokenization = made
-    monkeypatch.setattr(score.read_windows, "__defaults__", (6,))
+    monkeypatch.setattr(windows.read_windows, "__defaults__", (6,))
     calls = []
     whole = score.score_window
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from tasks.training.layout import attention
 from tasks.training.layout.grouping import shared_groups
+from tasks.training.layout.on_device import varlen_layout
 from tasks.training.layout.plan import flat_plan, shared_prefix
 from tasks.training.layout.pruning import prune_last_layer
 from tasks.training.layout.support import why_not_flat
@@ -213,7 +214,7 @@ def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
     given = {"scaling": 0.3, "sliding_window": window}
     module = torch.nn.Module()
     ragged, _ = attention.flat_attention(
-        module, q, k, v, None, layout=attention.varlen_layout(plan, cpu), **given
+        module, q, k, v, None, layout=varlen_layout(plan, cpu), **given
     )
     blocks, _ = attention.flat_attention(
         module,

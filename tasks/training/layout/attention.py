@@ -16,17 +16,16 @@ Legend: T rows, Hq query heads, Hkv key heads, D size of a head.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from tasks.training.layout.plan import Block, FlatPlan, key_rows
+from tasks.training.layout.on_device import Layout, varlen_layout
+from tasks.training.layout.plan import Block, FlatPlan
 
 FLAT = "reward_flat"
 """Name of the attention implementation."""
@@ -40,59 +39,11 @@ except ImportError:  # pragma: no cover
 varlen_attn: Callable[..., Any] | None = _varlen_attn
 
 
-@dataclass
-class Layout:
-    """A plan on the device, shared by all layers of one forward pass and its backward pass."""
-
-    blocks: tuple[Block, ...]
-    last: torch.Tensor
-    """int64 [A], rows of the answers' last tokens."""
-    keys: torch.Tensor | None = None
-    """int64 [Tk], rows gathered as keys; only for the variable-length call."""
-    query_starts: torch.Tensor | None = None
-    """int32 [N + 1]"""
-    key_starts: torch.Tensor | None = None
-    """int32 [N + 1]"""
-    masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
-    """By (queries, keys, window): bool [queries, keys]."""
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """Most queries and most keys of a block."""
-        return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
-
-    def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
-        """What a block's queries see, lower-right causal; None for a plain causal square."""
-        window = window if window is not None and window < keys else None
-        if queries == keys and window is None:
-            return None
-        wanted = (queries, keys, window)
-        if wanted not in self.masks:
-            device = self.last.device
-            last = torch.arange(keys - queries, keys, device=device)[:, None]
-            seen = torch.arange(keys, device=device)[None, :]
-            mask = seen <= last
-            self.masks[wanted] = mask if window is None else mask & (last - seen < window)
-        return self.masks[wanted]
-
-
 def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout on a device."""
     if device.type == "cuda" and varlen_attn is not None:
         return varlen_layout(plan, device)
     return Layout(plan.blocks, torch.from_numpy(plan.last).to(device, non_blocking=True))
-
-
-def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
-    """The plan's layout with what the variable-length call needs."""
-    rows = list(key_rows(plan))
-    lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
-    starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
-    last, keys, query_starts, key_starts = (
-        torch.from_numpy(array).to(device, non_blocking=True)
-        for array in (plan.last, np.concatenate(rows), *starts)
-    )
-    return Layout(plan.blocks, last, keys, query_starts, key_starts)
 
 
 @contextmanager

@@ -1,0 +1,63 @@
+"""A plan on the device: what the attention of every layer asks of it, made once for a batch.
+
+    blocks      prompt + chosen   rejected        as the plan has them, on the host
+    last        rows that rewards are read at     on the device
+    keys ...    for one variable-length call      on the device, where it is made
+
+Legend: T rows, Tk gathered rows, N blocks, A answers.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from tasks.training.layout.plan import Block, FlatPlan, key_rows
+
+
+@dataclass
+class Layout:
+    """A plan on the device, shared by all layers of one forward pass and its backward pass."""
+
+    blocks: tuple[Block, ...]
+    last: torch.Tensor
+    """int64 [A], rows of the answers' last tokens."""
+    keys: torch.Tensor | None = None
+    """int64 [Tk], rows gathered as keys; only for the variable-length call."""
+    query_starts: torch.Tensor | None = None
+    """int32 [N + 1]"""
+    key_starts: torch.Tensor | None = None
+    """int32 [N + 1]"""
+    masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
+    """By (queries, keys, window): bool [queries, keys]."""
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Most queries and most keys of a block."""
+        return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
+
+    def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
+        """What a block's queries see, lower-right causal; None for a plain causal square."""
+        window = window if window is not None and window < keys else None
+        if queries == keys and window is None:
+            return None
+        wanted = (queries, keys, window)
+        if wanted not in self.masks:
+            device = self.last.device
+            last = torch.arange(keys - queries, keys, device=device)[:, None]
+            seen = torch.arange(keys, device=device)[None, :]
+            mask = seen <= last
+            self.masks[wanted] = mask if window is None else mask & (last - seen < window)
+        return self.masks[wanted]
+
+
+def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
+    """The plan's layout with what the variable-length call needs."""
+    rows = list(key_rows(plan))
+    lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
+    starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
+    last, keys, query_starts, key_starts = (
+        torch.from_numpy(array).to(device, non_blocking=True)
+        for array in (plan.last, np.concatenate(rows), *starts)
+    )
+    return Layout(plan.blocks, last, keys, query_starts, key_starts)
