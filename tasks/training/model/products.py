@@ -23,8 +23,6 @@ CACHED_KERNELS = "64"
 """A flat row has a length of its own, and each length its kernels of a third of a megabyte: those
 of one pass through the layers are enough, where oneDNN would keep a thousand."""
 
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", CACHED_KERNELS)
-
 
 def use_onednn(model: nn.Module) -> int:
     """How many linear layers of the model compute by oneDNN from now on.
@@ -35,6 +33,8 @@ def use_onednn(model: nn.Module) -> int:
     if not has_onednn():
         return 0
     plain = [module for module in model.modules() if type(module) is nn.Linear]
+    if plain:  # read at the first product
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", CACHED_KERNELS)
     for module in plain:
         module.__class__ = OneDnnLinear
     return len(plain)
