@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 S = TypeVar("S")
 
-WORTH_THREADS = 8
-"""Files to read, or to wait for, side by side."""
+MOST_THREADS = 8
+"""Of files that are read, or waited for, side by side."""
 MOST_WAITING = 2
 """Calls that may wait behind the one in progress: what bounds memory."""
 
@@ -71,13 +71,13 @@ def ahead(items: Iterable[T]) -> Generator[T]:
 
 
 def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """What the call gives for every item, in order; of many, some at a time in threads.
+    """What the call gives for every item, in order; some at a time, in threads.
 
     For files that are hashed, or waited for: neither holds the interpreter.
     """
-    if len(items) < WORTH_THREADS:
+    if len(items) < 2:
         return [call(item) for item in items]
-    with ThreadPoolExecutor(WORTH_THREADS, "side") as pool:
+    with ThreadPoolExecutor(MOST_THREADS, "side") as pool:
         return [*pool.map(call, items)]
 
 

@@ -12,7 +12,7 @@ What is damaged, changed or gone is built anew.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class Memo:
     digests: Mapping[str, str]
     also: Any = None
     step: Mapping[str, Any] | None = None
+    _artifacts: dict[Path, Artifact | None] = field(default_factory=dict, init=False, repr=False)
+    _touched: set[Path] = field(default_factory=set, init=False, repr=False)
 
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""
@@ -123,14 +125,6 @@ class Memo:
         """Of all that a unit's bytes depend on beside its own input."""
         whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
         return digest_json({"step": self.step or whole, "also": self.also})
-
-    @cached_property
-    def _artifacts(self) -> dict[Path, Artifact | None]:
-        return {}
-
-    @cached_property
-    def _touched(self) -> set[Path]:
-        return set()
 
     @cached_property
     def _known(self) -> dict[str, list[Path]]:

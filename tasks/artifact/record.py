@@ -8,6 +8,7 @@ The record holds its own checksum, so a flipped bit in a ledger or a metric does
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def read_artifact(directory: Path) -> Artifact | str | None:
 
 
 def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
-    """The first way in which the files differ from the record, or None.
+    """A way in which the files differ from the record, or None: sizes are looked at first.
 
     Every file is held against its SHA-256; `deep` reads large files again even where the file
     system says that they have not changed.
@@ -103,9 +104,16 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
         size = path.stat().st_size
         if size != entry["bytes"]:
             return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
-    paths = [artifact.path / name for name in files]
-    digests = side_by_side(hash_file if deep else file_digest, paths)
-    for (name, entry), digest in zip(files.items(), digests, strict=True):
-        if digest != entry["sha256"]:
+    digest_of = hash_file if deep else file_digest
+
+    def digest(name: str) -> str | None:
+        with suppress(FileNotFoundError):  # it went since
+            return digest_of(artifact.path / name)
+
+    found = side_by_side(digest, [*files])
+    for (name, entry), sha256 in zip(files.items(), found, strict=True):
+        if sha256 is None:
+            return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
+        if sha256 != entry["sha256"]:
             return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
     return None

@@ -4,18 +4,18 @@ import os
 from pathlib import Path
 
 from tasks.artifact import Step, Store
-from tasks.artifact.beside import WORTH_THREADS
+from tasks.artifact.beside import MOST_THREADS
 
 
 def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_path, monkeypatch):
     events: list[str] = []
 
     def build(workspace):
-        for number in range(WORTH_THREADS):
+        for number in range(MOST_THREADS):
             with workspace.writing(f"durable/{number}.txt") as path:
                 path.write_text("x")
         workspace.finish("unit", {"rows": 1})
-        for number in range(WORTH_THREADS):
+        for number in range(MOST_THREADS):
             (workspace.path / f"{number}.txt").write_text("x")
         (workspace.path / "0.txt").chmod(0o600)
         (workspace.logs / "log.txt").write_text("x")
@@ -49,7 +49,7 @@ def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_pa
         for name in (".", "durable", "logs")
     }
     rename = events.index(f"rename {work}")
-    assert len(bytes_last) == 2 * WORTH_THREADS + 1
+    assert len(bytes_last) == 2 * MOST_THREADS + 1
     assert max(bytes_last) < record < min(names_last)
     assert max(names_last) < rename
     assert events[rename + 1 :] == [f"fsync {artifact.path.parent}"]

@@ -31,7 +31,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     root = Path(told["root"])
     base = prepared(root, told["max_length"]).model
     answers = distinct(ranked_pairs(LISTS * PAIRS_OF_FOUR, told["max_length"], lengths(told)))
-    model = reward_model(base, root / "scored")
+    model = reward_model(base, root / "scored-1")
     rewards_of = (padded if told["who"] == "peer" else ours)(model, 2 * told["batch"])
     rewards_of(answers[: told["batch"]])
     with PeakMemory() as memory:

@@ -39,6 +39,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
         processing_class=AutoTokenizer.from_pretrained(directory),
         callbacks=[clock],
     )
+    tokens = computed_tokens(pairs, batch, told["who"] in ("peer", "padded"))
     before = rss()
     with PeakMemory() as memory:
         trainer.train()
@@ -47,7 +48,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     return {
         "pairs_per_second": batch * len(seconds) / sum(seconds),
         "step_seconds": median(seconds),
-        "computed_tokens": computed_tokens(pairs, batch, told["who"] in ("peer", "padded")),
+        "computed_tokens": tokens,
         "cpu_seconds": sum(clock.busy[WARM_UP_STEPS:]),
         "peak_mb": (memory.peak - before) / 2**20,
         "activations_mb": max(0.0, (memory.peak - before - states) / 2**20),

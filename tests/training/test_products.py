@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from tasks.training.model.products import OneDnnLinear, has_onednn, use_onednn
 
@@ -27,10 +28,10 @@ def layer(bias: bool, inner: int = 48, outer: int = 80) -> nn.Linear:
     return plain
 
 
-def ran_onednn(work) -> bool:
+def products_by_onednn(work) -> int:
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         work()
-    return any(event.key == "mkldnn::_linear_pointwise" for event in seen.key_averages())
+    return sum(e.count for e in seen.key_averages() if e.key == "mkldnn::_linear_pointwise")
 
 
 def gradients(function, given: torch.Tensor, module: nn.Linear, of_output: torch.Tensor):
@@ -74,22 +75,59 @@ def test_tensors_that_do_not_lie_in_one_piece(how):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_only_what_is_asked_for_gets_a_gradient():
-    module = layer(True)
-    module.weight.requires_grad_(False)
-    given = torch.randn(5, 48)
-    module(given).sum().backward()
-    assert module.weight.grad is None
-    assert module.bias.grad is not None
-
-
-def test_it_is_onednn_in_float32_and_with_or_without_gradients():
+@pytest.mark.parametrize(("weight", "given", "products"), [(1, 1, 2), (1, 0, 1), (0, 1, 1)])
+def test_forward_is_one_product_and_backward_one_for_each_gradient(weight, given, products):
     module = layer(False)
-    given = torch.randn(5, 48)
-    assert ran_onednn(lambda: module(given).sum().backward())
+    module.weight.requires_grad_(bool(weight))
+    leaf = torch.randn(1, 5, 48, requires_grad=bool(given))
+    outputs: list[torch.Tensor] = []
+    assert products_by_onednn(lambda: outputs.append(module(leaf))) == 1
+    assert products_by_onednn(outputs[0].sum().backward) == products
     with torch.inference_mode():
-        assert ran_onednn(lambda: module(given))
-    assert not ran_onednn(lambda: linear(given, module.weight))
+        assert products_by_onednn(lambda: module(leaf)) == 1
+
+
+def test_a_frozen_layer_keeps_no_inputs():
+    module = layer(False).requires_grad_(False)
+    leaf = torch.randn(1, 5, 48, requires_grad=True)
+    given = leaf * 1
+    output = module(given)
+    given.add_(1)  # would be refused if the backward pass needed it
+    output.sum().backward()
+    torch.testing.assert_close(leaf.grad, module.weight.sum(0).expand(1, 5, 48))
+
+
+def test_its_output_may_be_changed_in_place():
+    module, given = layer(True), torch.randn(2, 5, 48)
+    found = gradients(lambda x: module(x).clamp_(min=-0.1), given, module, torch.ones(2, 5, 80))
+    usual = lambda x: linear(x, module.weight, module.bias).clamp_(min=-0.1)  # noqa: E731
+    expected = gradients(usual, given, module, torch.ones(2, 5, 80))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_second_derivative_is_refused_and_not_nought():
+    module, leaf = layer(False), torch.randn(5, 48, requires_grad=True)
+    (first,) = torch.autograd.grad((module(leaf) ** 2).sum(), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+def test_a_checkpointed_layer_has_the_same_gradients():
+    module, given, of_output = layer(True), torch.randn(1, 5, 48), torch.randn(1, 5, 80)
+    expected = gradients(module, given, module, of_output)
+    again = gradients(
+        lambda x: checkpoint(module, x, use_reentrant=False), given, module, of_output
+    )
+    assert all(torch.equal(a, b) for a, b in zip(again, expected, strict=True))
+
+
+def test_a_compiler_gets_the_usual_layer():
+    module, given = layer(True), torch.randn(1, 5, 48)
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    found: list[torch.Tensor] = []
+    assert products_by_onednn(lambda: found.append(compiled(given))) == 0
+    assert torch.equal(found[0], linear(given, module.weight, module.bias))
 
 
 @pytest.mark.parametrize("case", ["float64", "bfloat16", "autocast"])
@@ -100,15 +138,16 @@ def test_all_else_goes_the_way_that_it_went(case):
         dtype = getattr(torch, case)
         module, given = module.to(dtype), given.to(dtype)
     with torch.autocast("cpu", torch.bfloat16, enabled=case == "autocast"):
-        assert not ran_onednn(lambda: module(given))
+        assert products_by_onednn(lambda: module(given)) == 0
         assert torch.equal(module(given), linear(given, module.weight, module.bias))
 
 
 def test_it_can_be_switched_off(monkeypatch):
+    module, given = layer(False), torch.randn(5, 48)
     with monkeypatch.context() as without:
         without.setattr(torch.backends.mkldnn, "enabled", False)
-        assert use_onednn(nn.Linear(4, 4)) == 0
-    assert use_onednn(nn.Linear(4, 4)) == 1
+        assert products_by_onednn(lambda: module(given)) == 0
+    assert products_by_onednn(lambda: module(given)) == 1
 
 
 def test_a_model_keeps_its_parameters_and_its_kinds():
@@ -118,7 +157,10 @@ def test_a_model_keeps_its_parameters_and_its_kinds():
     assert use_onednn(model) == 0
     assert [type(m) for m in model] == [OneDnnLinear, nn.LayerNorm, Special, OneDnnLinear]
     assert all(isinstance(model[place], nn.Linear) for place in (0, 2, 3))
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    after = model.state_dict()
+    assert list(before) == list(after)
+    assert all(torch.equal(before[name], value) for name, value in after.items())
     again = pickle.loads(pickle.dumps(model))
+    assert [type(m) for m in again] == [type(m) for m in model]
     given = torch.randn(3, 4)
     assert torch.equal(again(given), model(given))
