@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
-from tasks.artifact import Step, Store
+from tasks.artifact import Step, Store, record
 from tasks.artifact.beside import MOST_THREADS
+from tasks.artifact.digests import hash_file
+from tasks.artifact.record import damage
 
 
 def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_path, monkeypatch):
@@ -54,3 +56,19 @@ def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_pa
     assert max(names_last) < rename
     assert events[rename + 1 :] == [f"fsync {artifact.path.parent}"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+
+
+def test_a_file_that_goes_while_it_is_verified_is_told_as_missing(tmp_path, monkeypatch):
+    def build(workspace):
+        for name in "ab":
+            (workspace.path / name).write_text(name)
+
+    artifact = Store(tmp_path).obtain(Step("durable", 1, "durable", {}, {}, build))
+
+    def gone(path):
+        path.unlink()
+        return hash_file(path)
+
+    assert damage(artifact) is None
+    monkeypatch.setattr(record, "file_digest", gone)
+    assert damage(artifact) == "DAMAGED a: missing, expected 1 bytes"
