@@ -5,7 +5,7 @@ only after its files are held against its record; one builder at a time; one ren
 """
 
 from tasks.artifact.beside import Behind, ahead, side_by_side, uncollected
-from tasks.artifact.digests import file_digest, merkle, tree_digests
+from tasks.artifact.digests import file_digest, merkle
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.libraries import git_commit
@@ -43,7 +43,6 @@ __all__ = [
     "merkle",
     "physical_cores",
     "side_by_side",
-    "tree_digests",
     "uncollected",
     "worthwhile",
 ]

@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tasks.artifact.durable import files_below
 from tasks.artifact.key import digest_json
 
 SMALL_FILE_BYTES = 16 * 2**20
@@ -62,11 +61,6 @@ def known_digest(path: Path) -> str:
 
 
 _remembered: dict[Path, tuple[list[int], str]] = {}
-
-
-def tree_digests(directory: Path) -> dict[str, str]:
-    """`{posix path: SHA-256}` of every file below `directory`."""
-    return {p.relative_to(directory).as_posix(): file_digest(p) for p in files_below(directory)}
 
 
 def merkle(digests: dict[str, str]) -> str:

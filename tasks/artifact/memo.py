@@ -49,8 +49,11 @@ class Memo:
     digests: Mapping[str, str]
     also: Any = None
     step: Mapping[str, Any] | None = None
-    _artifacts: dict[Path, Artifact | None] = field(default_factory=dict, init=False, repr=False)
-    _touched: set[Path] = field(default_factory=set, init=False, repr=False)
+    # Made with the memo, not when first asked for: several threads ask.
+    _artifacts: dict[Path, Artifact | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _touched: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""

@@ -91,29 +91,24 @@ def read_artifact(directory: Path) -> Artifact | str | None:
 
 
 def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
-    """A way in which the files differ from the record, or None: sizes are looked at first.
+    """The first way in which the files differ from the record, or None.
 
     Every file is held against its SHA-256; `deep` reads large files again even where the file
     system says that they have not changed.
     """
-    files: Mapping[str, Mapping[str, Any]] = artifact.record["files"]
-    for name, entry in files.items():
-        path = artifact.path / name
-        if not path.is_file():
-            return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
-        size = path.stat().st_size
-        if size != entry["bytes"]:
-            return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
     digest_of = hash_file if deep else file_digest
+    files: Mapping[str, Mapping[str, Any]] = artifact.record["files"]
 
-    def digest(name: str) -> str | None:
-        with suppress(FileNotFoundError):  # it went since
-            return digest_of(artifact.path / name)
+    def fault(name: str) -> str | None:
+        path, entry = artifact.path / name, files[name]
+        with suppress(FileNotFoundError):  # it may go at any moment
+            if path.is_file():
+                size = path.stat().st_size
+                if size != entry["bytes"]:
+                    return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
+                if digest_of(path) != entry["sha256"]:
+                    return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
+                return None
+        return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
 
-    found = side_by_side(digest, [*files])
-    for (name, entry), sha256 in zip(files.items(), found, strict=True):
-        if sha256 is None:
-            return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
-        if sha256 != entry["sha256"]:
-            return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
-    return None
+    return next(filter(None, side_by_side(fault, [*files])), None)

@@ -91,9 +91,11 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         return Past()
     kept, found = best
     names = kept.files[: found[-1].shards]
-    places = {name: f"{directory}/{number:05d}.parquet" for number, name in enumerate(names)}
-    each = side_by_side(lambda name: memo.link(kept, name, places[name]), names)
-    linked = sum(takewhile(bool, each))
+
+    def link(number: int) -> bool:
+        return memo.link(kept, names[number], f"{directory}/{number:05d}.parquet")
+
+    linked = sum(takewhile(bool, side_by_side(link, range(len(names)))))
     found = [mark for mark in found if mark.shards <= linked]
     if not found:
         return Past()

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tasks.artifact import Step, Store, record
+from tasks.artifact import Step, Store
 from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import hash_file
 from tasks.artifact.record import damage
@@ -70,5 +70,5 @@ def test_a_file_that_goes_while_it_is_verified_is_told_as_missing(tmp_path, monk
         return hash_file(path)
 
     assert damage(artifact) is None
-    monkeypatch.setattr(record, "file_digest", gone)
+    monkeypatch.setattr("tasks.artifact.record.file_digest", gone)
     assert damage(artifact) == "DAMAGED a: missing, expected 1 bytes"

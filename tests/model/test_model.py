@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from tasks.artifact import Artifact, Store, tree_digests
+from tasks.artifact import Artifact, Store
+from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
@@ -78,7 +79,7 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     after = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
     assert before.tokenizer_digest != after.tokenizer_digest
     assert before.weights_digest == after.weights_digest
-    assert tree_digests(copy).keys() == tree_digests(tiny_model_directory).keys()
+    assert payload_digests(copy).keys() == payload_digests(tiny_model_directory).keys()
 
 
 def break_config(directory):
