@@ -66,16 +66,17 @@ class Conversations:
 
 @dataclass(frozen=True)
 class Plain:
-    """Rows that may be replayed, but for those with odd turns."""
+    """Rows of a piece that may be replayed, but for those with odd turns."""
 
+    piece: Piece
     turns: Conversations
     tools: Sequence[str | None]
     settings: Sequence[str | None]
 
     @classmethod
-    def nothing(cls) -> "Plain":
+    def nothing(cls, piece: Piece) -> "Plain":
         """No row."""
-        return cls(Conversations([], [], [], [0], frozenset()), (), ())
+        return cls(piece, Conversations([], [], [], [0], frozenset()), (), ())
 
     def rows(self, start: int, stop: int) -> Iterable[tuple[Any, ...]]:
         """Of each row its number, tools, settings, and the bounds of its turns: see `bounds`."""

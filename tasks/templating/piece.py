@@ -10,6 +10,7 @@ hold none of the characters that are looked for, which one search for each of th
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -51,8 +52,9 @@ class Piece:
         """Those of the characters that a string of the piece may hold."""
         asked = list(characters)
         there = [c for c in asked if ord(c) < PRINTABLE or c.encode() in self.text]
-        return asked if len(there) < len(asked) and self._names_characters() else there
+        return asked if len(there) < len(asked) and self._names_characters else there
 
+    @cached_property
     def _names_characters(self) -> bool:
         """Whether some character is written as `\\uXXXX`."""
         bytes_ = np.frombuffer(self.text, np.uint8)

@@ -24,6 +24,7 @@ from tasks.templating.render import Messages, render
 Reason = Literal["template_drops_turn", "template_drops_tools"]
 Tools = list[dict[str, Any]] | None
 Style = Literal["plain", "after_thinking"]
+MOST_SHAPES = 2048
 STYLES: tuple[Style, ...] = ("plain", "after_thinking")
 
 
@@ -48,6 +49,8 @@ class TemplateProbe:
         """What of such a conversation the template drops, or None."""
         shape = shape_of(messages, tools, settings or {})
         if shape not in self.answers:
+            if len(self.answers) >= MOST_SHAPES:
+                self.answers.clear()
             self.answers[shape] = self._probe(messages, tools, settings or {})
         return self.answers[shape]
 

@@ -18,7 +18,8 @@ from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import bos_problem
 from tasks.templating.render import parse_tools
 from tasks.templating.special_tokens import SpecialTokens, suspicious
-from tasks.templating.tracing import Replay, Tracer, replayed, tracer
+from tasks.templating.replays import Replay, replayed
+from tasks.templating.tracing import Tracer, tracer
 
 MOST_PATHS = 16
 MOST_STRUCTURES = 2048
@@ -31,6 +32,8 @@ SETTINGS_OF_ANOTHER_KIND = frozenset(
     }
 )
 
+Pair = tuple[list[Replay], list[Replay]]
+"""The replays of both sides."""
 BothTexts = tuple[list[bytes], list[bytes]]
 """The chosen and the rejected texts of some rows, as UTF-8."""
 
@@ -40,13 +43,15 @@ class Structure:
     """How conversations of one structure are rendered: one replay per outcome of the tests."""
 
     paths: list[Replay] = field(default_factory=list[Replay])
+    calm: list[Replay] = field(default_factory=list[Replay])
+    """Those for contents that hold no mark, which they need not look for."""
     closed: bool = False
     """Nothing more is learned."""
 
 
 @dataclass
 class Replayer:
-    """Replays with one tokenizer's template; learns from a renderer's texts."""
+    """Replays with one tokenizer's template; learns from a renderer's texts, of whatever shard."""
 
     tokenizer: Any
     special: SpecialTokens | None
@@ -59,7 +64,9 @@ class Replayer:
         names = [{name: ""} for name in KEYS]
         if self.special and suspicious(names, self.special):
             self.tracer = None
-        self._pairs: dict[tuple[Any, ...], tuple[list[Replay], list[Replay]]] = {}
+        self._firsts: set[str] = set()
+        """What marks begin with; rows without them are calm."""
+        self._pairs: dict[bool, dict[tuple[Any, ...], Pair]] = {False: {}, True: {}}
 
     def replay(self, plain: Plain, start: int, stop: int, texts: BothTexts) -> int:
         """The row up to which both texts of the rows from `start` on have been added to `texts`:
@@ -67,12 +74,13 @@ class Replayer:
 
         None of these rows is odd.
         """
-        known, bos, most = self._pairs.get, self.bos, LENGTH_ALLOWANCE
+        calm = not plain.piece.may_hold(self._firsts)
+        known, bos, most = self._pairs[calm].get, self.bos, LENGTH_ALLOWANCE
         roles, contents, encoded = plain.turns.roles, plain.turns.contents, plain.turns.encoded
         add_chosen, add_rejected = texts[0].append, texts[1].append
         for n, tools, settings, a, b, c, d in plain.rows(start, stop):
             shape = (tools, settings, b - a, c - b, *roles[a:d])
-            paths = known(shape) or self._pair(shape)
+            paths = known(shape) or self._pair(shape, calm)
             if paths is None:
                 return n
             words, utf8 = contents[a:c], encoded[a:c]
@@ -123,7 +131,7 @@ class Replayer:
         structure = self.structures.get(key)
         if structure is None:
             if len(self.structures) >= MOST_STRUCTURES:
-                return
+                self._forget()
             structure = self.structures[key] = Structure()
             structure.closed = not self._followed(key)
         if structure.closed or self.tracer is None:
@@ -132,14 +140,22 @@ class Replayer:
         given = {"tools": parse_tools(tools), "documents": None, "add_generation_prompt": False}
         given |= dict(self.tokenizer.special_tokens_map)
         given |= orjson.loads(settings) if settings else {}
-        replay = self.tracer.trace([{"role": r} for r in roles], contents, given)
-        if replay is None or replayed(replay, contents) != text:
+        found = self.tracer.trace([{"role": r} for r in roles], contents, given)
+        if found is None or replayed(found.replay, contents) != text:
             structure.closed = True
             return
-        structure.paths.append(replay)
+        structure.paths.append(found.replay)
+        if found.calm is not None:
+            structure.calm.append(found.calm)
+        self._firsts |= found.firsts
         structure.closed = len(structure.paths) >= MOST_PATHS
 
-    def _pair(self, shape: tuple[Any, ...]) -> tuple[list[Replay], list[Replay]] | None:
+    def _forget(self) -> None:
+        self.structures.clear()
+        for pairs in self._pairs.values():
+            pairs.clear()
+
+    def _pair(self, shape: tuple[Any, ...], calm: bool) -> Pair | None:
         """The replays of both sides of rows of one shape; None where one of them is new."""
         tools, settings, asked, answered, *roles = shape
         given = (tools, settings, *roles[:asked])
@@ -147,10 +163,12 @@ class Replayer:
         rejected = self.structures.get((*given, *roles[asked + answered :]))
         if chosen is None or rejected is None:
             return None
-        if len(self._pairs) >= MOST_STRUCTURES:
-            self._pairs.clear()
-        paths = self._pairs[shape] = (chosen.paths, rejected.paths)
-        return paths
+        pairs = self._pairs[calm]
+        if len(pairs) >= MOST_STRUCTURES:
+            pairs.clear()
+        both = (chosen.calm, rejected.calm) if calm else (chosen.paths, rejected.paths)
+        pairs[shape] = both
+        return both
 
     def _followed(self, key: Key) -> bool:
         """Whether tools and settings leave nothing to the renderer proper."""

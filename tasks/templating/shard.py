@@ -10,6 +10,7 @@ column for them.
 import gc
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tasks.conversion.tolerance import first_examples
 from tasks.templating.batch import OPTIONAL
 from tasks.templating.params import TemplatingParams
 from tasks.templating.plain_tokenizer import PlainTokenizer
+from tasks.templating.renderer import Renderer
+from tasks.templating.replaying import Replayer
 from tasks.templating.shard_rows import Differs, Pictured, ShardRows
 
 REPEATING = ["source", "file", "split", "format"]
@@ -44,7 +47,11 @@ class TemplateShard:
             own_ledger, own_quarantine = Ledger(), Quarantine(quarantine.stage)
             accounts = own_ledger, own_quarantine
             rows = ShardRows(
-                self.tokenizer, self.params, accounts, replaying=replaying, pictured=pictured
+                self._renderers,
+                accounts,
+                strict=self.params.delimiters_in_text == "quarantine",
+                replaying=replaying,
+                pictured=pictured,
             )
             try:
                 numbers = self._write(shard, rows)
@@ -57,6 +64,14 @@ class TemplateShard:
         ledger.merge(own_ledger)
         quarantine.extend(own_quarantine.rows)
         return numbers | {"replays_differed": int(not replaying)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TemplateShard, (self.workspace, self.tokenizer, self.params)
+
+    @cached_property
+    def _renderers(self) -> tuple[Renderer, Replayer]:
+        """The process's own, for all shards: each shape of conversation is found out once."""
+        return renderers(self.tokenizer, self.params)
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
         given: Counter[str] = Counter()
@@ -88,3 +103,9 @@ def _unequal(column: pa.Array, usual: float) -> int:
     if column.unique().to_pylist() == [usual]:
         return 0
     return sum(value != usual for value in column.to_pylist())
+
+
+def renderers(tokenizer: PlainTokenizer, params: TemplatingParams) -> tuple[Renderer, Replayer]:
+    """What renders the rows, and what replays them."""
+    renderer = Renderer(tokenizer, params.special_tokens_in_text, images=True)
+    return renderer, Replayer(tokenizer, renderer.special, renderer.bos)

@@ -23,14 +23,12 @@ from tasks.templating.batch import IMAGES, SCHEMA, TEXTS, Batch
 from tasks.templating.conversations import Plain, Side, conversations_of
 from tasks.templating.delimiters import delimiters_in, rows_to_ask
 from tasks.templating.limits import MOST_TIMEOUTS
-from tasks.templating.params import TemplatingParams
 from tasks.templating.pictures import with_image_parts
 from tasks.templating.piece import Piece
-from tasks.templating.plain_tokenizer import PlainTokenizer
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
 
-SAMPLE_FIRST, SAMPLE_EVERY = 8, 997
+SAMPLE_FIRST, SAMPLE_EVERY = 2, 997
 
 
 class Differs(Exception):
@@ -42,21 +40,24 @@ class Pictured(Exception):
 
 
 class ShardRows:
-    """Renders the batches of one shard, and keeps its accounts."""
+    """Renders the batches of one shard, and keeps its accounts.
+
+    What the renderers find out of the template serves the next shards, too. `strict`: rows with
+    other templates' delimiters in their texts are left out.
+    """
 
     def __init__(
         self,
-        tokenizer: PlainTokenizer,
-        params: TemplatingParams,
+        renderers: tuple[Renderer, Replayer],
         accounts: tuple[Ledger, Quarantine],
         *,
+        strict: bool,
         replaying: bool,
         pictured: bool,
     ) -> None:
         self.ledger, self.quarantine = accounts
-        self.strict = params.delimiters_in_text == "quarantine"
-        self.renderer = Renderer(tokenizer, params.special_tokens_in_text, images=True)
-        self.replayer = Replayer(tokenizer, self.renderer.special, self.renderer.bos)
+        self.strict = strict
+        self.renderer, self.replayer = renderers
         self.replaying = replaying and self.replayer.tracer is not None
         self.pictured = pictured
         self.schema = SCHEMA.append(IMAGES) if pictured else SCHEMA
@@ -104,13 +105,13 @@ class ShardRows:
         """What of a stretch may be replayed, and the rows that may not."""
         apart = {n - rows.start for n in batch.apart.intersection(rows)}
         if not self.replaying or len(apart) == len(rows):
-            return Plain.nothing(), range(len(rows))
+            return Plain.nothing(piece), range(len(rows))
         turns = conversations_of(piece, apart)
         odd = set(turns.odd)
         if self.renderer.special:
             odd |= turns.suspicious(self.renderer.special, piece)
         tools, settings = (values[rows.start : rows.stop] for values in batch.settings)
-        return Plain(turns, tools, settings), odd
+        return Plain(piece, turns, tools, settings), odd
 
     def _sampled(self, rows: range) -> Collection[int]:
         """The rows of a stretch that are rendered both ways."""

@@ -18,6 +18,7 @@ from tasks.artifact import (
     file_digest,
     input_digests,
 )
+from tasks.artifact.durable import write_json
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.conversion.tolerance import check_bad_fraction, merged
 from tasks.errors import DataError
@@ -29,6 +30,7 @@ STAGE = "templating"
 SHELF = "3_templating"
 VERSION = 5
 NAMED_TEMPLATES = "additional_chat_templates"
+REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 
 
@@ -99,7 +101,8 @@ def _build(
     workspace.report["delimiters_in_text"] = _total(n["delimiters"] for n in numbers)
     for name in (*OPTIONAL, "images"):
         workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)
-    workspace.report["rows_replayed"] = sum(n["replayed"] for n in numbers)
+    replayed = {"rows_replayed": sum(n["replayed"] for n in numbers)}
+    write_json(workspace.logs / REPLAYS_LOG, replayed, durable=False)  # by who had which shards
     workspace.report["shards_replay_differed"] = sum(n["replays_differed"] for n in numbers)
 
 

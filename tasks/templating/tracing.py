@@ -1,11 +1,7 @@
 """A chat template run once per structure of conversation, and replayed by joining strings.
 
 In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
-Out: the function that gives the text for other contents under the same tests, or None.
-
-    structure user > assistant, contents c      ->  b"".join((b"<|im_start|>user\\n", e[0], ...))
-
-Replays make UTF-8, which is what is stored: contents are encoded once (`e`) for all that says them.
+Out: the functions that give the text for other contents under the same tests (`replays`), or None.
 
 Exact, since contents are symbols while the template runs: every test of a content is noted and
 asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
@@ -14,7 +10,7 @@ with a content ends the trace; then Jinja renders. Blocks that hide text from sy
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,13 +19,11 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from tasks.templating.environment import environment, tojson
+from tasks.templating.environment import environment
+from tasks.templating.replays import Replays, replays_of
 from tasks.templating.symbols import Length, Part, Pieces, Symbol, Untraceable, parts_of, value
 from tasks.templating.traced_filters import traced_filter, traced_test
 
-Replay = Callable[[Sequence[str], Sequence[bytes]], bytes | None]
-"""The text for other contents, none of them empty, which are also given as UTF-8; or None where a
-test comes out otherwise than in the trace."""
 HIDING = (
     *(nodes.AssignBlock, nodes.FilterBlock, nodes.CallBlock, nodes.Include, nodes.Import),
     *(nodes.FromImport, nodes.Extends, nodes.Block, nodes.OverlayScope),
@@ -37,9 +31,6 @@ HIDING = (
 )
 """Blocks that make plain text of what stands in them, or bring in another template."""
 MARK = f"\U0010fffe{secrets.token_hex(8)}"
-_CONTENT = re.compile(r"c\[(\d+)\]")
-_ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
-"""True of every content: none is empty."""
 _MARKS = re.compile(f"{MARK}(\\d+);")
 MOST_TESTS = 64
 
@@ -107,7 +98,7 @@ class Tracer:
 
     def trace(
         self, messages: Sequence[dict[str, Any]], contents: Sequence[str], given: dict[str, Any]
-    ) -> Replay | None:
+    ) -> Replays | None:
         """How the template makes its text of these messages; None where that is not followed.
 
         `messages` lack their contents.
@@ -125,7 +116,7 @@ class Tracer:
             return None
         if len(tests) > MOST_TESTS:
             return None
-        return _replay(parts_of(symbol), dict.fromkeys(tests))
+        return replays_of(parts_of(symbol), dict.fromkeys(tests))
 
     def _written(self, given: Any) -> Any:
         if isinstance(given, Pieces | Length):
@@ -150,34 +141,3 @@ def joined_symbol(text: str, written: list[Symbol], tests: list[tuple[str, bool]
     if MARK in "".join(whole):
         raise Untraceable
     return Symbol(tuple(parts), "".join(whole), tests)
-
-
-def _replay(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Replay:
-    """The noted tests and joins as one function; all its text is made by `symbols`."""
-    merged: list[Part] = []
-    for part in parts:
-        if merged and not part[0] and not merged[-1][0]:
-            merged[-1] = (False, merged[-1][1] + part[1])
-        else:
-            merged.append(part)
-    joined = "".join(f"{_encoded(part)}, " for part in merged)
-    told = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
-    same = " and ".join(f"{'' if answer else 'not '}{test}" for test, answer in told) or "True"
-    source = f"lambda c, e: join(({joined})) if {same} else None"
-    replay: Replay = eval(source, {"tojson": tojson, "join": b"".join})
-    return replay
-
-
-def _encoded(part: Part) -> str:
-    """The expression for a part of a text as UTF-8."""
-    made, text = part
-    if not made:
-        return repr(text.encode())
-    whole = _CONTENT.fullmatch(text)
-    return f"e[{whole[1]}]" if whole else f"{text}.encode()"
-
-
-def replayed(replay: Replay, contents: Sequence[str]) -> str | None:
-    """What a replay makes of contents, as text."""
-    found = replay(contents, list(map(str.encode, contents)))
-    return None if found is None else found.decode()

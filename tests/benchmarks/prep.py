@@ -4,11 +4,13 @@ The peer reads with `load_dataset("json")` and prepares as its trainer does; our
 from ingestion to tokenization: validated, hashed, split, rendered, probed, in durable artifacts.
 Imports and the loading of the tokenizer are in neither figure. The ids of both are compared.
 
-Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_proc, root.
+Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_proc, root, and the
+template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
 """
 
 import hashlib
 import importlib
+import importlib.util
 import json
 import shutil
 import sys
@@ -24,6 +26,7 @@ LIBRARIES = (
     *("torch", "transformers", "tokenizers", "fastokens", "pandas", "tqdm", "jinja2"),
     *("orjson", "pyarrow.compute", "pyarrow.parquet"),
 )
+MODELS_OWN = "chatml"
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
 
 
@@ -58,6 +61,8 @@ def peer(
     from trl import RewardConfig, RewardTrainer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
+    if template := template_file(told):
+        tokenizer.chat_template = template.read_text("utf-8")
     args = RewardConfig(
         output_dir=str(work),
         max_length=told["max_length"],
@@ -118,12 +123,24 @@ def pipeline_of(told: dict[str, Any], source: Path, model: Path, work: Path) -> 
         "conversion": {"eval_fraction": 0.05, "duplicates": "keep"},
         "tokenization": {"max_length": told["max_length"]},
     }
+    if template := template_file(told):
+        params["templating"] = {"chat_template_path": str(template)}
     if told["who"] == "ours_tokenizers":
         params["tokenization"]["encoder"] = "tokenizers"
     work.mkdir(parents=True, exist_ok=True)
     file = work / "prep.yaml"
     file.write_text(json.dumps(params))
     return Pipeline(load(file), work)
+
+
+def template_file(told: dict[str, Any]) -> Path | None:
+    """The chat template, where it is another one than the model's."""
+    name = told.get("template", MODELS_OWN)
+    if name == MODELS_OWN:
+        return None
+    found = importlib.util.find_spec("trl")  # only looked for: the peer is not imported
+    assert found is not None and found.origin is not None, "install the extra `peer`"
+    return Path(found.origin).parent / "chat_templates" / f"{name}.jinja"
 
 
 def _rows(dataset: Any) -> Iterable[dict[str, Any]]:

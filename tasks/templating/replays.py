@@ -1,0 +1,78 @@
+"""What a trace came to, as functions that make the same of other contents.
+
+In:  the parts of a traced text, and the answers of all tests that the template made on the way.
+Out: functions of a conversation's contents that give its text, or None where a test comes out
+     otherwise.
+
+    parts  "<|im_start|>user\\n", c[0], ...     tests  not ('</think>' in c[1]), ...
+        ->  b"".join((b"<|im_start|>user\\n", e[0], ...)) if not ('</think>' in c[1]) else None
+
+They make UTF-8, which is what is stored: contents are encoded once (`e`) for all that says them.
+Most tests look for a mark that hardly any text holds. Where one look at many rows tells that none
+of them has a mark's first character, nobody asks every content for the mark.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tasks.templating.environment import tojson
+from tasks.templating.symbols import Part
+
+Replay = Callable[[Sequence[str], Sequence[bytes]], bytes | None]
+"""The text for other contents, none of them empty, which are also given as UTF-8; or None where a
+test comes out otherwise than in the trace."""
+_CONTENT = re.compile(r"c\[(\d+)\]")
+_ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
+"""True of every content: none is empty."""
+_LOOKED_FOR = re.compile(r"""\((['"])([^'"\\]+)\1 in c\[\d+\]\)""")
+
+
+class Replays(NamedTuple):
+    """What one trace taught."""
+
+    replay: Replay
+    calm: Replay | None
+    """The same of contents that hold none of `firsts`; None: such contents come out otherwise."""
+    firsts: frozenset[str]
+    """The first characters of the marks that are looked for in contents."""
+
+
+def replays_of(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Replays:
+    """The noted tests and joins as functions; all their text is made by `symbols`."""
+    merged: list[Part] = []
+    for part in parts:
+        if merged and not part[0] and not merged[-1][0]:
+            merged[-1] = (False, merged[-1][1] + part[1])
+        else:
+            merged.append(part)
+    joined = "".join(f"{_encoded(part)}, " for part in merged)
+    told = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
+    marks = {(test, answer): m[2] for test, answer in told if (m := _LOOKED_FOR.fullmatch(test))}
+    whole = _function(joined, told)
+    calm = None if any(answer for _, answer in marks) else whole
+    if calm and marks:
+        calm = _function(joined, [test for test in told if test not in marks])
+    return Replays(whole, calm, frozenset(mark[0] for mark in marks.values()))
+
+
+def replayed(replay: Replay, contents: Sequence[str]) -> str | None:
+    """What a replay makes of contents, as text."""
+    found = replay(contents, list(map(str.encode, contents)))
+    return None if found is None else found.decode()
+
+
+def _function(joined: str, tests: Iterable[tuple[str, bool]]) -> Replay:
+    same = " and ".join(f"{'' if answer else 'not '}{test}" for test, answer in tests) or "True"
+    source = f"lambda c, e: join(({joined})) if {same} else None"
+    replay: Replay = eval(source, {"tojson": tojson, "join": b"".join})
+    return replay
+
+
+def _encoded(part: Part) -> str:
+    """The expression for a part of a text as UTF-8."""
+    made, text = part
+    if not made:
+        return repr(text.encode())
+    whole = _CONTENT.fullmatch(text)
+    return f"e[{whole[1]}]" if whole else f"{text}.encode()"
