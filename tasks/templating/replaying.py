@@ -17,8 +17,8 @@ from tasks.templating.conversations import Key, Plain, Side
 from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import bos_problem
 from tasks.templating.render import parse_tools
-from tasks.templating.special_tokens import SpecialTokens, suspicious
 from tasks.templating.replays import Replay, replayed
+from tasks.templating.special_tokens import SpecialTokens, suspicious
 from tasks.templating.tracing import Tracer, tracer
 
 MOST_PATHS = 16

@@ -10,12 +10,12 @@ template: "chatml", the model's own short one, or one that the peer comes with, 
 
 import hashlib
 import importlib
-import importlib.util
 import json
 import shutil
 import sys
 import time
 from collections.abc import Iterable
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +138,7 @@ def template_file(told: dict[str, Any]) -> Path | None:
     name = told.get("template", MODELS_OWN)
     if name == MODELS_OWN:
         return None
-    found = importlib.util.find_spec("trl")  # only looked for: the peer is not imported
-    assert found is not None and found.origin is not None, "install the extra `peer`"
-    return Path(found.origin).parent / "chat_templates" / f"{name}.jinja"
+    return Path(str(distribution("trl").locate_file(f"trl/chat_templates/{name}.jinja")))
 
 
 def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
