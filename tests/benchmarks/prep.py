@@ -2,7 +2,8 @@
 
 The peer reads with `load_dataset("json")` and prepares as its trainer does; ours runs its stages
 from ingestion to tokenization: validated, hashed, split, rendered, probed, in durable artifacts.
-Imports and the loading of the tokenizer are in neither figure. The ids of both are compared.
+Both have prepared a few rows before: imports and the loading of the tokenizer are in neither figure
+(but for those of a helping process, which ours starts). The ids of both are compared.
 
 Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_proc, root, and the
 template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
@@ -27,6 +28,7 @@ LIBRARIES = (
     *("orjson", "pyarrow.compute", "pyarrow.parquet"),
 )
 MODELS_OWN = "chatml"
+WARM_ROWS = 100
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
 
 
@@ -40,6 +42,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     prepare = peer if told["who"] == "peer" else ours
+    prepare(told, conversations_file(root, WARM_ROWS), model, work / "warm")
     seconds, megabytes, pairs, stages = prepare(told, source, model, work)
     pairs = sorted(pairs)
     return {
@@ -90,7 +93,6 @@ def ours(
     from flows.pipeline import run_steps
     from tasks.training.batches.pairs import open_pairs
 
-    import_libraries()
     pipeline = pipeline_of(told, source, model, work)
     with PeakTreeMemory() as memory:
         start = time.perf_counter()
