@@ -3,9 +3,12 @@
     python -m tests.benchmarks.gpu --sizes 0.6B 1.7B 4B --lengths hh uf turns --json gpu.json
 
 Models have the shapes of Qwen3 and random weights; pairs are random ids whose lengths are those of
-hh-rlhf, of UltraFeedback and of long conversations. Told of each: pairs, tokens and computed tokens
-a second, the share of the device's measured bfloat16 matrix product (MFU, on computed tokens: 6 N
-floating-point operations each), peak memory, and how far bfloat16 rewards are from float32 ones.
+hh-rlhf, of UltraFeedback and of long conversations. The peer at its best has no checkpointing,
+larger batches, rows of like length together, and liger's kernels where they are installed; ours
+comes with its variable-length attention and with FlexAttention in its place (on a GPU alone: it has
+no gradients elsewhere). Told of each: pairs, tokens and computed tokens a second, the share of the
+device's measured bfloat16 matrix product (MFU, on computed tokens: 6 N floating-point operations
+each), peak memory, and how far bfloat16 rewards are from float32 ones.
 Every contestant runs in a process of its own; `--wheels DIR` is put on its path (for trl, where
 nothing can be installed).
 """
@@ -16,6 +19,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,6 +42,7 @@ CONTESTANTS = {
     "peer_default": ("peer", True, 8, 64),
     "peer_best": ("peer", False, 32, 64),
     "ours": ("ours", False, 64, 64),
+    "ours_flex": ("ours", False, 64, 64),
     "ours_checkpointed": ("ours", True, 64, 64),
 }
 WARM_UP = 3
@@ -113,11 +118,17 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
 
         names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
         rows = Dataset.from_dict({names[n]: ids for n, ids in pairs.items()})
+        if told["who"] == "peer_best":
+            rows, settings = _at_its_best(rows)
+            fields |= settings
     else:
         from tasks.training import RewardConfig, RewardTrainer
+        from tests.benchmarks.flex import use_flex
 
         rows = Dataset.from_dict(pairs)
         fields["preflight"] = False
+        if told["who"] == "ours_flex":
+            use_flex()
     trainer: Any = RewardTrainer(
         model=model,
         args=RewardConfig(**fields),
@@ -141,6 +152,17 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
         "reward_difference": _reward_difference(model, pairs) if trainer_of == "ours" else None,
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
     }
+
+
+def _at_its_best(rows: Any) -> tuple[Any, dict[str, Any]]:
+    """The peer's rows and settings such that rows of like length are batched together."""
+    sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
+    settings = {
+        "train_sampling_strategy": "group_by_length",
+        "remove_unused_columns": False,  # else the column of lengths goes
+        "use_liger_kernel": find_spec("liger_kernel") is not None,
+    }
+    return rows.add_column("length", [max(map(len, pair)) for pair in sides]), settings
 
 
 class _Clock:
