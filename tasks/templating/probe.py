@@ -1,18 +1,20 @@
 """What a template does to each shape of conversation, found out once per shape with marked text.
 
-A shape is all of a conversation that a template can ask for but its words: the roles, which turns
-have content and calls, how calls and tools are written, and the template's further arguments.
-Every turn, call, argument and tool gets a mark of its own; a mark that is missing from the
-rendering is something that the model would never see.
+A shape is all of a conversation but its words: the roles, names and identifiers, which turns have
+content and calls, how calls and tools are written, and the template's further arguments. Every
+turn, call, argument and tool gets a mark of its own; a mark that is missing from the rendering is
+something that the model would never see.
 
     user > assistant (1 call) > tool > assistant, with 1 tool
         -> "the chat template drops the calls of turn 2 of 4 (assistant) ..."
 
 Templates test words, too. Marks are tried plain and behind a think block; what survives in either
 is kept. A template that refuses the marks (not the row itself, which is rendered before) is not
-judged by them.
+judged by them. An answer depends on nothing but what is rendered for it, so it is the same
+whichever row was the first of its shape.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +26,9 @@ from tasks.templating.render import Messages, render
 Reason = Literal["template_drops_turn", "template_drops_tools"]
 Tools = list[dict[str, Any]] | None
 Style = Literal["plain", "after_thinking"]
-MOST_SHAPES = 2048
 STYLES: tuple[Style, ...] = ("plain", "after_thinking")
+MOST_SHAPES = 2**14
+"""Whose answers are remembered."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,15 @@ class TemplateProbe:
     """Answers per shape, each found out once."""
 
     tokenizer: Any
-    answers: dict[str, Lost | None] = field(default_factory=dict[str, Lost | None])
+    answers: dict[bytes, Lost | None] = field(default_factory=dict[bytes, Lost | None])
 
     def lost(
         self, messages: Messages, tools: Tools = None, settings: Mapping[str, Any] | None = None
     ) -> Lost | None:
         """What of such a conversation the template drops, or None."""
-        shape = shape_of(messages, tools, settings or {})
+        marked = _marked_turns(messages, "plain")
+        rendered = json.dumps([marked, _marked_tools(tools), dict(settings or {})])
+        shape = hashlib.sha256(rendered.encode()).digest()
         if shape not in self.answers:
             if len(self.answers) >= MOST_SHAPES:
                 self.answers.clear()
@@ -57,7 +62,7 @@ class TemplateProbe:
     def _probe(self, messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> Lost | None:
         found: list[str] = []
         for style in STYLES:
-            marked = [_marked(turn, i, style) for i, turn in enumerate(messages)]
+            marked = _marked_turns(messages, style)
             try:
                 found.append(render(marked, self.tokenizer, _marked_tools(tools), **settings))
             except TemplateError:
@@ -68,31 +73,8 @@ class TemplateProbe:
         return _missing(messages, tools, "".join(found)) if found else None
 
 
-def shape_of(messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> str:
-    """All that a template can ask of a conversation but its words, as one string."""
-    turns = [
-        [
-            turn["role"],
-            _content_shape(turn.get("content")),
-            sorted(turn.keys() - {"role", "content"}),
-            [_call_shape(call) for call in turn.get("tool_calls") or ()],
-        ]
-        for turn in messages
-    ]
-    schemas = [["function" in tool, bool(_properties(tool))] for tool in tools or ()]
-    return json.dumps([turns, schemas, dict(settings)], sort_keys=True)
-
-
-def _content_shape(content: Any) -> Any:
-    """Whether there are words; of a list of parts, the kinds of all parts."""
-    if not isinstance(content, list):
-        return bool(content)
-    return [str(part.get("type")) for part in cast(list[dict[str, Any]], content)]
-
-
-def _call_shape(call: Mapping[str, Any]) -> list[Any]:
-    arguments = _function(call).get("arguments")
-    return ["function" in call, type(arguments).__name__, bool(_arguments(arguments))]
+def _marked_turns(messages: Messages, style: Style) -> Messages:
+    return [_marked(turn, i, style) for i, turn in enumerate(messages)]
 
 
 def _marked(turn: Mapping[str, Any], index: int, style: Style) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from tasks.templating.conversations import Key, Plain, Side
 from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import bos_problem
 from tasks.templating.render import parse_tools
-from tasks.templating.replays import Replay, replayed
 from tasks.templating.special_tokens import SpecialTokens, suspicious
+from tasks.templating.traced_text import Replay, replayed
 from tasks.templating.tracing import Tracer, tracer
 
 MOST_PATHS = 16
@@ -67,6 +67,17 @@ class Replayer:
         self._firsts: set[str] = set()
         """What marks begin with; rows without them are calm."""
         self._pairs: dict[bool, dict[tuple[Any, ...], Pair]] = {False: {}, True: {}}
+
+    def begin(self) -> None:
+        """To be called before each shard: where no more could be learned, all is learned anew."""
+        if len(self.structures) >= MOST_STRUCTURES:
+            self.structures.clear()
+            self._firsts.clear()
+            self._pairs = {False: {}, True: {}}
+
+    def end(self) -> None:
+        """Nothing is replayed any more: a replay has been wrong."""
+        self.tracer = None
 
     def replay(self, plain: Plain, start: int, stop: int, texts: BothTexts) -> int:
         """The row up to which both texts of the rows from `start` on have been added to `texts`:
@@ -131,7 +142,7 @@ class Replayer:
         structure = self.structures.get(key)
         if structure is None:
             if len(self.structures) >= MOST_STRUCTURES:
-                self._forget()
+                return
             structure = self.structures[key] = Structure()
             structure.closed = not self._followed(key)
         if structure.closed or self.tracer is None:
@@ -149,11 +160,6 @@ class Replayer:
             structure.calm.append(found.calm)
         self._firsts |= found.firsts
         structure.closed = len(structure.paths) >= MOST_PATHS
-
-    def _forget(self) -> None:
-        self.structures.clear()
-        for pairs in self._pairs.values():
-            pairs.clear()
 
     def _pair(self, shape: tuple[Any, ...], calm: bool) -> Pair | None:
         """The replays of both sides of rows of one shape; None where one of them is new."""

@@ -3,8 +3,8 @@
 conversion's pairs/NNNNN.parquet  ->  pairs/NNNNN.parquet
 
 Should a replayed text ever differ from the template's, the whole shard is rendered again by Jinja
-alone, and the report counts it. A shard in which images come to light is begun again, too, with a
-column for them.
+alone, as are the process's next ones, and the report counts it. A shard in which images come to
+light is begun again, too, with a column for them.
 """
 
 import gc
@@ -43,6 +43,7 @@ class TemplateShard:
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's texts; counts for the report."""
         replaying, pictured = True, False
+        self._renderers[1].begin()
         while True:
             own_ledger, own_quarantine = Ledger(), Quarantine(quarantine.stage)
             accounts = own_ledger, own_quarantine
@@ -57,6 +58,7 @@ class TemplateShard:
                 numbers = self._write(shard, rows)
             except Differs:
                 replaying = False
+                self._renderers[1].end()
             except Pictured:
                 pictured = True
             else:
@@ -64,9 +66,6 @@ class TemplateShard:
         ledger.merge(own_ledger)
         quarantine.extend(own_quarantine.rows)
         return numbers | {"replays_differed": int(not replaying)}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TemplateShard, (self.workspace, self.tokenizer, self.params)
 
     @cached_property
     def _renderers(self) -> tuple[Renderer, Replayer]:

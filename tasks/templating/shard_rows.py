@@ -28,7 +28,7 @@ from tasks.templating.piece import Piece
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
 
-SAMPLE_FIRST, SAMPLE_EVERY = 2, 997
+SAMPLE_FIRST, SAMPLE_EVERY = 4, 997
 
 
 class Differs(Exception):

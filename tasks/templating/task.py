@@ -28,7 +28,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 5
+VERSION = 6
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
@@ -101,8 +101,9 @@ def _build(
     workspace.report["delimiters_in_text"] = _total(n["delimiters"] for n in numbers)
     for name in (*OPTIONAL, "images"):
         workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)
+    # How many depends on which process had which shards, so the report does not hold it.
     replayed = {"rows_replayed": sum(n["replayed"] for n in numbers)}
-    write_json(workspace.logs / REPLAYS_LOG, replayed, durable=False)  # by who had which shards
+    write_json(workspace.logs / REPLAYS_LOG, replayed, durable=False)
     workspace.report["shards_replay_differed"] = sum(n["replays_differed"] for n in numbers)
 
 

@@ -1,7 +1,8 @@
 """A chat template run once per structure of conversation, and replayed by joining strings.
 
 In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
-Out: the functions that give the text for other contents under the same tests (`replays`), or None.
+Out: the functions that give the text for other contents under the same tests (`traced_text`), or
+     None.
 
 Exact, since contents are symbols while the template runs: every test of a content is noted and
 asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
@@ -20,9 +21,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tasks.templating.environment import environment
-from tasks.templating.replays import Replays, replays_of
 from tasks.templating.symbols import Length, Part, Pieces, Symbol, Untraceable, parts_of, value
 from tasks.templating.traced_filters import traced_filter, traced_test
+from tasks.templating.traced_text import Replays, replays_of
 
 HIDING = (
     *(nodes.AssignBlock, nodes.FilterBlock, nodes.CallBlock, nodes.Include, nodes.Import),

@@ -33,8 +33,8 @@ SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "r
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
-    """Seconds, rows per second, memory above the start, and the digest of all ids; of ours also the
-    seconds of every stage."""
+    """Seconds, rows per second, memory above that after the few rows, and the digest of all ids; of
+    ours also the seconds of every stage."""
     root = Path(told["root"])
     model = prepared(root, told["max_length"]).model
     source = conversations_file(root, told["rows"])
@@ -89,7 +89,6 @@ def ours(
     told: dict[str, Any], source: Path, model: Path, work: Path
 ) -> tuple[float, float, list[str], dict[str, float]]:
     """The stages of the pipeline."""
-
     from flows.pipeline import run_steps
     from tasks.training.batches.pairs import open_pairs
 
@@ -108,8 +107,7 @@ def ours(
 
 
 def import_libraries() -> None:
-    """Imports what the stages import, as the peer's libraries (with pandas) have been before its
-    clock starts."""
+    """Imports what the stages import, before a clock starts."""
     for name in LIBRARIES:
         importlib.import_module(name)
 

@@ -17,9 +17,9 @@ from tasks.templating.plain_tokenizer import PlainTokenizer, is_plain, plain_tok
 from tasks.templating.render import render
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
-from tasks.templating.replays import replayed
 from tasks.templating.special_tokens import special_tokens
 from tasks.templating.template import load_tokenizer, with_effective_template
+from tasks.templating.traced_text import replayed
 from tasks.templating.tracing import tracer
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, run

@@ -25,7 +25,8 @@ test comes out otherwise than in the trace."""
 _CONTENT = re.compile(r"c\[(\d+)\]")
 _ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
 """True of every content: none is empty."""
-_LOOKED_FOR = re.compile(r"""\((['"])([^'"\\]+)\1 in c\[\d+\]\)""")
+_LOOKED_FOR = re.compile(r"""\((['"])([^\w'"\\][^'"\\]*)\1 in c\[\d+\]\)""")
+"""A mark that begins with no letter: those are everywhere."""
 
 
 class Replays(NamedTuple):

@@ -1,0 +1,85 @@
+"""One process renders many shards: what it finds out in one serves the next, and changes none."""
+
+import dataclasses
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.templating import TemplatingParams
+from tasks.templating.plain_tokenizer import plain_tokenizer
+from tasks.templating.replaying import Replayer
+from tasks.templating.shard import TemplateShard, renderers
+from tests.templating.families import build_family
+from tests.templating.test_stretches import outcome, table
+
+
+@pytest.fixture(scope="module")
+def chatml(tmp_path_factory):
+    return plain_tokenizer(build_family("chatml", tmp_path_factory.mktemp("chatml")).path)
+
+
+@pytest.mark.parametrize(
+    ("template", "kept", "dropped"),
+    [
+        (
+            "{% for m in messages %}{% if m.name != 'hidden' %}{{ m.content }}{% endif %}"
+            "{% endfor %}",
+            {"prompt": [{"role": "user", "content": "What?", "name": "x"}]},
+            {"prompt": [{"role": "user", "content": "What?", "name": "hidden"}]},
+        ),
+        (
+            "{% for t in tools or [] %}{% if t.function.description %}{{ t.function.name }}"
+            "{% endif %}{% endfor %}"
+            "{% for m in messages %}{{ m.content }}{% endfor %}",
+            {"tools": [{"function": {"name": "look", "description": "sees"}}]},
+            {"tools": [{"function": {"name": "look", "description": ""}}]},
+        ),
+    ],
+)
+def test_a_shard_comes_out_the_same_whatever_shards_came_before(chatml, template, kept, dropped):
+    tokenizer = dataclasses.replace(chatml, chat_template=template)
+    usual = {"prompt": [{"role": "user", "content": "What?"}]}
+    usual |= {s: [{"role": "assistant", "content": s}] for s in ("chosen", "rejected")}
+    params = TemplatingParams(special_tokens_in_text="keep")
+    shards = [[table([usual | row])] for row in (kept, dropped)]
+    alone = [outcome(tokenizer, params, shard, replaying=True)[0] for shard in shards]
+    assert [told[0][0].num_rows for told in alone] == [1, 0]
+    for order in ((0, 1, 0), (1, 0, 1)):
+        known = renderers(tokenizer, params)
+        for n in order:
+            told, _ = outcome(tokenizer, params, shards[n], replaying=True, known=known)
+            assert told == alone[n]
+
+
+def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
+    chatml, tmp_path, monkeypatch
+):
+    def rows(count, prompt):
+        usual = {"prompt": prompt, "chosen": [{"role": "assistant", "content": "blue"}]}
+        sides = ([{"role": "assistant", "content": f"green {n}"}] for n in range(count))
+        return [usual | {"rejected": side} for side in sides]
+
+    true = Replayer.learn
+
+    def wrong(self, side, text):
+        true(self, side, text)
+        structure = self.structures[side[0]]
+        if len(side[1]) == 2:
+            structure.paths[:] = structure.calm[:] = [lambda _, e: b"wrong" + e[1]]
+
+    monkeypatch.setattr(Replayer, "learn", wrong)
+    short = [{"role": "user", "content": "What?"}]
+    long = [*short, {"role": "assistant", "content": "That"}, *short]
+    work = TemplateShard(Workspace(tmp_path / "work", -1), chatml, TemplatingParams())
+    given = tmp_path / "given"
+    given.mkdir()
+    numbers = []
+    for n, shard in enumerate([rows(1000, short), [*rows(20, long), *rows(20, short)]]):
+        pq.write_table(pa.Table.from_batches([table(shard)]), given / f"{n}.parquet")
+        numbers.append(work(given / f"{n}.parquet", Ledger(), Quarantine("templating")))
+    assert [(n["replays_differed"], n["replayed"]) for n in numbers] == [(1, 0), (0, 0)]
+    for n in range(2):
+        texts = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")["rejected"].to_pylist()
+        assert not any("wrong" in text for text in texts)
