@@ -72,3 +72,12 @@ def _first_and_bare(tokenizer: Any) -> tuple[list[int], list[int]]:
         list(tokenizer("a")["input_ids"]),
         list(tokenizer("a", add_special_tokens=False)["input_ids"]),
     )
+
+
+def begins_badly(text: bytes, bos: str) -> bool:
+    """Whether something is wrong with the BOS at the beginning of a text."""
+    first = bos.encode()
+    after = text[len(first) : len(first) + 1]
+    if text.startswith(first) and b"!" <= after <= b"~" and not text.startswith(first, len(first)):
+        return False  # as nearly always: it stands there once, and no white space after it
+    return bos_problem(text.decode(), bos) is not None

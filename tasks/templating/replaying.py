@@ -15,7 +15,7 @@ import orjson
 
 from tasks.templating.conversations import Key, Plain, Side
 from tasks.templating.limits import LENGTH_ALLOWANCE
-from tasks.templating.opening import bos_problem
+from tasks.templating.opening import begins_badly
 from tasks.templating.render import parse_tools
 from tasks.templating.special_tokens import SpecialTokens, suspicious
 from tasks.templating.traced_text import Replay, replayed
@@ -111,7 +111,7 @@ class Replayer:
             long = len(chosen) + len(rejected) > most and _too_long(chosen, rejected)
             if long or chosen == rejected:
                 return n
-            if bos and (_begins_badly(chosen, bos) or _begins_badly(rejected, bos)):
+            if bos and (begins_badly(chosen, bos) or begins_badly(rejected, bos)):
                 return n
             add_chosen(chosen)
             add_rejected(rejected)
@@ -192,12 +192,3 @@ def both_texts() -> BothTexts:
 def _too_long(*texts: bytes) -> bool:
     """Whether one has more characters than any row may have without a closer look."""
     return any(len(text.decode()) > LENGTH_ALLOWANCE for text in texts)
-
-
-def _begins_badly(text: bytes, bos: str) -> bool:
-    """Whether something is wrong with the BOS at the beginning of a text."""
-    first = bos.encode()
-    after = text[len(first) : len(first) + 1]
-    if text.startswith(first) and b"!" <= after <= b"~" and not text.startswith(first, len(first)):
-        return False  # as nearly always: it stands there once, and no white space after it
-    return bos_problem(text.decode(), bos) is not None

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.artifact import Ledger, Quarantine, Workspace
-from tasks.templating import TemplatingParams
+from tasks.templating import TemplatingParams, replaying
 from tasks.templating.plain_tokenizer import plain_tokenizer
 from tasks.templating.replaying import Replayer
 from tasks.templating.shard import TemplateShard, renderers
@@ -83,3 +83,27 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
     for n in range(2):
         texts = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")["rejected"].to_pylist()
         assert not any("wrong" in text for text in texts)
+
+
+def test_where_no_more_structures_fit_the_next_shard_begins_anew(chatml, tmp_path, monkeypatch):
+    monkeypatch.setattr(replaying, "MOST_STRUCTURES", 2)
+    turns = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That"}]
+    params = TemplatingParams()
+    work = TemplateShard(Workspace(tmp_path / "work", -1), chatml, params)
+    replayed = []
+    for n, length in enumerate((0, 0, 1, 1)):
+        prompt = [*turns * length, turns[0]]
+        sides = [[{"role": "assistant", "content": f"{word} {n}"}] for word in ("blue", "green")]
+        many = [[*side, turns[0], *side] for side in sides]  # a structure of its own
+        rows = [
+            {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+            for chosen, rejected in ((sides[0], sides[1]), (many[0], many[1]))
+        ]
+        whole = table(rows * 20)
+        pq.write_table(pa.Table.from_batches([whole]), tmp_path / f"{n}.parquet")
+        numbers = work(tmp_path / f"{n}.parquet", Ledger(), Quarantine("templating"))
+        replayed.append(numbers["replayed"])
+        (plain,), *_ = outcome(chatml, params, [whole], replaying=False)[0]
+        found = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")
+        assert found.to_pylist() == plain.to_pylist()
+    assert replayed == [36] * 4
