@@ -9,6 +9,7 @@ should run on the machine meanwhile: about an hour on two cores.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -38,6 +39,12 @@ LINES = (
         20,
     ),
     Line("preparation, 92,480 rows", ("prep", "--rows", "92480"), "rows_per_second", 20),
+    Line(
+        "preparation with Qwen3's template, 92,480 rows",
+        ("prep", "--rows", "92480", "--template", "qwen3"),
+        "rows_per_second",
+        20,
+    ),
     Line(
         "preparation with plain `tokenizers`, 9,248 rows",
         ("prep", "--rows", "9248", "--contestants", "peer", "ours_tokenizers"),
@@ -95,7 +102,8 @@ def main() -> None:
     rows: list[str] = []
     reports: list[dict[str, Any]] = []
     for line in LINES:
-        file = options.out / f"{line.title.replace(' ', '-').replace('`', '')}.json"
+        name = re.sub(r"[^\w,.]+", "-", line.title)
+        file = options.out / f"{name}.json"
         wanted = any(part in line.title for part in options.only)
         if wanted and not (options.keep and file.exists()):
             command = [sys.executable, "-m", "tests.benchmarks", *line.arguments]
