@@ -66,14 +66,15 @@ class Replayer:
             self.tracer = None
         self._firsts: set[str] = set()
         """What marks begin with; rows without them are calm."""
-        self._pairs: dict[bool, dict[tuple[Any, ...], Pair]] = {False: {}, True: {}}
+        self._pairs: dict[tuple[Any, ...], Pair] = {}
+        """By whether a row is calm, and its shape."""
 
     def begin(self) -> None:
         """To be called before each shard: where no more could be learned, all is learned anew."""
         if len(self.structures) >= MOST_STRUCTURES:
             self.structures.clear()
             self._firsts.clear()
-            self._pairs = {False: {}, True: {}}
+            self._pairs.clear()
 
     def end(self) -> None:
         """Nothing is replayed any more: a replay has been wrong."""
@@ -86,12 +87,12 @@ class Replayer:
         None of these rows is odd.
         """
         calm = not plain.piece.may_hold(self._firsts)
-        known, bos, most = self._pairs[calm].get, self.bos, LENGTH_ALLOWANCE
+        known, bos, most = self._pairs.get, self.bos, LENGTH_ALLOWANCE
         roles, contents, encoded = plain.turns.roles, plain.turns.contents, plain.turns.encoded
         add_chosen, add_rejected = texts[0].append, texts[1].append
         for n, tools, settings, a, b, c, d in plain.rows(start, stop):
-            shape = (tools, settings, b - a, c - b, *roles[a:d])
-            paths = known(shape) or self._pair(shape, calm)
+            shape = (calm, tools, settings, b - a, c - b, *roles[a:d])
+            paths = known(shape) or self._pair(shape)
             if paths is None:
                 return n
             words, utf8 = contents[a:c], encoded[a:c]
@@ -161,19 +162,18 @@ class Replayer:
         self._firsts |= found.firsts
         structure.closed = len(structure.paths) >= MOST_PATHS
 
-    def _pair(self, shape: tuple[Any, ...], calm: bool) -> Pair | None:
+    def _pair(self, shape: tuple[Any, ...]) -> Pair | None:
         """The replays of both sides of rows of one shape; None where one of them is new."""
-        tools, settings, asked, answered, *roles = shape
+        calm, tools, settings, asked, answered, *roles = shape
         given = (tools, settings, *roles[:asked])
         chosen = self.structures.get((*given, *roles[asked : asked + answered]))
         rejected = self.structures.get((*given, *roles[asked + answered :]))
         if chosen is None or rejected is None:
             return None
-        pairs = self._pairs[calm]
-        if len(pairs) >= MOST_STRUCTURES:
-            pairs.clear()
+        if len(self._pairs) >= MOST_STRUCTURES:
+            self._pairs.clear()
         both = (chosen.calm, rejected.calm) if calm else (chosen.paths, rejected.paths)
-        pairs[shape] = both
+        self._pairs[shape] = both
         return both
 
     def _followed(self, key: Key) -> bool:

@@ -43,7 +43,8 @@ class TemplateShard:
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's texts; counts for the report."""
         replaying, pictured = True, False
-        self._renderers[1].begin()
+        _, replayer = self._renderers
+        replayer.begin()
         while True:
             own_ledger, own_quarantine = Ledger(), Quarantine(quarantine.stage)
             accounts = own_ledger, own_quarantine
@@ -58,7 +59,7 @@ class TemplateShard:
                 numbers = self._write(shard, rows)
             except Differs:
                 replaying = False
-                self._renderers[1].end()
+                replayer.end()
             except Pictured:
                 pictured = True
             else:

@@ -20,8 +20,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.nn.functional import pad
 from transformers import AttentionInterface
 
-from tasks.training.layout.attention import FLAT
+from tasks.training.layout.attention import FLAT, computing_dtype
 from tasks.training.layout.on_device import Layout
+from tasks.training.layout.plan import Block
 
 BLOCK = 128
 """Rows of a block of the mask."""
@@ -53,9 +54,8 @@ def flex_flat_attention(
     """
     if sliding_window is not None:
         raise NotImplementedError("no mask with a sliding window is made here")
-    if torch.is_autocast_enabled(query.device.type):  # a norm may have left float32 behind
-        dtype = torch.get_autocast_dtype(query.device.type)
-        query, key, value = (x.to(dtype) for x in (query, key, value))
+    dtype = computing_dtype(query)
+    query, key, value = (x.to(dtype) for x in (query, key, value))
     rows = query.shape[2]
     more = -rows % BLOCK
     query, key, value = (pad(x, (0, 0, 0, more)) for x in (query, key, value))
@@ -92,11 +92,9 @@ def _mask(layout: Layout, rows: int, device: torch.device) -> BlockMask:
 def seen_rows(layout: Layout, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every row (int64 `[rows]` each) where its own block begins, where its prompt does, and how
     many rows of that one it sees."""
-    sizes = [block.own for block in layout.blocks]
-    starts = np.cumsum([0, *sizes])
-    own = np.concatenate([np.repeat(starts[:-1], sizes), np.arange(starts[-1], rows)])
-    home = np.zeros(rows, np.int64)
-    prompt = np.zeros(rows, np.int64)
-    home[: starts[-1]] = np.repeat([starts[block.home] for block in layout.blocks], sizes)
-    prompt[: starts[-1]] = np.repeat([block.prompt for block in layout.blocks], sizes)
-    return own, home, prompt
+    filling = rows - sum(block.own for block in layout.blocks)
+    blocks = [*layout.blocks, *[Block(1)] * filling]
+    sizes = [block.own for block in blocks]
+    starts = np.cumsum([0, *sizes[:-1]])
+    own, home, prompt = starts, [starts[b.home] for b in blocks], [b.prompt for b in blocks]
+    return np.repeat(own, sizes), np.repeat(home, sizes), np.repeat(prompt, sizes)

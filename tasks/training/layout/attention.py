@@ -97,7 +97,7 @@ def flat_attention(
     """
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("attention with capped logits or sinks has no flat layout")
-    dtype = _computing_dtype(query)
+    dtype = computing_dtype(query)
     if layout.keys is not None and dtype in HALF and not (dropout and module.training):
         query, key, value = (x.to(dtype) for x in (query, key, value))
         return _varlen(query, key, value, layout, scaling, sliding_window), None
@@ -122,7 +122,7 @@ def flat_attention(
     return torch.cat(outputs, dim=2).transpose(1, 2).to(dtype).contiguous(), None
 
 
-def _computing_dtype(query: torch.Tensor) -> torch.dtype:
+def computing_dtype(query: torch.Tensor) -> torch.dtype:
     """What the products are computed in: under autocast a norm may have left float32 behind."""
     device = query.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
