@@ -163,7 +163,7 @@ def inspect(
 ) -> None:
     """Show what the data are: rows, reasons, lengths, duplicates, a baseline and a few pairs."""
     from flows.inspection import inspect as inspected
-    from flows.inspection import print_inspection
+    from flows.inspection_print import print_inspection
 
     with told_in_one_sentence():
         found = inspected(_pipeline(params, overrides, root), pairs)

@@ -3,13 +3,15 @@
 What a registered version was made from stays beyond the runs: later champions are compared with it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from flows.pipeline import Pipeline, checked_stage, run_steps
+from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step
 from tasks.artifact.collection import keep, run_name
+from tasks.errors import DataError, ParamsError
+from tasks.evaluation.task import benchmarks_found
 
 Obtain = Callable[[Step], Artifact]
 
@@ -30,15 +32,46 @@ def run_pipeline(
     """
     for stage in {*force} | ({until} if until else set()):
         checked_stage(stage)
+    if _evaluates(until):
+        _check_evaluation(pipeline)
     store = pipeline.store
 
     def ask_store(step: Step) -> Artifact:
         return store.obtain(step, force=step.stage in force)
 
-    artifacts = dict(run_steps(pipeline, obtain or ask_store, until))
+    artifacts: dict[str, Artifact] = {}
+    for stage, artifact in run_steps(pipeline, obtain or ask_store, until):
+        artifacts[stage] = artifact
+        if stage == "tokenization" and _evaluates(until):
+            _check_held_out(artifacts)
     summary = summary_of(artifacts)
     keep(store, "run", run_name(), artifacts.values(), summary)
     if registered := summary["registered"]:
         version = f"{registered['name']}-{registered['version']}"
         keep(store, "version", version, artifacts.values(), registered)
     return summary
+
+
+def _evaluates(until: str | None) -> bool:
+    return until is None or ORDER.index(until) >= ORDER.index("evaluation")
+
+
+def _check_evaluation(pipeline: Pipeline) -> None:
+    """Refuses, before any work, a run that would evaluate on nothing, or on absent files."""
+    benchmarks_found(pipeline.params.evaluation)
+    if pipeline.params.conversion.eval_fraction == 0:
+        raise ParamsError(
+            "conversion.eval_fraction is 0, so no pair is held out to evaluate the model on; "
+            "raise it, or stop before the evaluation with --until training"
+        )
+
+
+def _check_held_out(artifacts: Mapping[str, Artifact]) -> None:
+    """Refuses, before any training, to go on where every held-out pair was left out."""
+    before, left = artifacts["conversion"].report, artifacts["tokenization"].report
+    if left["eval"] == 0:
+        raise DataError(
+            f"tokenization: none of the {before['eval']:,} held-out pairs is left, so the model "
+            "could not be evaluated; raise tokenization.max_length or conversion.eval_fraction, "
+            "or stop before the evaluation with --until training"
+        )

@@ -121,6 +121,12 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"baseline: preferring the longer answer gives {metrics['length_baseline']:.3f}"
         )
+    lines += [
+        f"benchmark: {escape(str(told['title']))} {told['overall']['score']:.3f}, on "
+        f"{told['items']:,} items{'' if told['complete'] else ', not all of it'}"
+        for told in summary.get("benchmarks", {}).values()
+        if told["overall"]
+    ]
     if registered:
         alias = registered["alias"] or "no alias"
         lines.append(
@@ -131,8 +137,8 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"decision: [bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
         )
         lines += [
-            f"  fails: {escape(str(bound['name']))} {bound['value']}, bound {bound['relation']} "
-            f"{bound['bound']} {escape(str(bound['note']))}".rstrip()
+            f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
+            f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()
             for bound in registered["bounds"]
             if not bound["holds"]
         ]
@@ -140,6 +146,10 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("report"):
         lines.append(f"report: {escape(summary['report'])}")
     return lines
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _count(value: int | None) -> str:

@@ -3,6 +3,7 @@
     layouts/             row -> pairs or answers, one file per layout; recognised per source
     pair                 the canonical pair and the checks that every pair passes
     answers, pairing     answers judged one by one, and which of them make pairs
+    sides                what both answers of a pair must be
     shapes               text or messages, implicit or explicit prompt: the field's own functions
     type_conversions     a row of one dataset type as a row of another
     dataset_conversions  the same for whole data sets

@@ -16,8 +16,9 @@ import orjson
 
 from tasks.conversion.messages import check_messages
 from tasks.conversion.options import LabelOptions, RankingOptions
-from tasks.conversion.pair import Pair, check_last_turn, empty_response
+from tasks.conversion.pair import Pair
 from tasks.conversion.pairing import PairedUp, pair_up
+from tasks.conversion.sides import check_last_turn, empty_response
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 

@@ -26,7 +26,8 @@ import orjson
 from tasks.conversion.characters import NONE, SETTLED, beyond_ascii, level_of
 from tasks.conversion.folding import folded_bytes
 from tasks.conversion.messages import Message, Messages, text_of
-from tasks.conversion.pair import TIE, Pair, normal, normal_content
+from tasks.conversion.pair import TIE, Pair
+from tasks.conversion.sides import normal, normal_content
 
 Split = Literal["train", "eval"]
 DIGEST_BYTES = 16

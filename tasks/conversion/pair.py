@@ -10,16 +10,23 @@ canonical form, or says why it cannot be used. Canonical means:
 With images, a content may be a list of parts, of type text or image, and the images stand beside.
 """
 
-import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import orjson
 
-from tasks.conversion.messages import Messages, check_messages, image_parts, text_of
+from tasks.conversion.messages import Messages, check_messages, image_parts
 from tasks.conversion.prompts import separated_messages, separated_text
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.sides import (
+    alike_messages,
+    alike_texts,
+    bad_prompt,
+    check_differ,
+    check_kinds,
+    check_last_turn,
+    empty_response,
+)
+from tasks.conversion.unusable import Unusable
 
 Text = str
 Format = Literal["standard", "conversational"]
@@ -82,7 +89,7 @@ def checked(pair: Pair) -> Pair:
     if pair.preference < TIE:
         pair = replace(swapped(pair), preference=1 - pair.preference)
     chosen, rejected = pair.chosen, pair.rejected
-    _check_kinds(chosen, rejected)
+    check_kinds(chosen, rejected)
     notes = list(pair.notes)
     if isinstance(chosen, str) and not isinstance(pair.prompt, list):
         if pair.images is not None:
@@ -140,23 +147,6 @@ def _check_images(pair: Pair, *messages: Messages) -> None:
         )
 
 
-def _check_kinds(chosen: Any, rejected: Any) -> None:
-    for name, value in (("chosen", chosen), ("rejected", rejected)):
-        if value is None:
-            raise Unusable("null", name, "found null, expected an answer; drop the row or fill it")
-        if not isinstance(value, str | list):
-            raise Unusable(
-                "wrong_type", name, f"found {found(value)}, expected text or a list of messages"
-            )
-    if type(chosen) is not type(rejected):
-        raise Unusable(
-            "mixed_format",
-            "rejected",
-            f"found {found(chosen)} as chosen and {found(rejected)} as rejected, expected the same "
-            "format on both sides",
-        )
-
-
 def _standard(
     prompt: Any, chosen: str, rejected: str, notes: list[str]
 ) -> tuple[str | None, str, str]:
@@ -164,8 +154,8 @@ def _standard(
         if not answer.strip():
             raise empty_response(name, answer)
     if prompt is not IMPLICIT and not isinstance(prompt, str):
-        raise _bad_prompt(prompt)
-    _check_differ(chosen, rejected, _alike_texts)
+        raise bad_prompt(prompt)
+    check_differ(chosen, rejected, alike_texts)
     given = None if prompt is IMPLICIT else cast(str, prompt)
     return separated_text(given, chosen, rejected, notes)
 
@@ -174,7 +164,7 @@ def _conversational(
     prompt: Any, chosen: Any, rejected: Any, notes: list[str]
 ) -> tuple[Messages, Messages, Messages]:
     if prompt is not IMPLICIT and not isinstance(prompt, str | list):
-        raise _bad_prompt(prompt)
+        raise bad_prompt(prompt)
     if isinstance(chosen, str):
         notes.append("answer text -> assistant message")
         chosen, rejected = _answer_turn(chosen), _answer_turn(rejected)
@@ -186,97 +176,9 @@ def _conversational(
         prompt = None
     elif isinstance(prompt, list):
         prompt = check_messages(cast(list[Any], prompt), "prompt", notes)
-    _check_differ(chosen, rejected, _alike_messages)
+    check_differ(chosen, rejected, alike_messages)
     return separated_messages(prompt, chosen, rejected, notes)
 
 
 def _answer_turn(text: str) -> Messages:
     return [{"role": "assistant", "content": text}]
-
-
-def check_last_turn(name: str, messages: Messages) -> None:
-    """Raises Unusable unless the last turn is an assistant's and says something.
-
-    Raises:
-        Unusable: no_final_assistant, empty_response.
-    """
-    last = messages[-1]
-    if last["role"] != "assistant":
-        raise Unusable(
-            "no_final_assistant",
-            f"{name}[{len(messages) - 1}]",
-            f"found a last turn of role {last['role']!r}, expected 'assistant': the turn whose "
-            "quality is compared",
-        )
-    content = last["content"]
-    if isinstance(content, str) and content and not content[0].isspace():
-        return
-    if not text_of(last).strip() and not image_parts([last]) and "tool_calls" not in last:
-        raise empty_response(name, content)
-
-
-def empty_response(name: str, value: Any) -> Unusable:
-    """The reason of an answer without text."""
-    return Unusable(
-        "empty_response",
-        name,
-        f"found {found(value)} as the answer, expected some text; drop the row, or fill in what "
-        "was answered",
-    )
-
-
-def _bad_prompt(prompt: Any) -> Unusable:
-    if prompt is None:
-        return Unusable(
-            "null",
-            "prompt",
-            "found null, expected text or messages; leave the column out if the prompt stands at "
-            "the beginning of both answers",
-        )
-    return Unusable(
-        "wrong_type", "prompt", f"found {found(prompt)}, expected text or a list of messages"
-    )
-
-
-def _check_differ(chosen: Any, rejected: Any, alike: Callable[[Any, Any], bool]) -> None:
-    if chosen == rejected:
-        raise Unusable(
-            "identical", "rejected", "found the same answer on both sides, expected two answers"
-        )
-    if alike(chosen, rejected):
-        raise Unusable(
-            "identical_normalised",
-            "rejected",
-            "found answers that differ only in surrounding whitespace or in Unicode composition "
-            "(NFC), expected two answers",
-        )
-
-
-def _alike_texts(a: str, b: str) -> bool:
-    return normal(a) == normal(b)
-
-
-def _alike_messages(a: Messages, b: Messages) -> bool:
-    if len(a) != len(b):
-        return False
-    return all(
-        one == other
-        or one | {"content": normal_content(one["content"])}
-        == other | {"content": normal_content(other["content"])}
-        for one, other in zip(a, b, strict=True)
-    )
-
-
-def normal(text: str) -> str:
-    """Text as it is compared: NFC, without whitespace around it."""
-    if not text.isascii() and not unicodedata.is_normalized("NFC", text):
-        text = unicodedata.normalize("NFC", text)
-    return text.strip()
-
-
-def normal_content(content: Any) -> Any:
-    """A message's content as it is compared: null is no text, and of parts the texts count."""
-    if isinstance(content, list):
-        parts = cast(list[dict[str, Any]], content)
-        return [p | {"text": normal(p["text"])} if p["type"] == "text" else p for p in parts]
-    return normal(content or "")

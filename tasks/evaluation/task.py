@@ -36,7 +36,7 @@ def step(
         DataError: a benchmark's path matches no data file.
     """
     texts = {"conversion": conversion} if conversion else {}
-    files = _benchmark_files(params)
+    files = benchmarks_found(params)
     return Step(
         stage="evaluation",
         version=VERSION,
@@ -51,8 +51,12 @@ def step(
     )
 
 
-def _benchmark_files(params: EvaluationParams) -> "dict[str, list[SourceFile]]":
-    """The files of every benchmark, by its label."""
+def benchmarks_found(params: EvaluationParams) -> "dict[str, list[SourceFile]]":
+    """The files of every benchmark, by its label.
+
+    Raises:
+        DataError: one of them has none.
+    """
     if not params.benchmarks:
         return {}
     from tasks.evaluation.benchmarks.files import benchmark_files

@@ -6,20 +6,19 @@ bytes as what was not.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any
 
 from tasks.artifact import Ledger, Memo, Step, Workspace
 from tasks.artifact.digests import known_digest, remember
-from tasks.errors import DataError, Interrupted
+from tasks.errors import DataError
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.files import SourceFile
 from tasks.ingestion.mixture import apply_caps
 from tasks.ingestion.originals import Located, locate
 from tasks.ingestion.params import IngestionParams, Source, reading
+from tasks.ingestion.reading import Matched, read_all, unit_of
 from tasks.ingestion.shards import ROWS
 
 logger = logging.getLogger(__name__)
@@ -30,8 +29,6 @@ VERSION = 3
 MARKS = 2
 """Of what is noted of a file beside its rows: notes of another form are not read."""
 
-Matched = Mapping[str, Sequence[SourceFile]]
-"""Source name -> its files."""
 Summaries = Mapping[str, Sequence[dict[str, Any]]]
 """Source name -> the summary of each of its files that was read, in order."""
 
@@ -72,11 +69,11 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
     """
     brought = {name: found.bring(workspace) for name, found in located.items()}
     matched = {name: each.files for name, each in brought.items()}
-    summaries = _read(workspace, params, matched, _memo(workspace, matched))
+    summaries = read_all(workspace, params, matched, _memo(workspace, matched))
     for source in params.sources:
         declared = {s["file"]: s["columns"] for s in summaries[source.name] if s["columns"]}
         check_shards(source.name, declared)
-        units = [_unit(source.name, index) for index in range(len(summaries[source.name]))]
+        units = [unit_of(source.name, index) for index in range(len(summaries[source.name]))]
         summaries[source.name] = apply_caps(workspace, source, units, summaries[source.name])
     ledger = Ledger()
     for each in summaries.values():
@@ -103,88 +100,14 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
     workspace.report["warnings"] = warnings
 
 
-def _unit(source: str, index: int) -> str:
-    return f"{source}-{index:05d}"
-
-
 def _memo(workspace: Workspace, matched: Matched) -> Memo:
     """What earlier artifacts hold of each file, known by its source and its name."""
     files = {
-        _unit(source, index): f"{source}\0{file.name}"
+        unit_of(source, index): f"{source}\0{file.name}"
         for source, found in matched.items()
         for index, file in enumerate(found)
     }
     return Memo(workspace, files, step={"stage": STAGE, "version": VERSION, "marks": MARKS})
-
-
-def _read(
-    workspace: Workspace, params: IngestionParams, matched: Matched, memo: Memo
-) -> dict[str, list[dict[str, Any]]]:
-    """Summaries of all files; without a limit, the files of a source are read in parallel."""
-    from tqdm import tqdm
-
-    total = sum(file.size for files in matched.values() for file in files)
-    lock, stop = Lock(), Event()
-    with (
-        tqdm(total=total, desc=STAGE, unit="B", unit_scale=True, disable=None) as bar,
-        ThreadPoolExecutor(params.workers) as pool,
-    ):
-
-        def advance(count: int) -> None:
-            if stop.is_set():
-                raise Interrupted("ingestion stopped; files that were read are kept")
-            with lock:
-                bar.update(count)
-
-        shared = advance, memo
-        waiting = {
-            source.name: [
-                pool.submit(_read_in_turn, workspace, source, matched[source.name], lane, *shared)
-                for lane in _lanes(source, len(matched[source.name]))
-            ]
-            for source in params.sources
-        }
-        try:
-            return {
-                name: [summary for future in futures for summary in future.result()]
-                for name, futures in waiting.items()
-            }
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _lanes(source: Source, files: int) -> list[range]:
-    """Which of a source's files are read one after the other: all, where a limit spans them."""
-    return [range(files)] if source.limit else [range(i, i + 1) for i in range(files)]
-
-
-def _read_in_turn(
-    workspace: Workspace,
-    source: Source,
-    files: Sequence[SourceFile],
-    lane: range,
-    advance: Callable[[int], object],
-    memo: Memo,
-) -> list[dict[str, Any]]:
-    from tasks.ingestion.unit import ingest_file
-
-    left = source.limit
-    summaries: list[dict[str, Any]] = []
-    for index in lane:
-        if left == 0:
-            break
-        unit = _unit(source.name, index)
-        summary = workspace.finished(unit)
-        if summary is None:
-            summary = ingest_file(workspace, unit, source, files[index], left, advance, memo)
-            workspace.finish(unit, summary)
-        else:
-            advance(files[index].size)
-        summaries.append(summary)
-        left = left and left - summary["counted"]
-    return summaries
 
 
 def _check_source(
@@ -236,7 +159,7 @@ def _publish(
     parts: list[Path] = []
     for source in params.sources:
         for index, summary in enumerate(summaries[source.name]):
-            unit = _unit(source.name, index)
+            unit = unit_of(source.name, index)
             parts.append(workspace.scratch / unit / QUARANTINE)
             directory = workspace.scratch / summary.get("unit", unit)
             first = number

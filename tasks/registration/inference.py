@@ -61,10 +61,8 @@ class ServedModel:
         self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
-        model: Any = AutoModelForSequenceClassification.from_pretrained(
-            directory, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
-        )
-        self.model: Any = model.to(self.device).eval()
+        model = _model_of(directory)
+        self.model: Any = _moved(model, self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
         self.pad_id = int(model.config.pad_token_id or 0)
@@ -177,11 +175,36 @@ def load_reward_model(
     that a model trained with `quarantine` refuses.
 
     Raises:
-        ValueError: the directory holds more than data (allowed_files.py), or not that scale.
+        ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
+            reward model, or not that scale; or there is no such device.
     """
     return ServedModel(
         directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
     )
+
+
+def _model_of(directory: Path) -> Any:
+    """The model, all of whose weights are in the directory: transformers draws what is missing."""
+    model, found = AutoModelForSequenceClassification.from_pretrained(
+        directory,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+    )
+    if missing := sorted(found["missing_keys"]):
+        raise ValueError(
+            f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
+            "its rewards would be random; give a trained reward model: a registered version, or "
+            "the folder `model` of a training"
+        )
+    return model
+
+
+def _moved(model: Any, device: str) -> Any:
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r}, but torch finds no GPU here; say 'cpu'")
+    return model.to(device)
 
 
 def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:

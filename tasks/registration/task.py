@@ -14,7 +14,7 @@ from tasks.artifact.durable import read_json
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
-VERSION = 4
+VERSION = 5
 SHELF = "7_registration"
 RECEIPT = "registered.json"
 SHOWN = (

@@ -3,6 +3,7 @@
 templating  pairs/NNNNN.parquet  ->  train/NNNNN.arrow, eval/NNNNN.arrow, tokenizer/
 """
 
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tasks.artifact import (
     Artifact,
+    Ledger,
     Memo,
     Step,
     Workspace,
@@ -30,6 +32,8 @@ from tasks.templating.task import CHAT_TEMPLATE_FILE
 from tasks.tokenization.encoder import fastokens_version
 from tasks.tokenization.params import TokenizationParams
 from tasks.tokenization.shard import SPLITS, TOKENIZER_DIRECTORY, TokenizeShard
+
+logger = logging.getLogger(__name__)
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
@@ -112,6 +116,12 @@ def _build(
             f"{STAGE}: no training pair is left; ledger {workspace.report['ledger']}. Raise "
             f"tokenization.max_length (now {params.max_length}) or add data"
         )
+    for source, account in Ledger.from_json(workspace.report["ledger"]).accounts.items():
+        if account.rows_out == 0:
+            logger.warning(
+                "%s: nothing is left of the %s pairs of source %r: %s",
+                *(STAGE, f"{account.rows_in:,}", source, dict(account.dropped)),
+            )
 
 
 def _fastokens(params: TokenizationParams) -> tuple[str, ...]:

@@ -7,6 +7,7 @@
 The names are handed out on first use: importing this package costs no torch.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ __all__ = [
     "load_reward_model",
     "score",
 ]
+
+# On some CPUs bitsandbytes, which peft imports, warns of a kernel that is never used here: 4-bit
+# layers compute exactly (model/quantized.py).
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 _HOMES = {
     "DataCollatorForPreference": "batches.collator",

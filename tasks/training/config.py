@@ -143,6 +143,16 @@ class RewardConfig(TrainingArguments):
             raise ParamsError(f"max_tokens_per_micro_batch is {budget}; expected 1 or more tokens")
         loss_params(self.loss)  # refused here, not in the first step
 
+    @property
+    def device(self) -> torch.device:
+        """The device of this process; a CPU without a number.
+
+        accelerate numbers the CPUs of several processes, transformers 5.17 resumes an optimizer to
+        that device, and `torch.load` knows no numbered CPU.
+        """
+        device = super().device
+        return torch.device("cpu") if device.type == "cpu" else device
+
     def _check_dtype(self) -> None:
         """Refuses a number format that the device only imitates, or cannot train in."""
         asked = self.model_init_kwargs if isinstance(self.model_init_kwargs, dict) else {}

@@ -9,8 +9,9 @@ from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
 from tasks.tokenization.task import TOKENIZER_DIRECTORY
 from tasks.training.params import TrainingParams
+from tasks.training.process.command import accelerate_config, check_accelerate_config
 from tasks.training.process.job import Job
-from tasks.training.process.launch import accelerate_config, check_accelerate_config, train
+from tasks.training.process.launch import train
 
 STAGE = "training"
 SHELF = "5_training"

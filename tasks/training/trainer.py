@@ -37,7 +37,7 @@ from tasks.training.loss.params import loss_params
 from tasks.training.metrics import IntervalSums
 from tasks.training.model.adapter import base_of
 from tasks.training.model.families import check_positions
-from tasks.training.model.loading import pad_id
+from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model, prepare_tokenizer
 from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards

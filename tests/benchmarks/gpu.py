@@ -9,8 +9,10 @@ comes with its variable-length attention and with FlexAttention in its place (on
 no gradients elsewhere). Told of each: pairs, tokens and computed tokens a second, the share of the
 device's measured bfloat16 matrix product (MFU, on computed tokens: 6 N floating-point operations
 each), peak memory, and how far bfloat16 rewards are from float32 ones.
-Every contestant runs in a process of its own; `--wheels DIR` is put on its path (for trl, where
-nothing can be installed).
+Every contestant runs in a process of its own; `--wheels DIR` is put on its path: where nothing can
+be installed, unpacked wheels of trl, datasets, dill, multiprocess, orjson, pydantic, pydantic-core,
+annotated-types and typing-inspection do beside torch, transformers, accelerate, peft, pyarrow and
+pandas.
 """
 
 import argparse

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from flows.inspection import visible
+from flows.inspection_print import visible
 from tasks.errors import DataError
 
 catalogue = pytest.mark.catalogue

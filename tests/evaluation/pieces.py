@@ -84,7 +84,7 @@ def write_reward_model(base: Path, destination: Path, seed: int, spread: float =
     from transformers import AutoTokenizer
 
     from tasks.training import load_reward_model
-    from tasks.training.model.loading import fit_tokenizer
+    from tasks.training.model.padding import fit_tokenizer
 
     model = load_reward_model(base, seed=seed).model
     model.score.weight.data.mul_(spread)

@@ -36,6 +36,33 @@ def test_a_misspelt_key_fails_before_any_work_in_one_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_would_evaluate_on_nothing_is_refused_before_any_work(tmp_path):
+    given = ("run", "params/quickstart.yaml", "conversion.eval_fraction=0", "--root", str(tmp_path))
+    done = cli(*given)
+    assert done.returncode == 1
+    assert "conversion.eval_fraction is 0" in done.stderr
+    assert "--until training" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert cli(*given, "--until", "ingestion").returncode == 0
+
+
+def test_a_benchmark_whose_file_is_absent_is_refused_before_any_work(tmp_path):
+    declared = 'evaluation.benchmarks=[{"name": "rewardbench", "path": "nowhere.parquet"}]'
+    done = cli("run", "params/quickstart.yaml", declared, "--root", str(tmp_path))
+    assert done.returncode == 1
+    assert "evaluation.benchmarks rewardbench: nothing matches 'nowhere.parquet'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_held_out_pairs_none_of_which_fits_end_the_run_before_training(tmp_path):
+    smaller = [f"ingestion.sources.{i}.limit=60" for i in range(3)]
+    shorter = [*smaller, "tokenization.max_length=17", "--root", str(tmp_path)]
+    done = cli("run", "params/quickstart.yaml", *shorter)
+    assert done.returncode == 1, done.stdout
+    assert "held-out pairs is left" in done.stderr
+    assert not (tmp_path / "data" / "5_training").exists()
+
+
 def test_an_unknown_stage_is_refused_with_the_names_of_all(tmp_path):
     done = cli("run", "params/quickstart.yaml", "--until", "trainin", "--root", str(tmp_path))
     assert (done.returncode, "there is no stage 'trainin'" in done.stderr) == (1, True)

@@ -6,7 +6,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from flows.inspection import Inspection, inspect, print_inspection, visible
+from flows.inspection import Inspection, inspect
+from flows.inspection_print import print_inspection, visible
 from flows.params import load
 from flows.pipeline import Pipeline
 from tasks.errors import DataError
@@ -73,7 +74,7 @@ def test_the_print_shows_every_figure_and_no_row_can_write_to_the_terminal(pipel
 
 
 def test_chosen_is_green_rejected_red_and_the_prompt_dim(pipeline):
-    from flows.inspection import _pair
+    from flows.inspection_print import _pair
 
     console = Console(color_system="standard", force_terminal=True, width=100)
     with console.capture() as captured:

@@ -11,7 +11,8 @@ from transformers import AutoTokenizer
 
 from tasks.training.handover.contract import write_contract
 from tasks.training.handover.export import save_model
-from tasks.training.model.loading import fit_tokenizer, load_reward_model
+from tasks.training.model.loading import load_reward_model
+from tasks.training.model.padding import fit_tokenizer
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tasks.registration import as_reward_func, champion_scale, load_reward_model
 from tasks.registration.package import package
@@ -235,6 +236,20 @@ def test_a_directory_with_more_than_data_is_refused(copied, name, content, said)
     (copied / name).write_text(content)
     with pytest.raises(ValueError, match=said):
         load_reward_model(copied, "cpu")
+
+
+def test_a_model_without_a_trained_head_gives_no_rewards(copied):
+    file = copied / "model.safetensors"
+    weights = {name: t for name, t in load_file(file).items() if name != "score.weight"}
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks score\.weight, so its rewards would be random"):
+        load_reward_model(copied, "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_absent_is_said_to_be(copied):
+    with pytest.raises(ValueError, match="device is 'cuda', but torch finds no GPU here"):
+        load_reward_model(copied, "cuda")
 
 
 def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_directory, tmp_path):

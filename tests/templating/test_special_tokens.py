@@ -1,8 +1,10 @@
 """Special tokens in a row's own text: found wherever they arise, and encoded as ordinary text."""
 
+from inspect import signature
+
 import pyarrow.parquet as pq
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.templating.special_tokens import StandIns, special_tokens
 from tasks.tokenization.literal import literal_encoder
@@ -19,6 +21,10 @@ def says(text):
 
 
 GREEN = [says("It is green.")]
+SANITIZES = (
+    "sanitize_control_tokens" in signature(PreTrainedTokenizerBase.apply_chat_template).parameters
+)
+"""Whether this transformers does the same to forged turns; 5.17 does not yet."""
 JOINED = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ eos_token }}"
 
 
@@ -52,7 +58,7 @@ def test_forged_turns_get_ordinary_ids_and_the_templates_own_markup_keeps_its_id
     text = pq.read_table(rendered.path / "pairs/00000.parquet")["chosen"][0].as_py()
     ordinary = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert spelled(tokenizer, chosen) == spelled(tokenizer, ordinary)
-    if name != "harmony":  # its template throws at the forged text itself
+    if SANITIZES and name != "harmony":  # its template throws at the forged text itself
         reference = tokenizer.apply_chat_template(
             [*row["prompt"], *row["chosen"]], sanitize_control_tokens=True, return_dict=False
         )

@@ -129,6 +129,16 @@ def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
         stages(tmp_path, tiny_model_directory, shards, max_length=3)
 
 
+def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
+    short, long = says("It is blue."), says("green " * 500)
+    kept = pair(USER, short, says("It is green."))
+    lost = pair(USER, long, short, source="t")
+    with caplog.at_level("WARNING"):
+        _, tokenized = stages(tmp_path, tiny_model_directory, [[kept, lost]], max_length=100)
+    assert tokenized.report["train"] == 1
+    assert "nothing is left of the 1 pairs of source 't': {'too_long': 1}" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("chosen", "rejected", "shared"),
     [

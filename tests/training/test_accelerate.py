@@ -9,7 +9,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from tasks.errors import ParamsError
 from tasks.training.params import TrainingParams
-from tasks.training.process.launch import (
+from tasks.training.process.command import (
     ACCELERATE_CONFIGS,
     check_accelerate_config,
     launch_command,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainingArguments
 
 from tasks.errors import TrainingError
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
@@ -113,3 +113,14 @@ def test_settings_come_as_text_too(base, tmp_path):
     trainer = make(base, tmp_path, fields=fields)
     assert trainer.model.config._attn_implementation == "eager"
     assert trainer.objective.params.type == "focal"
+
+
+def test_what_is_resumed_may_be_loaded_to_the_device_of_a_process_among_several(
+    tmp_path, monkeypatch
+):
+    numbered = torch.device("cpu", 0)  # accelerate's name for it; transformers 5.17 loads there
+    monkeypatch.setattr(TrainingArguments, "_setup_devices", numbered)
+    torch.save({"step": torch.ones(2)}, tmp_path / "optimizer.pt")
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none")
+    loaded = torch.load(tmp_path / "optimizer.pt", map_location=args.device, weights_only=True)
+    assert torch.equal(loaded["step"], torch.ones(2))

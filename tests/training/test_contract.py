@@ -12,7 +12,8 @@ from tasks.artifact import Store
 from tasks.errors import ModelError
 from tasks.training.handover.contract import CONTRACT, read_contract, replay, write_contract
 from tasks.training.handover.export import save_model
-from tasks.training.model.loading import fit_tokenizer, load_reward_model
+from tasks.training.model.loading import load_reward_model
+from tasks.training.model.padding import fit_tokenizer
 from tests.training.run_stage import stage_step
 
 

@@ -6,7 +6,7 @@ import yaml
 
 from tasks.artifact import Store
 from tasks.training.model.loading import load_reward_model
-from tasks.training.process.launch import ACCELERATE_CONFIGS
+from tasks.training.process.command import ACCELERATE_CONFIGS
 from tasks.training.scoring import score
 from tests.training.run_stage import stage_step
 from tests.training.test_stage import (
@@ -21,7 +21,13 @@ from tests.training.test_stage import (
 )
 from tests.training.tiny import make_rows, write_pairs
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        torch.accelerator.current_accelerator() is not None,
+        reason="this torch is built for accelerators, and shards there alone",
+    ),
+]
 
 FSDP = {
     "num_processes": 2,

@@ -129,6 +129,34 @@ def test_after_three_halvings_the_run_ends_with_advice(base, tmp_path, by_prefli
     assert trainer.state.global_step == 0
 
 
+BUDGET = {"per_device_train_batch_size": 16, "max_tokens_per_micro_batch": 120}
+
+
+@pytest.mark.parametrize("by_preflight", [True, False])
+def test_under_a_budget_its_own_micro_batches_are_halved(base, tmp_path, by_preflight):
+    given = make(base, tmp_path / "a", **BUDGET)
+    sizes = []
+    given.model.register_forward_pre_hook(
+        lambda _, __, named: sizes.append(len(named["layout"].last)), with_kwargs=True
+    )
+    expected, history = outcome(given)
+    pairs = max(sizes) // 2
+    assert 3 <= pairs <= 8  # so that halves of 16 pairs would leave them whole
+    room = 2 * -(-pairs // 2)
+    adapted = make(base, tmp_path / "b", room=room, preflight=by_preflight, **BUDGET)
+    weights, adapted_history = outcome(adapted)
+    assert adapted.batch_adapted() == {"halvings": 1, "max_tokens_per_micro_batch": 120}
+    for mine, theirs in zip(json.loads(adapted_history), json.loads(history), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4, abs=2e-6)
+    assert all(torch.allclose(t, expected[name], atol=2e-5) for name, t in weights.items())
+
+
+def test_under_a_budget_the_advice_is_to_lower_it(base, tmp_path):
+    trainer = make(base, tmp_path, room=1, **BUDGET)
+    with pytest.raises(TrainingError, match=r"max_tokens_per_micro_batch 120, halved 3 times; low"):
+        trainer.train()
+
+
 def test_an_error_that_is_not_about_memory_is_not_swallowed(base, tmp_path):
     trainer = make(base, tmp_path)
     trainer.model.forward = MethodType(lambda *_, **__: 1 / 0, trainer.model)

@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from transformers import AutoModelForSequenceClassification
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.adapter import lora_config, with_adapter
-from tasks.training.model.loading import fit_tokenizer, head_digest, load_reward_model
+from tasks.training.model.loading import head_digest, load_reward_model
+from tasks.training.model.padding import fit_tokenizer
 from tasks.training.params import LoraParams
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 
@@ -53,6 +55,15 @@ def test_the_config_says_that_it_is_one_regression_output(base, tmp_path):
     assert config["problem_type"] == "regression"
     assert config["id2label"] == {"0": "reward"}
     assert config["architectures"] == ["Qwen3ForSequenceClassification"]
+
+
+@pytest.mark.parametrize("size", [0, 7, 2000, -1])
+def test_a_cut_weights_file_is_told_with_its_model(base, tmp_path, size):
+    directory = Path(shutil.copytree(base, tmp_path / "cut"))
+    file = directory / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(ModelError, match=r"/cut holds a safetensors file that is cut or damaged"):
+        load_reward_model(directory)
 
 
 @pytest.mark.catalogue(111)

@@ -20,7 +20,7 @@ from tasks.errors import ParamsError, TrainingError
 from tasks.tokenization.task import TOKENIZER_DIRECTORY
 from tasks.training.model.loading import load_reward_model
 from tasks.training.params import TrainingParams
-from tasks.training.process.launch import launch_command
+from tasks.training.process.command import launch_command
 from tasks.training.process.warden import descendants
 from tasks.training.scoring import score
 from tests.training.run_stage import stage_step

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from datasets import Dataset
 
 from tasks.training import RewardConfig, RewardTrainer
@@ -67,3 +68,6 @@ if __name__ == "__main__":
         found = history(base, out / f"run-{name}", case)
         if os.environ["RANK"] == "0":
             (out / f"{name}.json").write_text(json.dumps(found))
+    # gloo's threads must not outlive the interpreter: one that wants its lock then aborts
+    PartialState().wait_for_everyone()
+    PartialState().destroy_process_group()

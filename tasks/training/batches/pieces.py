@@ -37,16 +37,23 @@ def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
             "lower per_device_train_batch_size and raise gradient_accumulation_steps"
         )
     rows = _rows(batch)  # (B, 2)
-    inner = range(1, len(rows))
-    apart = [
-        cut for cut in inner if "chosen_row" not in batch or rows[:cut].max() < rows[cut:].min()
-    ]
-    cuts = [0, *apart, len(rows)][::size]
-    if cuts[-1] != len(rows):
-        cuts.append(len(rows))
+    starts = [*_starts(batch, rows)[::size], len(rows)]
     return [
-        _piece(batch, rows, start, stop, multiple or 1) for start, stop in itertools.pairwise(cuts)
+        _piece(batch, rows, start, stop, multiple or 1)
+        for start, stop in itertools.pairwise(starts)
     ]
+
+
+def items_in(batch: Batch) -> int:
+    """How many items a batch has that `split` may part."""
+    return len(_starts(batch, _rows(batch)))
+
+
+def _starts(batch: Batch, rows: torch.Tensor) -> list[int]:
+    """The first pair of every item."""
+    if "chosen_row" not in batch:
+        return [*range(len(rows))]
+    return [0, *(cut for cut in range(1, len(rows)) if rows[:cut].max() < rows[cut:].min())]
 
 
 def _rows(batch: Batch) -> torch.Tensor:

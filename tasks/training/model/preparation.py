@@ -19,12 +19,10 @@ from tasks.training.model.kernels import tell_of_liger
 from tasks.training.model.loading import (
     Head,
     disable_dropout,
-    embedding,
-    fit_tokenizer,
     head_digest,
     load_reward_model,
-    pad_id,
 )
+from tasks.training.model.padding import embedding, fit_tokenizer, pad_id
 from tasks.training.model.quantized import compute_exactly, with_quantization
 from tasks.training.scoring import read_by_length
 

@@ -36,7 +36,7 @@ def with_quantization(options: dict[str, Any], quantization: Any) -> dict[str, A
     if method in ("bitsandbytes", "None") and find_spec("bitsandbytes") is None:
         raise ParamsError(
             "quantization_config needs the package bitsandbytes, which is not installed; install "
-            "it (pip install 'bitsandbytes>=0.46'), or train plain LoRA adapters"
+            "it (pip install 'bitsandbytes>=0.50'), or train plain LoRA adapters"
         )
     if isinstance(wanted, dict) and "quant_method" not in wanted:
         wanted = {"quant_method": "bitsandbytes", **wanted}

@@ -3,7 +3,8 @@
 A micro-batch that does not fit is computed as 2, 4 or 8 micro-batches of a half, a quarter or an
 eighth of its pairs, one after the other, and their gradients are summed: the global batch, the
 order of the pairs and the mean over them stay, and the bits are those of a run that was given the
-smaller micro-batch and as many more accumulation steps.
+smaller micro-batch and as many more accumulation steps. Where `max_tokens_per_micro_batch` made the
+micro-batches, each is cut by its own number of pairs.
 """
 
 import copy
@@ -15,7 +16,7 @@ from torch import nn
 from transformers import Trainer
 
 from tasks.errors import TrainingError
-from tasks.training.batches.pieces import split
+from tasks.training.batches.pieces import items_in, split
 from tasks.training.guard import FiniteGuard
 from tasks.training.metrics import IntervalSums
 
@@ -33,10 +34,18 @@ class AdaptiveTrainer(Trainer):
     halvings: int = 0
     """How often the micro-batch has been halved."""
 
+    @property
+    def _budget(self) -> int | None:
+        """Tokens of a micro-batch at most, where these say what one is."""
+        return getattr(self.args, "max_tokens_per_micro_batch", None)
+
     def batch_adapted(self) -> dict[str, int] | None:
-        """The micro-batch and accumulation that the run ends with, if memory was short."""
+        """The micro-batch and accumulation that the run ends with, if memory was short; under a
+        budget of tokens the budget, of whose micro-batches parts are computed."""
         if not self.halvings:
             return None
+        if self._budget is not None:
+            return {"halvings": self.halvings, "max_tokens_per_micro_batch": self._budget}
         pieces = 2**self.halvings
         return {
             "halvings": self.halvings,
@@ -51,7 +60,14 @@ class AdaptiveTrainer(Trainer):
             TrainingError: it cannot be halved any further.
         """
         size = self.args.per_device_train_batch_size
-        if self.halvings == MOST_HALVINGS or 2**self.halvings >= size:
+        if self._budget is not None:
+            if self.halvings == MOST_HALVINGS:
+                raise TrainingError(
+                    f"out of memory with micro-batches of max_tokens_per_micro_batch "
+                    f"{self._budget}, halved {self.halvings} times; lower it, set "
+                    "gradient_checkpointing, use lora, or take a device with more memory"
+                )
+        elif self.halvings == MOST_HALVINGS or 2**self.halvings >= size:
             left = -(-size // 2**self.halvings)
             raise TrainingError(
                 f"out of memory with micro-batches of {left} pairs, halved {self.halvings} times "
@@ -80,11 +96,16 @@ class AdaptiveTrainer(Trainer):
         loss = attempt(lambda: self.forward_backward(model, inputs, num_items_in_batch))
         while loss is None:
             if self.args.world_size > 1:
+                smaller = (
+                    "per_device_train_batch_size and raise gradient_accumulation_steps by the same "
+                    "factor"
+                    if self._budget is None
+                    else "max_tokens_per_micro_batch"
+                )
                 raise TrainingError(
                     f"process {self.args.process_index} ran out of memory in step "
                     f"{self.state.global_step + 1}; the others cannot follow, so the run ends "
-                    "here: lower per_device_train_batch_size and raise "
-                    "gradient_accumulation_steps by the same factor"
+                    f"here: lower {smaller}"
                 )
             self.halve()
             loss = attempt(lambda: self._step_again(model, num_items_in_batch))
@@ -96,7 +117,9 @@ class AdaptiveTrainer(Trainer):
         """The loss of one micro-batch; its gradients are added, piece by piece if need be."""
         if not self.halvings:
             return super().training_step(model, inputs, num_items_in_batch)
-        size = -(-self.args.per_device_train_batch_size // 2**self.halvings)
+        given = self._budget is None
+        whole = self.args.per_device_train_batch_size if given else items_in(inputs)
+        size = -(-whole // 2**self.halvings)
         pieces = split(inputs, size, getattr(self.args, "pad_to_multiple_of", None))
         losses: list[torch.Tensor] = []
         for piece in pieces[:-1]:

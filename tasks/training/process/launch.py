@@ -14,25 +14,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tasks.artifact import Workspace
 from tasks.artifact.durable import read_json
-from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, TrainingError
-from tasks.training.params import TrainingParams
+from tasks.errors import EXIT_INTERRUPTED, Interrupted, TrainingError
+from tasks.training.process.command import environment, launch_command
 from tasks.training.process.job import Job
 from tasks.training.process.warden import GRACE_SECONDS
 
 logger = logging.getLogger("tasks.training")
 
-ROOT = Path(__file__).parents[3]
 WARDEN = "tasks.training.process.warden"
-ACCELERATE_CONFIGS = ROOT / "params" / "accelerate"
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 LAST_LINES = 15
 
 OnMetrics = Callable[[dict[str, Any]], None]
@@ -74,88 +68,6 @@ def train(
             records.pass_on()
     records.pass_on()
     _raise_failure(job, warden.returncode, list(last), workspace.logs / "log.txt")
-
-
-def launch_command(params: TrainingParams, job: Path) -> list[str]:
-    """The command that starts the training processes, with every flag given.
-
-    Raises:
-        ParamsError: the accelerate config cannot be used here.
-    """
-    several = params.num_processes > 1
-    config = accelerate_config(params)
-    check_accelerate_config(config)
-    flags = {
-        "--config_file": str(config),
-        "--num_processes": str(params.num_processes),
-        "--num_machines": "1",
-        "--mixed_precision": "no",  # RewardConfig's bf16 decides
-        "--dynamo_backend": "no",
-        "--num_cpu_threads_per_process": str(params.torch_num_threads),
-    }
-    if several:
-        flags["--main_process_port"] = "0"
-    words = [word for pair in flags.items() for word in pair]
-    if on_cpu(params) and not several:
-        words.append("--cpu")
-    elif several and params.accelerate_config is None:
-        words.append("--multi_gpu")  # also the way to several processes on a CPU
-    launcher = [sys.executable, "-m", "accelerate.commands.launch"]
-    return [*launcher, *words, "-m", "tasks.training", str(job)]
-
-
-def accelerate_config(params: TrainingParams) -> Path:
-    """The accelerate config that the launch reads; never the one in the user's home."""
-    if params.accelerate_config is not None:
-        return Path(params.accelerate_config).resolve()
-    return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
-
-
-def check_accelerate_config(config: Path) -> None:
-    """Refuses a config that this machine, or this stage, cannot run.
-
-    Raises:
-        ParamsError: it does not exist, is no mapping, asks for several machines, or for
-            DeepSpeed where that is not installed.
-    """
-    if not config.is_file():
-        raise ParamsError(f"training.accelerate_config {config} does not exist")
-    found: Any = yaml.safe_load(config.read_text("utf-8"))
-    if not isinstance(found, dict):
-        raise ParamsError(f"{config} is no accelerate config: expected a mapping of its fields")
-    if found.get("num_machines", 1) != 1:
-        raise ParamsError(
-            f"{config} asks for {found['num_machines']} machines, but the training stage runs on "
-            "one; start a script with RewardTrainer on each machine with accelerate launch"
-        )
-    if found.get("distributed_type") == "DEEPSPEED" and find_spec("deepspeed") is None:
-        raise ParamsError(
-            f"{config} asks for DeepSpeed, but the package deepspeed is not installed; install it "
-            "(pip install deepspeed), or take params/accelerate/fsdp2.yaml"
-        )
-
-
-def environment(params: TrainingParams) -> dict[str, str]:
-    """The child's environment: pinned threads and hashes, no network, output as it comes."""
-    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    fixed = {
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": str(params.torch_num_threads),
-    }
-    if on_cpu(params):
-        fixed["ACCELERATE_USE_CPU"] = "true"
-    return {**os.environ, **fixed}
-
-
-def on_cpu(params: TrainingParams) -> bool:
-    """Whether training will run on the CPU, decided without importing torch."""
-    if params.device == "auto":
-        return not any(Path(device).exists() for device in GPU_DEVICES)
-    return params.device == "cpu"
 
 
 @contextmanager

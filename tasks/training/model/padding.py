@@ -1,0 +1,52 @@
+"""A padding token of its own for every tokenizer, and its row in the model's embedding."""
+
+from typing import cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tasks.errors import ModelError, shown
+
+OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|vocab_pad|>")
+"""Tokens that a vocabulary may keep for padding; the first is added where there is none."""
+
+
+def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Gives both a padding token of its own, the same for both.
+
+    A tokenizer without one, or with EOS in its place, gets one that its vocabulary keeps for that,
+    or a new one (and the embedding a row of zeros, which no sequence ever reads).
+
+    Raises:
+        ModelError: the tokenizer has ids that the embedding has no row for.
+    """
+    rows = embedding(model).num_embeddings
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= rows:
+        raise ModelError(
+            f"the tokenizer has id {highest} ({shown(tokenizer.convert_ids_to_tokens(highest))}) "
+            f"but the embedding has {rows} rows; use the tokenizer that belongs to the model, or "
+            "resize the model's embedding first"
+        )
+    if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id:
+        vocabulary = tokenizer.get_vocab()
+        kept = [token for token in OWN_PAD_TOKENS if token in vocabulary]
+        tokenizer.add_special_tokens({"pad_token": kept[0] if kept else OWN_PAD_TOKENS[0]})
+    pad = pad_id(tokenizer)
+    if pad >= rows:
+        model.resize_token_embeddings(pad + 1, mean_resizing=False)
+        with torch.no_grad():
+            embedding(model).weight[rows:] = 0
+    model.config.get_text_config().pad_token_id = pad
+    model.config.pad_token_id = pad
+
+
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The padding id of a tokenizer that has one."""
+    return cast(int, tokenizer.pad_token_id)
+
+
+def embedding(model: PreTrainedModel) -> nn.Embedding:
+    """The table with one row per token id."""
+    return cast(nn.Embedding, model.get_input_embeddings())

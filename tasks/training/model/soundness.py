@@ -1,0 +1,122 @@
+"""What no reward model is made of: refused as it is loaded, with a sentence that says what to do.
+
+    directory -> check_directory -> check_labels -> loaded -> check_keys -> check_finite
+
+The first two look at the files, the others at what transformers made of them.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedModel
+
+from tasks.errors import ModelError
+from tasks.training.scoring import head_modules
+
+LANGUAGE_HEADS = (
+    *("lm_head.", "cls.", "predictions.", "generator_lm_head.", "embed_out."),
+    "pooler.",  # RoBERTa's body may bring one that its classifier does not read
+)
+"""Weights of a language model that a reward model leaves behind."""
+
+MASKED_HEADS = ("decoder.", "lm_predictions.", "mask_predictions.", "generator_predictions.")
+"""The same of encoders, at the top level alone: a body may have a `decoder` inside."""
+
+
+def check_directory(path: Path, trusted: bool) -> None:
+    """Refuses what would run pickles, and code unless it is `trusted`.
+
+    A hub id is left to `from_pretrained`.
+
+    Raises:
+        ModelError: it does, or it is no model directory.
+    """
+    if not path.is_dir():
+        return
+    if (path / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{path} holds an adapter, not a model; load it with peft and pass the PeftModel, or "
+            "merge it first (merge_and_unload, save_pretrained)"
+        )
+    config = path / "config.json"
+    if not config.is_file():
+        raise ModelError(f"{path} holds no config.json; it is no model directory")
+    if not trusted and "auto_map" in json.loads(config.read_text("utf-8")):
+        raise ModelError(
+            f"{config} asks to run code of its own (auto_map); that is refused unless "
+            "model_init_kwargs has trust_remote_code: true"
+        )
+    if not any(path.glob("*.safetensors")):
+        raise ModelError(
+            f"{path} holds no safetensors weights; pickled weights can run code and are refused: "
+            "convert them with save_pretrained"
+        )
+
+
+def check_labels(path: str | Path, trusted: bool) -> None:
+    """Refuses a classifier of several labels.
+
+    Raises:
+        ModelError: it was trained as one.
+    """
+    config = AutoConfig.from_pretrained(str(path), trust_remote_code=trusted)
+    trained = any(str(a).endswith("SequenceClassification") for a in config.architectures or [])
+    if trained and config.num_labels != 1:
+        raise ModelError(
+            f"{path} classifies into {config.num_labels} labels; a reward model has one: start "
+            "from its base model, or from a model that was trained with num_labels=1"
+        )
+
+
+def check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any]) -> list[str]:
+    """The weights of the head that the directory does not have.
+
+    Raises:
+        ModelError: it lacks weights of the body, or has some that the model does not know.
+    """
+    missing = sorted(loading["missing_keys"])
+    heads = tuple(f"{name}." for name in head_modules(model))
+    body = [
+        name
+        for name in missing
+        if name.startswith(f"{model.base_model_prefix}.") and not name.startswith(heads)
+    ]
+    if body:
+        raise ModelError(f"{path} lacks {_listed(body)}; the checkpoint is incomplete")
+    strange = [k for k in sorted(loading["unexpected_keys"]) if not _belongs_to_language_head(k)]
+    if strange:
+        raise ModelError(
+            f"{path} has weights that {type(model).__name__} does not know: {_listed(strange)}; "
+            "the config and the weights do not belong together"
+        )
+    return missing
+
+
+def _belongs_to_language_head(name: str) -> bool:
+    anywhere = any(name.startswith(head) or f".{head}" in name for head in LANGUAGE_HEADS)
+    return anywhere or name.startswith(MASKED_HEADS)
+
+
+def check_finite(path: str | Path, model: PreTrainedModel, known: Iterable[str]) -> None:
+    """Refuses weights that are NaN or infinite; those that are `known` are not looked at.
+
+    Raises:
+        ModelError: with the first such tensor.
+    """
+    skipped = set(known)
+    for name, tensor in model.state_dict().items():
+        if name in skipped or not tensor.is_floating_point():
+            continue
+        if not bool(torch.isfinite(tensor).all()):
+            count = int((~torch.isfinite(tensor)).sum())
+            raise ModelError(
+                f"{path}: {name} holds {count} of {tensor.numel()} values that are NaN or infinite;"
+                " the checkpoint is damaged or its training has diverged"
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
