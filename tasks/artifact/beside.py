@@ -73,12 +73,23 @@ def ahead(items: Iterable[T]) -> Generator[T]:
 def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
     """What the call gives for every item, in order; some at a time, in threads.
 
-    For files that are hashed, or waited for: neither holds the interpreter.
+    For files that are hashed, or waited for: neither holds the interpreter. A thread goes from one
+    item to the next by itself, since handing them over one by one costs more than a small file.
     """
     if len(items) < 2:
         return [call(item) for item in items]
-    with ThreadPoolExecutor(MOST_THREADS, "side") as pool:
-        return [*pool.map(call, items)]
+    left = iter(enumerate(items))  # each of its items goes to one thread alone
+    found: dict[int, T] = {}
+
+    def some(_: int) -> None:
+        for place, item in left:
+            found[place] = call(item)
+
+    threads = min(MOST_THREADS, len(items))
+    with ThreadPoolExecutor(threads, "side") as pool:
+        for _ in pool.map(some, range(threads)):
+            pass
+    return [found[place] for place in range(len(items))]
 
 
 @contextmanager

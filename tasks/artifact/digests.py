@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from tasks.artifact.key import digest_json
+from tasks.artifact.stamps import Stamp, stamp
 
 SMALL_FILE_BYTES = 16 * 2**20
 """Below this a file is hashed each time: cheaper than a doubt."""
@@ -28,15 +29,15 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None) -> str:
         return hashed(path)
     cache_path = _cache_path()
     cache = _read_cache(cache_path)
-    name, stamp = str(path.resolve()), _stamp(path)
+    name, before = str(path.resolve()), stamp(path)
     known = cache.get(name)
-    if known and known[:-1] == stamp:
+    if known and known[:-1] == before:
         return str(known[-1])
     digest = hashed(path)
     settled = time.time_ns() - path.stat().st_ctime_ns > SETTLED_NANOSECONDS
-    if settled and _stamp(path) == stamp:
+    if settled and stamp(path) == before:
         with _writing:
-            _write_cache(cache_path, {**_read_cache(cache_path), name: [*stamp, digest]})
+            _write_cache(cache_path, {**_read_cache(cache_path), name: [*before, digest]})
     return digest
 
 
@@ -51,32 +52,21 @@ def hash_file(path: Path) -> str:
 
 def remember(path: Path, digest: str) -> None:
     """Notes the digest of a file that has just been hashed, in a place where nobody else writes."""
-    _remembered[path] = (_stamp(path), digest)
+    _remembered[path] = (stamp(path), digest)
 
 
 def known_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes: as remembered, where the file is as it was then."""
-    stamp, digest = _remembered.get(path, ([], ""))
-    return digest if digest and stamp == _stamp(path) else file_digest(path)
+    before, digest = _remembered.get(path, ([], ""))
+    return digest if digest and before == stamp(path) else file_digest(path)
 
 
-_remembered: dict[Path, tuple[list[int], str]] = {}
+_remembered: dict[Path, tuple[Stamp, str]] = {}
 
 
 def merkle(digests: dict[str, str]) -> str:
     """One digest for a set of files: their names and contents, whatever their place and time."""
     return digest_json(digests)
-
-
-def _stamp(path: Path) -> list[int]:
-    status = path.stat()
-    return [
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    ]
 
 
 def _cache_path() -> Path:

@@ -4,9 +4,9 @@
 
 A unit's key is made of all that its bytes depend on: the step's version, params, libraries and
 files, and the digest of its own input shard in place of the whole input's. So rows that are
-appended cost their own shards only. Files come by hard link, after their bytes were held against
-the record that they were committed with; the collection may take the older artifact at any time.
-What is damaged, changed or gone is built anew.
+appended cost their own shards only. Files come by hard link, after their stamps or else their bytes
+were held against the record that they were committed with; the collection may take the older
+artifact at any time. What is damaged, changed or gone is built anew.
 """
 
 import os
@@ -22,6 +22,7 @@ from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import fsync, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH, digest_json
 from tasks.artifact.record import Artifact, read_artifact
+from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
 from tasks.artifact.step import Workspace
 
 UNITS = "units"
@@ -32,9 +33,12 @@ class Kept:
     """A unit that a committed artifact holds, and what was noted of it."""
 
     artifact: Artifact
+    note: Path
     unit: str
     files: Sequence[str]
     summary: dict[str, Any]
+    stamps: Mapping[str, Stamp]
+    """Of the artifact's files."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Memo:
     also: Any = None
     step: Mapping[str, Any] | None = None
     # Made with the memo, not when first asked for: several threads ask.
-    _artifacts: dict[Path, Artifact | None] = field(
+    _artifacts: dict[Path, tuple[Artifact, Mapping[str, Stamp]] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _touched: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -60,10 +64,12 @@ class Memo:
         return digest_json([self._step_digest, self.digests[unit]])[:KEY_LENGTH]
 
     def take(self, unit: str) -> dict[str, Any] | None:
-        """The summary of a unit whose files an earlier artifact holds: they now stand here, too."""
+        """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
+        and are noted for later ones."""
         for kept in self.known(unit):
             places = [_renamed(name, kept.unit, unit) for name in kept.files]
             if all(self.link(kept, *both) for both in zip(kept.files, places, strict=True)):
+                self._keep_as_noted(unit, kept, places)
                 return kept.summary
             for place in places:
                 (self.workspace.path / place).unlink(missing_ok=True)
@@ -86,18 +92,19 @@ class Memo:
             entry = read_json(path)
             if not isinstance(entry, dict) or entry.get("checksum") != _checksum(entry):
                 continue
-            artifact = self._artifact(path.parents[2])
-            if artifact is not None:
-                yield Kept(artifact, entry["unit"], entry["files"], entry["summary"])
+            found = self._artifact(path.parents[2])
+            if found is not None:
+                artifact, stamps = found
+                what = entry["unit"], entry["files"], entry["summary"]
+                yield Kept(artifact, path, *what, stamps)
 
     def keep(self, unit: str, files: Sequence[str], summary: Mapping[str, Any]) -> None:
         """Notes, beside the artifact to be, which files of its payload this unit consists of."""
         if unit not in self.digests or not self.workspace.ingredients:
             return
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
-        path = self.workspace.logs / UNITS / f"{self.key(unit)}.json"
         # It lasts from the commit on, as all of the artifact does; and it has a checksum.
-        write_json(path, entry | {"checksum": _checksum(entry)}, durable=False)
+        write_json(self._note(unit), entry | {"checksum": _checksum(entry)}, durable=False)
 
     def link(self, kept: Kept, name: str, place: str) -> bool:
         """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
@@ -109,18 +116,33 @@ class Memo:
         new.unlink(missing_ok=True)
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
         with suppress(OSError):
-            os.link(kept.artifact.path / name, new)
-            if file_digest(new) == recorded:
+            old = kept.artifact.path / name
+            before = stamp(old)
+            os.link(old, new)
+            untouched = before == kept.stamps.get(name) and same_but_linked(before, stamp(new))
+            if untouched or file_digest(new) == recorded:
                 remember(new, recorded)
                 self._touched.add(new.parent)
                 return True
         new.unlink(missing_ok=True)
         return False
 
-    def _artifact(self, directory: Path) -> Artifact | None:
+    def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
+        if kept.unit == unit:
+            with suppress(OSError):  # it is there from an attempt before, or the other one is gone
+                self._note(unit).parent.mkdir(parents=True, exist_ok=True)
+                os.link(kept.note, self._note(unit))
+                return
+        self.keep(unit, places, kept.summary)
+
+    def _note(self, unit: str) -> Path:
+        return self.workspace.logs / UNITS / f"{self.key(unit)}.json"
+
+    def _artifact(self, directory: Path) -> tuple[Artifact, Mapping[str, Stamp]] | None:
         if directory not in self._artifacts:
             found = read_artifact(directory)
-            self._artifacts[directory] = found if isinstance(found, Artifact) else None
+            sound = isinstance(found, Artifact)
+            self._artifacts[directory] = (found, noted_stamps(directory)) if sound else None
         return self._artifacts[directory]
 
     @cached_property
@@ -131,10 +153,15 @@ class Memo:
 
     @cached_property
     def _known(self) -> dict[str, list[Path]]:
-        """Units of all artifacts that stand, by key."""
+        """Notes in all artifacts that stand, by key; first in the newest, whose stamps hold."""
+        notes: list[tuple[int, list[Path]]] = []
+        for directory in self.workspace.root.glob(f"[!.]*/*/logs/{UNITS}"):
+            with suppress(FileNotFoundError):  # the collection may take it at any time
+                notes.append((directory.stat().st_mtime_ns, [*directory.iterdir()]))
         found: dict[str, list[Path]] = {}
-        for path in self.workspace.root.glob(f"[!.]*/*/logs/{UNITS}/*.json"):
-            found.setdefault(path.stem, []).append(path)
+        for _, paths in sorted(notes, reverse=True):
+            for path in paths:
+                found.setdefault(path.stem, []).append(path)
         return found
 
 

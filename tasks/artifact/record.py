@@ -17,6 +17,7 @@ from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, hash_file, known_digest, merkle
 from tasks.artifact.durable import files_below, read_json
 from tasks.artifact.key import digest_json
+from tasks.artifact.stamps import noted_stamps, stamp
 
 RECORD = "record.json"
 LOGS = "logs"
@@ -93,11 +94,17 @@ def read_artifact(directory: Path) -> Artifact | str | None:
 def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
     """The first way in which the files differ from the record, or None.
 
-    Every file is held against its SHA-256; `deep` reads large files again even where the file
-    system says that they have not changed.
+    A file is held against its SHA-256, unless the file system says that nobody has written to it
+    since; `deep` reads every file.
     """
     digest_of = hash_file if deep else file_digest
     files: Mapping[str, Mapping[str, Any]] = artifact.record["files"]
+    noted = {} if deep else noted_stamps(artifact.path)
+
+    def untouched(name: str) -> bool:
+        with suppress(OSError):
+            return noted.get(name) == stamp(artifact.path / name)
+        return False
 
     def fault(name: str) -> str | None:
         path, entry = artifact.path / name, files[name]
@@ -111,4 +118,5 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
                 return None
         return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
 
-    return next(filter(None, side_by_side(fault, [*files])), None)
+    doubted = [name for name in files if not untouched(name)]
+    return next(filter(None, side_by_side(fault, doubted)), None)

@@ -39,6 +39,7 @@ from tasks.artifact.record import (
     payload_digests,
     read_artifact,
 )
+from tasks.artifact.stamps import note_stamps
 from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
 
 logger = logging.getLogger(__name__)
@@ -149,6 +150,7 @@ class Store:
             if S_IMODE(path.stat().st_mode) != MODE:
                 path.chmod(MODE)
         fsync_bytes(files)
+        note_stamps(work, record["files"])
         write_json(work / RECORD, record)
         for directory in sorted(directories, reverse=True):
             fsync(directory)

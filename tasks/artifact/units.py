@@ -40,13 +40,15 @@ def build_shards(
     Raises:
         DataError: no row is left.
     """
-    missing, reused = _missing(workspace, shards, memo)
+    left = [shard for shard in shards if workspace.finished(shard.stem) is None]
+    taken = memo.take_all([shard.stem for shard in left]) if memo else {}
+    missing = [shard for shard in left if taken.get(shard.stem) is None]
     one = OneShard(workspace, stage, work, memo)
     each(one, missing, workers or worthwhile(missing), stage, len(shards) - len(missing))
     ledger, quarantine = Ledger(), Quarantine(stage)
     numbers: list[dict[str, Any]] = []
     for shard in shards:
-        summary = workspace.finished(shard.stem)
+        summary = taken.get(shard.stem) or workspace.finished(shard.stem)
         assert summary is not None, "each shard has just been built"
         ledger.merge(Ledger.from_json(summary["ledger"]))
         quarantine.extend(summary["quarantine"])
@@ -60,7 +62,7 @@ def build_shards(
     with workspace.writing(QUARANTINE_FILE) as path:
         quarantine.write(path)
     workspace.report["ledger"] = ledger.to_json()
-    workspace.report[REUSED] = f"{reused} of {len(shards)}"
+    workspace.report[REUSED] = f"{len(left) - len(missing)} of {len(shards)}"
     return numbers
 
 
@@ -90,22 +92,6 @@ class OneShard:
         if self.memo:
             self.memo.keep(shard.stem, _files(self.workspace, shard.stem), summary)
         self.workspace.finish(shard.stem, summary)
-
-
-def _missing(
-    workspace: Workspace, shards: Sequence[Path], memo: Memo | None
-) -> tuple[list[Path], int]:
-    """The shards that have to be built, and how many an earlier artifact gave."""
-    left = [shard for shard in shards if workspace.finished(shard.stem) is None]
-    if memo is None:
-        return left, 0
-    taken = memo.take_all([shard.stem for shard in left])
-    for unit, summary in taken.items():
-        if summary is not None:
-            memo.keep(unit, _files(workspace, unit), summary)
-            workspace.finish(unit, summary)
-    missing = [shard for shard in left if taken[shard.stem] is None]
-    return missing, len(left) - len(missing)
 
 
 def _files(workspace: Workspace, stem: str) -> list[str]:

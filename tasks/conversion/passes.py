@@ -29,7 +29,7 @@ from tasks.artifact import (
 from tasks.conversion import selection, shards
 from tasks.conversion.duplicates import Array
 from tasks.conversion.plan import Plan
-from tasks.conversion.rows import convert_shard, rows_unit
+from tasks.conversion.rows import convert_shard
 
 WORTH_PROCESSES_BYTES = 10 * 2**20
 """Of shards of rows, some 25,000: a process that is started here is ready for the next stages."""
@@ -52,12 +52,13 @@ class Passes:
         """Pass 1: the summary of every shard, in order; finished ones are not redone."""
         memo = self._memo("rows", self.digests)
         left = [s for s in self.rows if self._finished("rows", s) is None]
-        left = self._not_had(memo, left)
+        taken = self._taken(memo, left)
+        left = [shard for shard in left if shard not in taken]
         done = len(self.rows) - len(left)
         work = _Convert(self.workspace, self.plan, memo)
         workers = self.workers or worthwhile(left, WORTH_PROCESSES_BYTES)
         each(work, left, workers, "conversion: rows", done)
-        return [self._finished("rows", shard) or {} for shard in self.rows]
+        return [taken.get(s) or self._finished("rows", s) or {} for s in self.rows]
 
     def select(self, codes: Array, counts: Sequence[int]) -> None:
         """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs;
@@ -97,31 +98,29 @@ class Passes:
     def _finished(self, part: str, shard: Path) -> dict[str, Any] | None:
         return self.workspace.finished(f"{part}-{shard.stem}")
 
-    def _not_had(self, memo: Memo, left: Sequence[Path]) -> list[Path]:
-        """The shards of which no earlier artifact has the records; of the others, they are taken
-        from there, with summary and quarantine."""
-        taken = memo.take_all([shard.stem for shard in left])
+    def _taken(self, memo: Memo, left: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+        """Summaries of the shards of which an earlier artifact has the records: they are taken
+        from there, with the quarantine."""
+        found = memo.take_all([shard.stem for shard in left])
+        summaries: dict[Path, dict[str, Any]] = {}
         for shard in left:
-            kept = taken[shard.stem]
-            if kept is not None:
-                memo.keep(shard.stem, [f"{shards.KEY_ARRAYS}/{shard.stem}.npy"], kept)
+            if (kept := found[shard.stem]) is not None:
                 self._quarantine(kept["quarantine"], shard.stem)
-                self.workspace.finish(rows_unit(shard), kept["summary"])
-        return [shard for shard in left if taken[shard.stem] is None]
+                summaries[shard] = kept["summary"]
+        return summaries
 
     def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
         """Writes a shard's pairs, if no earlier artifact has them."""
-        name, pairs = shard.stem, [f"{shards.PAIRS}/{shard.stem}.parquet"]
+        name = shard.stem
         kept = memo.take(name)
         if kept is not None:
             self._quarantine(kept["quarantine"], f"{name}{shards.CONTRADICTIONS}")
-            memo.keep(name, pairs, kept)
             return
         if not (self.workspace.path / shards.RAW_PAIRS / f"{name}.parquet").exists():
             convert_shard(self.workspace, shard, self.plan)  # only its records were taken
         kept = {"quarantine": selection.select(self.workspace, shard, codes)}
         if len(kept["quarantine"]) <= MOST_QUARANTINED:
-            memo.keep(name, pairs, kept)
+            memo.keep(name, [f"{shards.PAIRS}/{name}.parquet"], kept)
         self.workspace.finish(f"pairs-{name}", {"of": len(codes)})
 
     def _quarantine(self, rows: list[dict[str, Any]], name: str) -> None:

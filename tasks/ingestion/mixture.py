@@ -93,7 +93,8 @@ def _capped(
     equal: int,
 ) -> dict[str, Any]:
     """Writes the rows of a unit up to the place `highest`, of that place itself `equal`."""
-    from tasks.ingestion.shards import ShardWriter, shard_rows
+    from tasks.ingestion.shard_writer import ShardWriter
+    from tasks.ingestion.shards import shard_rows
 
     name = f"{workspace.scratch.name}/capped-{unit}"
     left_out = taken = 0

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import file_digest
+from tasks.artifact.stamps import Stamp
+from tasks.artifact.stamps import stamp as stamp_of
 
 EVERY_BYTES = 2**16
 MOST_STATES = 2**12
 """A file with more of them gets every second one only, and so on: what bounds memory."""
 
 
-def stamp(path: Path) -> tuple[int, ...]:
+def stamp(path: Path) -> Stamp:
     """What differs once a file has been written to, or is another one; empty where it is gone."""
     try:
-        status = path.stat()
+        return stamp_of(path)
     except OSError:
-        return ()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        return []
 
 
 class Prefixes:
@@ -34,7 +35,7 @@ class Prefixes:
     def __init__(self) -> None:
         self._ends: list[int] = [0]
         self._states: list[Any] = [hashlib.sha256()]
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: Stamp = []
 
     def digest(self, path: Path) -> str:
         """SHA-256 (hex) of the file's bytes; where they have to be read for it, states are kept."""

@@ -24,7 +24,7 @@ from tasks.ingestion.mixture import Sample, leave_out, lowest
 from tasks.ingestion.params import Source
 from tasks.ingestion.prefixes import stamp
 from tasks.ingestion.quarantine import QuarantineWriter
-from tasks.ingestion.shards import Ended, ShardWriter
+from tasks.ingestion.shard_writer import Ended, ShardWriter
 from tasks.ingestion.trail import Trail
 
 QUARANTINE = "quarantine.parquet"

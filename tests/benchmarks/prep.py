@@ -2,8 +2,8 @@
 
 The peer reads with `load_dataset("json")` and prepares as its trainer does; ours runs its stages
 from ingestion to tokenization: validated, hashed, split, rendered, probed, in durable artifacts.
-Both have prepared a few rows before: imports and the loading of the tokenizer are in neither figure
-(but for those of a helping process, which ours starts). The ids of both are compared.
+Both have prepared a few rows before: imports and the loading of the tokenizer are in neither
+figure, nor the imports of the processes that help ours. The ids of both are compared.
 
 Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_proc, root, and the
 template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
@@ -23,10 +23,11 @@ from typing import Any
 from tests.benchmarks.data import conversations_file, prepared
 from tests.benchmarks.process_tree import PeakTreeMemory, timed
 
-LIBRARIES = (
-    *("torch", "transformers", "tokenizers", "fastokens", "pandas", "tqdm", "jinja2"),
-    *("orjson", "pyarrow.compute", "pyarrow.parquet"),
+HELPERS_LIBRARIES = (
+    *("tokenizers", "fastokens", "jinja2", "orjson", "pyarrow.compute", "pyarrow.parquet"),
 )
+LIBRARIES = (*("torch", "transformers", "pandas", "tqdm"), *HELPERS_LIBRARIES)
+STAGES = ("ingestion", "conversion", "templating", "tokenization")
 MODELS_OWN = "chatml"
 WARM_ROWS = 100
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
@@ -94,6 +95,7 @@ def ours(
 
     pipeline = pipeline_of(told, source, model, work)
     with PeakTreeMemory() as memory:
+        begin_helpers()
         start = time.perf_counter()
         done, stages = timed(run_steps(pipeline, pipeline.store.obtain, until="tokenization"))
         seconds = time.perf_counter() - start
@@ -110,6 +112,25 @@ def import_libraries() -> None:
     """Imports what the stages import, before a clock starts."""
     for name in LIBRARIES:
         importlib.import_module(name)
+
+
+def begin_helpers() -> None:
+    """Starts the processes that help this one, and has them import what the stages import."""
+    from tasks.artifact import each, physical_cores, pool
+    from tests.benchmarks.prep import import_stages  # by the name that it has in the helpers
+
+    count = physical_cores() - 1
+    pool.begin(count)
+    while len(pool.ready()) < count:
+        time.sleep(0.01)
+    each(import_stages, range(2 * count), count + 1, "imports")
+
+
+def import_stages(_: object = None) -> None:
+    """Imports what the stages are made of; slowly enough that every process takes its share."""
+    for name in (*HELPERS_LIBRARIES, *(f"tasks.{stage}.task" for stage in STAGES)):
+        importlib.import_module(name)
+    time.sleep(0.2)
 
 
 def pipeline_of(told: dict[str, Any], source: Path, model: Path, work: Path) -> Any:

@@ -67,6 +67,34 @@ def test_shards_end_by_rows_or_bytes_and_stream_in_small_row_groups(ingestion):
     assert sum(len(row["raw"]["text"]) for row in ingestion.rows(wide)[:32]) == SHARD_BYTES
 
 
+def test_what_does_not_fill_a_shard_stands_in_small_ones_that_stay_as_rows_are_appended(ingestion):
+    def shards_of(rows):
+        found = row_shards(ingestion.run(ingestion.write("grows.jsonl", _lines(0, rows))))
+        sizes = [pq.read_metadata(shard).num_rows for shard in found]
+        values = [n for s in found for n in pq.read_table(s, columns=["row"])["row"].to_pylist()]
+        assert values == [*range(1, rows + 1)]
+        return sizes, [shard.read_bytes() for shard in found]
+
+    sizes, before = shards_of(FIRST_SHARD_ROWS + 4_000 + 2_300)
+    assert sizes == [10_000, 4_000, 1_000, 1_000, 300]
+    sizes, after = shards_of(FIRST_SHARD_ROWS + 4_000 + 3_999)
+    assert sizes == [10_000, 4_000, 1_000, 1_000, 1_000, 999]
+    assert after[:4] == before[:4]
+    sizes, full = shards_of(FIRST_SHARD_ROWS + 8_000)
+    assert sizes == [10_000, 4_000, 4_000]
+    assert full[:2] == before[:2]
+
+
+def test_small_shards_keep_the_small_row_groups_of_wide_rows(ingestion):
+    lines = "".join(_lines(0, FIRST_SHARD_ROWS)) + _lines(0, 1_500, size=2**13)
+    found = [
+        pq.ParquetFile(s) for s in row_shards(ingestion.run(ingestion.write("w.jsonl", lines)))
+    ]
+    assert [f.metadata.num_rows for f in found] == [10_000, 1_000, 500]
+    groups = [f.metadata.row_group(i) for f in found[1:] for i in range(f.metadata.num_row_groups)]
+    assert [group.num_rows for group in groups] == [511, 489, 22, 478]
+
+
 def test_no_end_of_a_shard_depends_on_later_rows_and_the_last_shard_is_a_small_share():
     ends = [0]
     while ends[-1] < 1_000_000:

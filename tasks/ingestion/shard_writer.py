@@ -1,0 +1,188 @@
+"""Writes rows as shards, in bounded memory; compressing and writing go on behind the caller.
+
+extend ─> group of rows ─> the shard's temporary file ─> full: in its place
+                 └─ held until then ─> the last rows: in small shards instead
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import Behind
+from tasks.ingestion.shards import (
+    GROUP_BYTES,
+    GROUP_ROWS,
+    SHARD_BYTES,
+    SMALL_SHARD_ROWS,
+    shard_rows_after,
+)
+
+Writing = Callable[[str], AbstractContextManager[Path]]
+"""`Workspace.writing`: a temporary path that takes its place on success."""
+Ended = Callable[[int, int, int], object]
+"""Told of each shard that is full: the shards and the rows up to its end, and its last row's
+number. Rows that come later change nothing in it."""
+
+
+class ShardWriter:
+    """Writes the rows of one file of one source as numbered shards; a context manager.
+
+    `shards` of the file stand already, all full, and hold its first `rows` rows.
+    """
+
+    def __init__(
+        self,
+        writing: Writing,
+        directory: str,
+        source: str,
+        file: str,
+        shards: int = 0,
+        rows: int = 0,
+        ended: Ended | None = None,
+    ) -> None:
+        self.shards = shards
+        self._ended = ended
+        self._writing, self._directory = writing, directory
+        self._source, self._file = source, file
+        self._behind = Behind()
+        self._open: list[ExitStack] = []
+        """One for each shard that is not in its place yet; the last may still take rows."""
+        self._writer: Any = None
+        self._held: list[Any] = []
+        """The groups of the shard that is not full yet."""
+        self._before = rows
+        self._shard_rows = self._shard_bytes = 0
+        self._rows: list[int] = []
+        self._raws: list[bytes] = []
+        self._bytes = 0
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        try:
+            if failure[0] is None:
+                self._flush()
+                if self._before and self._shard_rows > SMALL_SHARD_ROWS:
+                    self._part()
+                else:
+                    self._close()
+                self._behind.finish()
+        except BaseException as error:
+            failure = type(error), error, error.__traceback__
+            raise
+        finally:
+            self._behind.stop()
+            for stack in self._open:  # temporary files of what failed are removed
+                stack.__exit__(*failure)
+
+    def extend(self, rows: Sequence[int], raws: Sequence[bytes]) -> None:
+        """Adds rows; what is full is written."""
+        start = 0
+        while start < len(rows):
+            part = raws[start : start + GROUP_ROWS - len(self._rows)]
+            sizes = [*accumulate(map(len, part), initial=self._bytes)]
+            count = min(len(part), bisect_left(sizes, GROUP_BYTES))  # sizes[count]: with so many
+            self._rows += rows[start : start + count]
+            self._raws += part[:count]
+            self._bytes = sizes[count]
+            start += count
+            if self._bytes >= GROUP_BYTES or len(self._rows) >= GROUP_ROWS:
+                self._end_group()
+
+    def _end_group(self) -> None:
+        """Writes a full row group; closes the shard when it is full, too."""
+        last = self._rows[-1]
+        self._flush()
+        if self._shard_rows >= shard_rows_after(self._before) or self._shard_bytes >= SHARD_BYTES:
+            if self._ended is not None:
+                self._ended(self.shards + 1, self._before + self._shard_rows, last)
+            self._close()
+
+    def _flush(self) -> None:
+        """Writes a row group of the rows at hand."""
+        if not self._rows:
+            return
+        import pyarrow as pa
+
+        count = len(self._rows)
+        columns = [
+            pa.repeat(self._source, count),
+            pa.repeat(self._file, count),
+            pa.array(self._rows, pa.int64()),
+            pa.array(self._raws, pa.binary()).cast(pa.string()),
+        ]
+        table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
+        if self._writer is None:
+            self._writer = self._opened(table.schema)
+        self._behind.put(self._writer.write_table, table, count)
+        self._held.append(table)
+        self._shard_rows += count
+        self._shard_bytes += self._bytes
+        self._rows, self._raws, self._bytes = [], [], 0
+
+    def _opened(self, schema: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
+        name = f"{self._directory}/{self.shards:05d}.parquet"
+        stack = ExitStack()
+        self._open.append(stack)
+        path = stack.enter_context(self._writing(name))
+        writer = writer_class(
+            path,
+            schema,
+            compression="zstd",
+            use_dictionary=["source", "file"],
+            write_statistics=["row"],
+        )
+        stack.callback(writer.close)
+        return writer
+
+    def _close(self) -> None:
+        if self._writer is None:
+            return
+        self._behind.put(self._placed, self._open[-1])
+        self._writer, self._held = None, []
+        self.shards += 1
+        self._before += self._shard_rows
+        self._shard_rows = self._shard_bytes = 0
+
+    def _part(self) -> None:
+        """The rows of the shard that is not full, in small shards of their own."""
+        self._behind.finish()
+        parted = _Parted()
+        self._open.pop().__exit__(_Parted, parted, None)  # its temporary file goes
+        for groups in _small_shards(self._held):
+            self._writer = self._opened(groups[0].schema)
+            for group in groups:
+                self._behind.put(self._writer.write_table, group, group.num_rows)
+            self._close()
+
+    def _placed(self, stack: ExitStack) -> None:
+        stack.close()  # the writer first, then the rename into place
+        self._open.remove(stack)
+
+
+class _Parted(Exception):
+    """What was written of a shard is not wanted, for it will not be full."""
+
+
+def _small_shards(groups: Sequence[Any]) -> Iterator[list[Any]]:
+    """The rows of these tables in their order, so many at a time; tables end where they did."""
+    parts: list[Any] = []
+    room = SMALL_SHARD_ROWS
+    for group in groups:
+        start = 0
+        while start < group.num_rows:
+            parts.append(group.slice(start, room))
+            start += parts[-1].num_rows
+            room -= parts[-1].num_rows
+            if not room:
+                yield parts
+                parts, room = [], SMALL_SHARD_ROWS
+    if parts:
+        yield parts

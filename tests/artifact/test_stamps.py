@@ -1,0 +1,137 @@
+"""What nobody has written to since the commit is not read again; all else is, whatever it says."""
+
+import os
+import shutil
+
+import pytest
+
+from tasks.artifact import Memo, Step, Store
+from tasks.artifact.record import damage
+from tasks.artifact.stamps import STAMPS
+from tasks.artifact.units import REUSED, build_shards
+
+NAMES = ("out/a.txt", "out/b.txt")
+
+
+def _build(workspace):
+    for name in NAMES:
+        with workspace.writing(name) as path:
+            path.write_text(f"the bytes of {name}")
+
+
+STEP = Step("stage", 1, "1_stage", {}, {}, _build)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Files that are read to be believed."""
+    found: list[str] = []
+
+    def watched(path):
+        found.append(path.name)
+        return real(path)
+
+    for module in ("record", "memo"):
+        real = __import__(f"tasks.artifact.{module}", fromlist=["_"]).file_digest
+        monkeypatch.setattr(f"tasks.artifact.{module}.file_digest", watched)
+    return found
+
+
+def _written_keeping_times(path):
+    status, content = path.stat(), path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replaced(path):
+    path.rename(path.with_name("aside"))
+    shutil.copy2(path.with_name("aside"), path)
+    path.with_name("aside").unlink()
+
+
+def _linked(path):
+    os.link(path, path.parents[4] / "another name")
+
+
+def test_untouched_files_are_not_read_unless_that_is_asked_for(tmp_path, read):
+    artifact = Store(tmp_path / "data").obtain(STEP)
+    assert Store(tmp_path / "data").obtain(STEP).cached
+    assert read == []
+    (artifact.path / NAMES[1]).write_text("the bytes of out/b.tx?")
+    assert damage(artifact) == "DAMAGED out/b.txt: its bytes differ from the recorded SHA-256"
+    assert read == ["b.txt"]
+    read.clear()
+    assert damage(artifact, deep=True) == (
+        "DAMAGED out/b.txt: its bytes differ from the recorded SHA-256"
+    )
+
+
+@pytest.mark.parametrize("touch", [_replaced, _linked])
+def test_what_has_been_touched_is_read_and_believed_by_its_bytes(tmp_path, read, touch):
+    artifact = Store(tmp_path / "data").obtain(STEP)
+    touch(artifact.path / NAMES[0])
+    assert damage(artifact) is None
+    assert read == ["a.txt"]
+
+
+def test_a_change_that_hides_its_time_is_found(tmp_path):
+    artifact = Store(tmp_path / "data").obtain(STEP)
+    _written_keeping_times(artifact.path / NAMES[0])
+    again = Store(tmp_path / "data").obtain(STEP)
+    assert not again.cached
+    assert again.reason == "DAMAGED out/a.txt: its bytes differ from the recorded SHA-256"
+    assert again.digest == artifact.digest
+
+
+@pytest.mark.parametrize("notes", ["", "[]", "{", '{"out/a.txt": null}'])
+def test_without_sound_notes_all_is_read(tmp_path, read, notes):
+    artifact = Store(tmp_path / "data").obtain(STEP)
+    (artifact.path / STAMPS).write_text(notes)
+    assert damage(artifact) is None
+    assert sorted(read) == ["a.txt", "b.txt"]
+
+
+def test_an_artifact_that_was_moved_or_copied_is_believed_by_its_bytes(tmp_path, read):
+    Store(tmp_path / "data").obtain(STEP)
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    assert Store(tmp_path / "copy").obtain(STEP).cached
+    assert sorted(read) == ["a.txt", "b.txt"]
+
+
+def _of_shards(shards):
+    """A step over shards, that makes a file of each."""
+
+    def build(workspace):
+        def work(shard, ledger, _quarantine):
+            with workspace.writing(f"out/{shard.stem}.txt") as path:
+                path.write_text(shard.read_text())
+            ledger.count_in("s")
+            ledger.count_out("s")
+            return {"n": 1}
+
+        memo = Memo(workspace, {shard.stem: shard.read_text() for shard in shards}, step={"a": 1})
+        build_shards(workspace, "stage", shards, work, memo=memo)
+
+    return Step("stage", 1, "1_stage", {"shards": [shard.stem for shard in shards]}, {}, build)
+
+
+def test_a_kept_shard_is_read_only_where_somebody_has_written_to_it(tmp_path, read):
+    shards = [tmp_path / f"{number}.in" for number in range(4)]
+    for shard in shards:
+        shard.write_text(f"rows of {shard.stem}")
+    store = Store(tmp_path / "data")
+    first = store.obtain(_of_shards(shards[:2]))
+    second = store.obtain(_of_shards(shards[:3]))
+    assert second.report[REUSED] == "2 of 3"
+    assert read == []
+    third = store.obtain(_of_shards(shards[1:3]))  # of the newest artifact: its notes hold
+    assert third.report[REUSED] == "2 of 2"
+    assert read == []
+    assert damage(first) is None  # linked since then, and the same
+    assert sorted(read) == ["0.txt", "1.txt"]
+    _written_keeping_times(third.path / "out/1.txt")  # one file by three names
+    read.clear()
+    fourth = store.obtain(_of_shards(shards))
+    assert fourth.report[REUSED] == "2 of 4"
+    assert (fourth.path / "out/1.txt").read_text() == "rows of 1"
+    assert {*read} == {"1.txt"}
