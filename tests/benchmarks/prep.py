@@ -24,7 +24,12 @@ from tests.benchmarks.data import conversations_file, prepared
 from tests.benchmarks.process_tree import PeakTreeMemory, timed
 
 HELPERS_LIBRARIES = (
-    *("tokenizers", "fastokens", "jinja2", "orjson", "pyarrow.compute", "pyarrow.parquet"),
+    "fastokens",
+    "jinja2",
+    "orjson",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "tokenizers",
 )
 LIBRARIES = (*("torch", "transformers", "pandas", "tqdm"), *HELPERS_LIBRARIES)
 STAGES = ("ingestion", "conversion", "templating", "tokenization")
