@@ -44,7 +44,7 @@ def run(
     root: Root = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Run the stages; what stands already is verified and reused."""
+    """Run the stages; what stands already is checked and reused."""
     from flows.run import run_pipeline
     from flows.summary import print_summary
 
@@ -100,7 +100,7 @@ def explain(
 @app.command()
 def verify(
     root: Root = Path(),
-    deep: Annotated[bool, typer.Option(help="Read large files again, too.")] = False,
+    deep: Annotated[bool, typer.Option(help="Read every file again.")] = False,
 ) -> None:
     """Hold every artifact that stands against its record. Exit code 1: something is damaged."""
     from tasks.artifact import Store

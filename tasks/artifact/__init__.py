@@ -1,7 +1,8 @@
 """What a stage hands on: a directory that is built once, with the record that says how.
 
 The protocol: a step's key is hashed from all that its result depends on; an artifact is believed
-only after its files are held against its record; one builder at a time; one rename commits.
+only after its files, or what the file system says of them, were held against what was recorded; one
+builder at a time; one rename commits.
 """
 
 from tasks.artifact.beside import Behind, ahead, side_by_side, uncollected

@@ -10,7 +10,7 @@ second core is free.
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -82,14 +82,23 @@ def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
     found: dict[int, T] = {}
 
     def some(_: int) -> None:
-        for place, item in left:
-            found[place] = call(item)
+        with _ends_where_it_fails(left):
+            for place, item in left:
+                found[place] = call(item)
 
     threads = min(MOST_THREADS, len(items))
-    with ThreadPoolExecutor(threads, "side") as pool:
-        for _ in pool.map(some, range(threads)):
-            pass
+    with ThreadPoolExecutor(threads, "side") as pool, _ends_where_it_fails(left):
+        deque(pool.map(some, range(threads)), maxlen=0)
     return [found[place] for place in range(len(items))]
+
+
+@contextmanager
+def _ends_where_it_fails(left: Iterator[object]) -> Generator[None, None, None]:
+    try:
+        yield
+    except BaseException:
+        deque(left, maxlen=0)  # nobody begins with another item
+        raise
 
 
 @contextmanager

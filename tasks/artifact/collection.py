@@ -18,6 +18,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, write_json
 from tasks.artifact.lock import is_locked, locked
 from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
+from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
 
 GRACE_SECONDS = 24 * 3600.0
@@ -89,8 +90,13 @@ def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[
     if not dry_run:
         for path in stale:
             path.unlink()
+        kept = {
+            a.path: untouched_stamps(a.path) for a in committed(store) if not isinstance(a, str)
+        }
         for entry in swept:
             shutil.rmtree(entry.path, ignore_errors=True)
+        for directory, stamps in kept.items():
+            note_links(directory, stamps)
     return swept
 
 

@@ -51,7 +51,7 @@ def hash_file(path: Path) -> str:
 
 
 def remember(path: Path, digest: str) -> None:
-    """Notes the digest of a file that has just been hashed, in a place where nobody else writes."""
+    """Notes the digest of a file that is known just now, in a place where nobody else writes."""
     _remembered[path] = (stamp(path), digest)
 
 

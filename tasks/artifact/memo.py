@@ -19,7 +19,7 @@ from typing import Any
 
 from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
-from tasks.artifact.durable import fsync, read_json, write_json
+from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH, digest_json
 from tasks.artifact.record import Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
@@ -103,8 +103,12 @@ class Memo:
         if unit not in self.digests or not self.workspace.ingredients:
             return
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
-        # It lasts from the commit on, as all of the artifact does; and it has a checksum.
-        write_json(self._note(unit), entry | {"checksum": _checksum(entry)}, durable=False)
+        # It lasts from the commit on, as all of the artifact does; and it has a checksum. Units of
+        # equal bytes have one note, which several may write at once.
+        note = self._note(unit)
+        mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
+        write_json(mine, entry | {"checksum": _checksum(entry)}, durable=False)
+        mine.replace(note)
 
     def link(self, kept: Kept, name: str, place: str) -> bool:
         """Whether the kept unit's file is as it was committed, and now stands at `place`, too.

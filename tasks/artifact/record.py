@@ -4,7 +4,7 @@
                        <payload>      in the content digest
                        logs/          kept, but outside the digest: wall-clock figures, output
 
-The record holds its own checksum, so a flipped bit in a ledger or a metric does not pass either.
+The record holds its own checksum, so a flipped bit in a ledger or a metric does not pass.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, hash_file, known_digest, merkle
 from tasks.artifact.durable import files_below, read_json
 from tasks.artifact.key import digest_json
-from tasks.artifact.stamps import noted_stamps, stamp
+from tasks.artifact.stamps import untouched_stamps
 
 RECORD = "record.json"
 LOGS = "logs"
@@ -99,12 +99,7 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
     """
     digest_of = hash_file if deep else file_digest
     files: Mapping[str, Mapping[str, Any]] = artifact.record["files"]
-    noted = {} if deep else noted_stamps(artifact.path)
-
-    def untouched(name: str) -> bool:
-        with suppress(OSError):
-            return noted.get(name) == stamp(artifact.path / name)
-        return False
+    untouched = {} if deep else untouched_stamps(artifact.path)
 
     def fault(name: str) -> str | None:
         path, entry = artifact.path / name, files[name]
@@ -118,5 +113,5 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
                 return None
         return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
 
-    doubted = [name for name in files if not untouched(name)]
+    doubted = [name for name in files if name not in untouched]
     return next(filter(None, side_by_side(fault, doubted)), None)

@@ -4,16 +4,21 @@
 
 While it knows a file just so, nobody has written to it: its bytes are those of the record, and are
 not read again to be believed. The time of change is the kernel's; no program can set it back. It
-is another one after a hard link, too: then the bytes are read, as they are of a copy elsewhere.
-What a disk loses by itself shows when they are read: `verify --deep` reads them all.
+is another one, too, where a name of the file came or went: then the bytes are read, as they are of
+a copy elsewhere (the collection, which takes names away, notes what it found untouched before).
+What a disk loses by itself shows when bytes are read: `verify --deep` reads them all.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from tasks.artifact.durable import read_json, write_json
+from tasks.artifact.durable import files_below, read_json, write_json
 
 STAMPS = "logs/stamps.json"
+TICK_NANOSECONDS = 10**7
+"""A file that changed within this time may change again without another time of change."""
 
 Stamp = list[int]
 
@@ -35,16 +40,49 @@ def stamp(path: Path) -> Stamp:
 
 
 def same_but_linked(before: Stamp, now: Stamp) -> bool:
-    """Whether nobody has written to a file that has got another name in between."""
+    """Whether nobody has written to a file that got or lost another name in between."""
     return before[:-1] == now[:-1]
 
 
-def note_stamps(directory: Path, names: Iterable[str]) -> None:
-    """Notes the stamps of an artifact's files, whose digests are known and which nobody changes."""
-    write_json(directory / STAMPS, {name: stamp(directory / name) for name in names}, durable=False)
+def stamps_of(directory: Path) -> dict[str, Stamp]:
+    """The stamps of all files below a directory; of one that has just changed, none that holds."""
+    stamps = {
+        path.relative_to(directory).as_posix(): stamp(path) for path in files_below(directory)
+    }
+    limit = time.time_ns() - TICK_NANOSECONDS
+    return {name: found if found[-1] < limit else [] for name, found in stamps.items()}
+
+
+def note_stamps(directory: Path, stamps: Mapping[str, Stamp]) -> None:
+    """Notes the stamps that an artifact's files had before they were hashed."""
+    write_json(directory / STAMPS, dict(stamps), durable=False)
 
 
 def noted_stamps(directory: Path) -> dict[str, Stamp]:
     """What was noted of an artifact's files; nothing where that is gone or no notes."""
-    noted = read_json(directory / STAMPS)
-    return noted if isinstance(noted, dict) else {}
+    with suppress(OSError):
+        noted = read_json(directory / STAMPS)
+        return noted if isinstance(noted, dict) else {}
+    return {}
+
+
+def untouched_stamps(directory: Path) -> dict[str, Stamp]:
+    """Those of the noted stamps that still hold."""
+    found: dict[str, Stamp] = {}
+    for name, noted in noted_stamps(directory).items():
+        with suppress(OSError):
+            if stamp(directory / name) == noted:
+                found[name] = noted
+    return found
+
+
+def note_links(directory: Path, before: Mapping[str, Stamp]) -> None:
+    """Notes anew what held `before` names of the files came or went, and nobody has written to."""
+    now: dict[str, Stamp] = {}
+    with suppress(OSError):  # the artifact itself may be gone by now
+        for name, held in before.items():
+            now[name] = stamp(directory / name)
+            if not same_but_linked(held, now[name]):
+                return
+        if now != before:
+            note_stamps(directory, {**noted_stamps(directory), **now})

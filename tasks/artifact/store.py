@@ -39,7 +39,7 @@ from tasks.artifact.record import (
     payload_digests,
     read_artifact,
 )
-from tasks.artifact.stamps import note_stamps
+from tasks.artifact.stamps import note_stamps, stamps_of
 from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Store:
             return Finding(None, problem)
         count = len(found.record["files"])
         files = f"{count} file{'' if count == 1 else 's'}"
-        return Finding(found, f"cached: {files} verified, built {found.record['created']}")
+        return Finding(found, f"cached: {files} as recorded, built {found.record['created']}")
 
     def find(self, step: Step) -> Artifact | None:
         """The step's artifact if it stands and can be believed."""
@@ -145,12 +145,7 @@ class Store:
     def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
         """Everything fsynced, then the record, then the rename that makes it visible."""
         directories = {work, *(path for path in work.rglob("*") if path.is_dir())}
-        files = files_below(work)
-        for path in files:
-            if S_IMODE(path.stat().st_mode) != MODE:
-                path.chmod(MODE)
-        fsync_bytes(files)
-        note_stamps(work, record["files"])
+        fsync_bytes(files_below(work))
         write_json(work / RECORD, record)
         for directory in sorted(directories, reverse=True):
             fsync(directory)
@@ -165,7 +160,12 @@ def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> di
     for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
         shutil.rmtree(workspace.path / name, ignore_errors=True)
     (workspace.path / RECORD).unlink(missing_ok=True)
+    for path in files_below(workspace.path):
+        if S_IMODE(path.stat().st_mode) != MODE:
+            path.chmod(MODE)
+    stamps = stamps_of(workspace.path)  # first: what is written to from here on is not as noted
     files = payload_digests(workspace.path)
+    note_stamps(workspace.path, {name: stamps[name] for name in files})
     record: dict[str, Any] = {
         "stage": step.stage,
         "key": step.key,

@@ -55,6 +55,9 @@ def build_shards(
         numbers.append(summary["numbers"])
     ledger.check()
     if ledger.rows_out == 0:
+        for unit, summary in taken.items():  # for who has more to say of it
+            if summary is not None:
+                workspace.finish(unit, summary)
         raise DataError(
             f"{stage}: no row is left of {ledger.rows_in}; dropped {ledger.dropped}. "
             + example(quarantine)

@@ -52,7 +52,8 @@ class ShardWriter:
         """One for each shard that is not in its place yet; the last may still take rows."""
         self._writer: Any = None
         self._held: list[Any] = []
-        """The groups of the shard that is not full yet."""
+        """The groups of the shard that is not full yet, `SHARD_BYTES` and one group at most; not of
+        the first, which is never parted."""
         self._before = rows
         self._shard_rows = self._shard_bytes = 0
         self._rows: list[int] = []
@@ -119,7 +120,8 @@ class ShardWriter:
         if self._writer is None:
             self._writer = self._opened(table.schema)
         self._behind.put(self._writer.write_table, table, count)
-        self._held.append(table)
+        if self._before:
+            self._held.append(table)
         self._shard_rows += count
         self._shard_bytes += self._bytes
         self._rows, self._raws, self._bytes = [], [], 0

@@ -1,10 +1,12 @@
 """Calls made behind the caller: in order, and with their failures told."""
 
 import threading
+import time
 
 import pytest
 
-from tasks.artifact import Behind, ahead
+from tasks.artifact import Behind, ahead, side_by_side
+from tasks.artifact.beside import MOST_THREADS
 
 
 def test_calls_are_made_in_their_order_in_one_thread():
@@ -58,3 +60,20 @@ def test_items_come_in_order_one_ahead_and_a_failure_comes_where_it_belongs():
     assert [next(items), next(items)] == [2, 3]
     with pytest.raises(ValueError, match="the fifth"):
         next(items)
+
+
+@pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt()])
+def test_side_by_side_nothing_is_begun_after_a_failure(failure):
+    begun = []
+
+    def call(n):
+        begun.append(n)
+        if n == 3:
+            raise failure
+        time.sleep(0.01)
+        return -n
+
+    with pytest.raises(type(failure)):
+        side_by_side(call, range(1000))
+    assert len(begun) < 3 * MOST_THREADS
+    assert side_by_side(lambda n: -n, range(1000)) == [-n for n in range(1000)]

@@ -2,21 +2,27 @@
 
 import os
 import shutil
+import time
 
 import pytest
 
 from tasks.artifact import Memo, Step, Store
+from tasks.artifact.collection import collect, keep
+from tasks.artifact.durable import fsync_bytes
 from tasks.artifact.record import damage
-from tasks.artifact.stamps import STAMPS
+from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS
 from tasks.artifact.units import REUSED, build_shards
 
 NAMES = ("out/a.txt", "out/b.txt")
+SETTLED = 2e-9 * TICK_NANOSECONDS
+"""Seconds after which the clock has ticked."""
 
 
 def _build(workspace):
     for name in NAMES:
         with workspace.writing(name) as path:
             path.write_text(f"the bytes of {name}")
+    time.sleep(SETTLED)
 
 
 STEP = Step("stage", 1, "1_stage", {}, {}, _build)
@@ -91,11 +97,56 @@ def test_without_sound_notes_all_is_read(tmp_path, read, notes):
     assert sorted(read) == ["a.txt", "b.txt"]
 
 
-def test_an_artifact_that_was_moved_or_copied_is_believed_by_its_bytes(tmp_path, read):
+def test_an_artifact_that_was_copied_is_believed_by_its_bytes(tmp_path, read):
     Store(tmp_path / "data").obtain(STEP)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     assert Store(tmp_path / "copy").obtain(STEP).cached
     assert sorted(read) == ["a.txt", "b.txt"]
+
+
+def test_what_is_written_to_while_it_is_committed_is_read(tmp_path, monkeypatch):
+    def late(files):
+        target = next(path for path in files if path.name == "a.txt")
+        _written_keeping_times(target)
+        fsync_bytes(files)
+
+    monkeypatch.setattr("tasks.artifact.store.fsync_bytes", late)
+    Store(tmp_path / "data").obtain(STEP)
+    monkeypatch.undo()
+    again = Store(tmp_path / "data").obtain(STEP)
+    assert again.reason == "DAMAGED out/a.txt: its bytes differ from the recorded SHA-256"
+
+
+def test_what_changed_a_moment_before_the_commit_is_read(tmp_path, read):
+    def build(workspace):
+        _build(workspace)
+        (workspace.path / NAMES[1]).write_text("within a tick")
+
+    step = Step("stage", 1, "1_stage", {}, {}, build)
+    artifact = Store(tmp_path / "data").obtain(step)
+    assert damage(artifact) is None
+    assert read == ["b.txt"]
+
+
+def test_the_collection_leaves_the_notes_of_what_it_shares_with_others_true(tmp_path, read):
+    shards = [tmp_path / f"{number}.in" for number in range(3)]
+    for shard in shards:
+        shard.write_text(f"rows of {shard.stem}")
+    store = Store(tmp_path / "data")
+    first = store.obtain(_of_shards(shards[:2]))
+    second = store.obtain(_of_shards(shards))
+    keep(store, "pin", "second", [second])
+    assert [swept.path for swept in collect(store)] == [first.path]
+    for trash in (tmp_path / "data/.trash").iterdir():
+        os.utime(trash, (0, 0))
+    (tmp_path / "data/1_stage" / second.key / "out/1.txt").write_text("something else")
+    collect(store)
+    assert not [*(tmp_path / "data/.trash").iterdir()]
+    assert damage(second) == "DAMAGED out/1.txt: 14 bytes, expected 9"
+    assert read == []
+    (second.path / "out/1.txt").write_text("rows of ?")
+    assert damage(second) == "DAMAGED out/1.txt: its bytes differ from the recorded SHA-256"
+    assert read == ["1.txt"]
 
 
 def _of_shards(shards):
@@ -107,10 +158,12 @@ def _of_shards(shards):
                 path.write_text(shard.read_text())
             ledger.count_in("s")
             ledger.count_out("s")
+            time.sleep(SETTLED)
             return {"n": 1}
 
         memo = Memo(workspace, {shard.stem: shard.read_text() for shard in shards}, step={"a": 1})
         build_shards(workspace, "stage", shards, work, memo=memo)
+        time.sleep(SETTLED)
 
     return Step("stage", 1, "1_stage", {"shards": [shard.stem for shard in shards]}, {}, build)
 
@@ -135,3 +188,17 @@ def test_a_kept_shard_is_read_only_where_somebody_has_written_to_it(tmp_path, re
     assert fourth.report[REUSED] == "2 of 4"
     assert (fourth.path / "out/1.txt").read_text() == "rows of 1"
     assert {*read} == {"1.txt"}
+
+
+def test_shards_of_equal_bytes_are_all_taken(tmp_path):
+    """They have one note, and are taken side by side."""
+    shards = [tmp_path / f"{number}.in" for number in range(16)]
+    for shard in shards:
+        shard.write_text("the same rows")
+    store = Store(tmp_path / "data")
+    store.obtain(_of_shards(shards[:12]))
+    for count in (13, 14, 15, 16):
+        made = store.obtain(_of_shards(shards[:count]))
+        assert made.report[REUSED] == f"{count} of {count}"
+        assert len([*(made.path / "out").iterdir()]) == count
+        assert len([*(made.path / "logs/units").iterdir()]) == 1

@@ -41,7 +41,7 @@ def test_the_second_time_is_a_hit_and_logs_do_not_change_the_digest(store, tmp_p
     assert builds == ["built", "built"]
     assert (first.cached, second.cached) == (False, True)
     assert first.reason == "NEVER BUILT"
-    assert second.reason.startswith("cached: 1 file verified")
+    assert second.reason.startswith("cached: 1 file as recorded")
     assert first.digest == second.digest == elsewhere.digest
     assert second.report == {"size": 3}
 

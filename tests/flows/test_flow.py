@@ -28,7 +28,7 @@ def artifact(path: Path, cached: bool = False) -> Artifact:
         "created": "2030-01-01T00:00:00+00:00",
         "git_commit": None,
     }
-    reason = "cached: 3 files verified" if cached else "PARAMS conversion.seed 0 -> 1"
+    reason = "cached: 3 files as recorded" if cached else "PARAMS conversion.seed 0 -> 1"
     return Artifact("conversion", "k" * 16, path, "d" * 64, record, cached, reason, 1.5)
 
 
@@ -69,7 +69,7 @@ def test_a_stage_page_holds_ledger_quarantine_plots_and_numbers(tmp_path):
     assert "![margins](data:image/png;base64,cG5n)" in page
     assert "| margin | 0.12346 |" in page
     assert "| loss.train | 1, 2.5 |" in page
-    assert "**Cached**: 3 files verified" in stage_page(artifact(tmp_path, cached=True))
+    assert "**Cached**: 3 files as recorded" in stage_page(artifact(tmp_path, cached=True))
 
 
 def test_a_summary_page_tells_of_a_run_that_stopped_early_too():

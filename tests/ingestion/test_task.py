@@ -168,7 +168,7 @@ def _dying(step, operations):
 def test_a_build_that_dies_at_any_durable_operation_ends_in_the_same_bytes(ingestion):
     ingestion.write("raw/a.jsonl", _lines(0, 10) + "bad\n")
     ingestion.write("raw/b.csv", "n\n1\n2,3\n")
-    ingestion.write("raw/c.jsonl", _lines(0, FIRST_SHARD_ROWS + 5))
+    ingestion.write("raw/c.jsonl", _lines(0, FIRST_SHARD_ROWS + 2_300))
     packed = {"a.jsonl": _lines(0, 5).encode(), "b.jsonl": _lines(5, 5).encode()}
     ingestion.write("two.zip", zip_of(packed))
     sources = [
