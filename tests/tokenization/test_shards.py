@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tasks.artifact import Artifact, Store, file_digest
 from tasks.artifact.collection import collect, keep
 from tasks.conversion.tables import SCHEMA
+from tasks.errors import DataError
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
@@ -95,6 +96,8 @@ def test_rows_to_look_at_are_left_out_and_parts_of_text_need_a_template_that_rea
 
 
 SHARDS = [range(40), range(40, 80), range(80, 100)]
+LENGTH_OF_SHORT = 60
+"""Tokens that pairs of small numbers have at most, and those of long ones have not."""
 
 
 @pytest.mark.parametrize("encoder", ["auto", "tokenizers"])
@@ -169,3 +172,15 @@ def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
     moved, _ = both(store, inserted, tiny_model_directory)
     assert moved.report["shards_reused"] == "3 of 4"
     assert pq.read_table(moved.path / "pairs/00001.parquet")["row"][0].as_py() == 1
+
+
+def test_where_nothing_is_left_of_shards_that_were_taken_it_is_told_what_would_fit(
+    tmp_path, tiny_model_directory
+):
+    store, short, long = Store(tmp_path / "data"), range(1, 5), range(10**17 + 1, 10**17 + 8)
+    made = converted(tmp_path / "a", [short, long])
+    _, some = both(store, made, tiny_model_directory, max_length=LENGTH_OF_SHORT)
+    assert some.report["ledger"]["s"]["dropped"] == {"too_long": 7}
+    none = converted(tmp_path / "b", [long])
+    with pytest.raises(DataError, match=r"0 of 7 pairs have at most .*: raise max_length"):
+        both(store, none, tiny_model_directory, max_length=LENGTH_OF_SHORT)

@@ -129,16 +129,6 @@ def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
         stages(tmp_path, tiny_model_directory, shards, max_length=3)
 
 
-@pytest.mark.catalogue(90)
-def test_nothing_left_of_shards_that_were_taken_says_so_too(tmp_path, tiny_model_directory):
-    kept = [pair(USER, says("It is blue."), says("It is green."))]
-    lost = [pair(USER, says("green " * 500), says("It is green.")) for _ in range(2)]
-    _, first = stages(tmp_path, tiny_model_directory, [kept, lost], max_length=100)
-    assert first.report["train"] == 1
-    with pytest.raises(DataError, match=r"0 of 2 pairs have at most .* 100 tokens.*raise"):
-        stages(tmp_path, tiny_model_directory, [lost], max_length=100)
-
-
 def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
     short, long = says("It is blue."), says("green " * 500)
     kept = pair(USER, short, says("It is green."))
