@@ -191,6 +191,8 @@ class CutWorkspace(Workspace):
 OPERATIONS = 3 * (2 + 1) + 3 * (1 + 1) + 2 + 1
 """Of three shards: files and the mark that ends their unit, in both passes; what is quarantined of
 two of them; the quarantine."""
+TAKEN = 2 * (3 + 2)
+"""Of them, those of the two shards that an earlier artifact has."""
 ROWS = [other(i) for i in range(5)] + [TEXT, SWAPPED, other(1), TEXT | {"chosen": ""}, other(6)]
 
 
@@ -203,30 +205,40 @@ def made(ingest, directory, sharding, rows=ROWS, **params):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_cut_off_at_any_operation_it_continues_to_the_same_bytes(memory, ingest, after):
+@pytest.mark.parametrize("earlier", [False, True], ids=["alone", "with shards to take"])
+def test_cut_off_at_any_operation_it_continues_to_the_same_bytes(memory, ingest, after, earlier):
     whole = made(ingest, memory / "rows", (3, 7))
+    fewer = made(ingest, memory / "fewer", (3,), ROWS[:7])
     expected = Store(memory / "whole").obtain(whole)
     cut_at = 0
     while True:
         cut_at += 1
         store, left = Store(memory / f"cut-{cut_at}"), [cut_at]
+        first = store.obtain(fewer) if earlier else None
 
         def build(workspace, left=left):
             whole.build(
                 CutWorkspace(
-                    workspace.path, workspace.lock_fd, workspace.report, left=left, after=after
+                    workspace.path,
+                    workspace.lock_fd,
+                    workspace.report,
+                    workspace.ingredients,
+                    left=left,
+                    after=after,
                 )
             )
 
         try:
             store.obtain(dataclasses.replace(whole, build=build))
         except Cut:
+            if first and cut_at % 2:  # what was taken from there stays without it
+                store.discard(first.path)
             again = store.obtain(whole)
         else:
             break
         assert again.digest == expected.digest
         assert again.report == expected.report
-    assert cut_at - 1 == OPERATIONS
+    assert cut_at - 1 == (OPERATIONS - TAKEN if earlier else OPERATIONS)
 
 
 def test_finished_units_are_not_done_again(memory, ingest):
