@@ -7,7 +7,7 @@ Out: scratch/groups/NNNNN.parquet with a column `key`: the rows of one key stand
 Two passes, as a join on disk is done. `route` writes each shard's rows with one row group per
 bucket, a bucket being a share of the keys; `gather` reads one bucket out of all routed shards and
 sorts it. There are as many buckets as shards with such rows, so that a bucket is about as large as
-a shard; only the rows of one single prompt must fit into memory, however many they are.
+a shard, or smaller; only the rows of one single prompt must fit into memory, however many they are.
 
 A row that cannot be read, or that makes its pairs alone, has a key of its own.
 """
