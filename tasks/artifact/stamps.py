@@ -10,11 +10,11 @@ What a disk loses by itself shows when bytes are read: `verify --deep` reads the
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tasks.artifact.durable import files_below, read_json, write_json
+from tasks.artifact.durable import read_json, write_json
 
 STAMPS = "logs/stamps.json"
 TICK_NANOSECONDS = 10**7
@@ -44,11 +44,9 @@ def same_but_linked(before: Stamp, now: Stamp) -> bool:
     return before[:-1] == now[:-1]
 
 
-def stamps_of(directory: Path) -> dict[str, Stamp]:
-    """The stamps of all files below a directory; of one that has just changed, none that holds."""
-    stamps = {
-        path.relative_to(directory).as_posix(): stamp(path) for path in files_below(directory)
-    }
+def stamps_of(directory: Path, paths: Iterable[Path]) -> dict[str, Stamp]:
+    """The stamps of files below a directory; of one that has just changed, none that holds."""
+    stamps = {path.relative_to(directory).as_posix(): stamp(path) for path in paths}
     limit = time.time_ns() - TICK_NANOSECONDS
     return {name: found if found[-1] < limit else [] for name, found in stamps.items()}
 

@@ -160,10 +160,13 @@ def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> di
     for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
         shutil.rmtree(workspace.path / name, ignore_errors=True)
     (workspace.path / RECORD).unlink(missing_ok=True)
-    for path in files_below(workspace.path):
+    paths = files_below(workspace.path)
+    for path in paths:
         if S_IMODE(path.stat().st_mode) != MODE:
             path.chmod(MODE)
-    stamps = stamps_of(workspace.path)  # first: what is written to from here on is not as noted
+    stamps = stamps_of(
+        workspace.path, paths
+    )  # first: what is written to from here on is not as noted
     files = payload_digests(workspace.path)
     note_stamps(workspace.path, {name: stamps[name] for name in files})
     record: dict[str, Any] = {

@@ -129,9 +129,7 @@ def test_what_changed_a_moment_before_the_commit_is_read(tmp_path, read):
 
 
 def test_the_collection_leaves_the_notes_of_what_it_shares_with_others_true(tmp_path, read):
-    shards = [tmp_path / f"{number}.in" for number in range(3)]
-    for shard in shards:
-        shard.write_text(f"rows of {shard.stem}")
+    shards = _shards(tmp_path, 3)
     store = Store(tmp_path / "data")
     first = store.obtain(_of_shards(shards[:2]))
     second = store.obtain(_of_shards(shards))
@@ -147,6 +145,13 @@ def test_the_collection_leaves_the_notes_of_what_it_shares_with_others_true(tmp_
     (second.path / "out/1.txt").write_text("rows of ?")
     assert damage(second) == "DAMAGED out/1.txt: its bytes differ from the recorded SHA-256"
     assert read == ["1.txt"]
+
+
+def _shards(directory, count, content="rows of {}"):
+    shards = [directory / f"{number}.in" for number in range(count)]
+    for shard in shards:
+        shard.write_text(content.format(shard.stem))
+    return shards
 
 
 def _of_shards(shards):
@@ -169,9 +174,7 @@ def _of_shards(shards):
 
 
 def test_a_kept_shard_is_read_only_where_somebody_has_written_to_it(tmp_path, read):
-    shards = [tmp_path / f"{number}.in" for number in range(4)]
-    for shard in shards:
-        shard.write_text(f"rows of {shard.stem}")
+    shards = _shards(tmp_path, 4)
     store = Store(tmp_path / "data")
     first = store.obtain(_of_shards(shards[:2]))
     second = store.obtain(_of_shards(shards[:3]))
@@ -192,9 +195,7 @@ def test_a_kept_shard_is_read_only_where_somebody_has_written_to_it(tmp_path, re
 
 def test_shards_of_equal_bytes_are_all_taken(tmp_path):
     """They have one note, and are taken side by side."""
-    shards = [tmp_path / f"{number}.in" for number in range(16)]
-    for shard in shards:
-        shard.write_text("the same rows")
+    shards = _shards(tmp_path, 16, "the same rows")
     store = Store(tmp_path / "data")
     store.obtain(_of_shards(shards[:12]))
     for count in (13, 14, 15, 16):
