@@ -11,7 +11,13 @@ from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.libraries import git_commit
 from tasks.artifact.memo import Kept, Memo, input_digests
-from tasks.artifact.processes import each, end_workers, physical_cores, worthwhile
+from tasks.artifact.processes import (
+    each,
+    end_workers,
+    physical_cores,
+    processes_for,
+    worthwhile,
+)
 from tasks.artifact.record import Artifact
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
@@ -43,6 +49,7 @@ __all__ = [
     "input_digests",
     "merkle",
     "physical_cores",
+    "processes_for",
     "side_by_side",
     "uncollected",
     "worthwhile",

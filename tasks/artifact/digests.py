@@ -57,8 +57,20 @@ def remember(path: Path, digest: str) -> None:
 
 def known_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes: as remembered, where the file is as it was then."""
+    return _still_known(path) or file_digest(path)
+
+
+def move(path: Path, place: Path) -> None:
+    """Renames a file; what is remembered of it stays known."""
+    digest = _still_known(path)
+    path.replace(place)
+    if digest:
+        remember(place, digest)
+
+
+def _still_known(path: Path) -> str:
     before, digest = _remembered.get(path, ([], ""))
-    return digest if digest and before == stamp(path) else file_digest(path)
+    return digest if digest and before == stamp(path) else ""
 
 
 _remembered: dict[Path, tuple[Stamp, str]] = {}

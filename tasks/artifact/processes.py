@@ -43,7 +43,11 @@ def worthwhile(files: Sequence[Path], least: int = WORTH_PROCESSES_BYTES) -> int
 
     `least` may be less than the default where the stages to come will find the workers ready.
     """
-    size = sum(file.stat().st_size for file in files)
+    return processes_for(sum(file.stat().st_size for file in files), least)
+
+
+def processes_for(size: int, least: int) -> int:
+    """The same for work on so many bytes, whatever holds them."""
     return min(physical_cores(), 1 + max(len(pool.ready()), size // least))
 
 

@@ -6,6 +6,7 @@ a codec over other bytes is an error. Damage and bombs are errors, never a short
 
 import bz2
 import lzma
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -64,13 +65,13 @@ def pieces(origin: Origin) -> Iterator[bytes]:
     yield from plain_pieces(origin, 0)
 
 
-def plain_pieces(origin: Origin, start: int) -> Iterator[bytes]:
-    """The file's bytes from `start` on, as they are."""
+def plain_pieces(origin: Origin, start: int, end: int = sys.maxsize) -> Iterator[bytes]:
+    """The file's bytes from `start` up to `end`, as they are."""
     size = NEXT_PIECE_BYTES if start else PIECE_BYTES
     with origin.path.open("rb", buffering=0) as file:
         file.seek(start)
-        while piece := file.read(size):
-            size = NEXT_PIECE_BYTES
+        while piece := file.read(min(size, end - start)):
+            start, size = start + len(piece), NEXT_PIECE_BYTES
             origin.advance(len(piece))
             origin.follow(piece)
             yield piece

@@ -1,5 +1,6 @@
 """JSONL: one JSON object per line, kept verbatim."""
 
+import sys
 from collections.abc import Iterator
 
 from tasks.ingestion.batches import BadRow, Batch, Origin, too_large
@@ -14,9 +15,13 @@ def read_jsonl(origin: Origin) -> Iterator[Batch]:
     return lines_as_rows(origin, text_pieces(origin, pieces(origin)))
 
 
-def read_jsonl_from(origin: Origin, start: int, first: int) -> Iterator[Batch]:
-    """The lines of a plain file from byte `start` on, where the one with number `first` begins."""
-    return lines_as_rows(origin, plain_pieces(origin, start), first)
+def read_jsonl_from(
+    origin: Origin, start: int, first: int, end: int = sys.maxsize
+) -> Iterator[Batch]:
+    """The lines of a plain file from byte `start` up to byte `end`; there the one with number
+    `first` begins."""
+    text = plain_pieces(origin, start, end)
+    return lines_as_rows(origin, text if start else text_pieces(origin, text), first)
 
 
 def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iterator[Batch]:

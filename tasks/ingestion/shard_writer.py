@@ -15,9 +15,8 @@ from tasks.artifact import Behind
 from tasks.ingestion.shards import (
     GROUP_BYTES,
     GROUP_ROWS,
-    SHARD_BYTES,
     SMALL_SHARD_ROWS,
-    shard_rows_after,
+    is_full,
 )
 
 Writing = Callable[[str], AbstractContextManager[Path]]
@@ -98,7 +97,7 @@ class ShardWriter:
         """Writes a full row group; closes the shard when it is full, too."""
         last = self._rows[-1]
         self._flush()
-        if self._shard_rows >= shard_rows_after(self._before) or self._shard_bytes >= SHARD_BYTES:
+        if is_full(self._before, self._shard_rows, self._shard_bytes):
             if self._ended is not None:
                 self._ended(self.shards + 1, self._before + self._shard_rows, last)
             self._close()

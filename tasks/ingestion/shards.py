@@ -40,6 +40,12 @@ def shard_rows_after(rows: int) -> int:
     return min(MOST_SHARD_ROWS, max(LEAST_SHARD_ROWS, rows // SHARD_SHARE))
 
 
+def is_full(before: int, rows: int, size: int) -> bool:
+    """Whether a shard of so many rows and bytes, that begins behind so many rows of its file, takes
+    no further group of rows."""
+    return rows >= shard_rows_after(before) or size >= SHARD_BYTES
+
+
 def row_shards(artifact: Artifact) -> list[Path]:
     """The shard files of an ingestion artifact, in order."""
     return sorted((artifact.path / ROWS).glob("*.parquet"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import Ledger, Memo, Step, Workspace
-from tasks.artifact.digests import known_digest, remember
+from tasks.artifact.digests import move
 from tasks.errors import DataError
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.files import SourceFile
@@ -166,10 +166,7 @@ def _publish(
             for shard in range(summary["shards"]):
                 place = rows / f"{number:05d}.parquet"
                 if not place.exists():  # else it was moved there before a kill
-                    made = directory / f"{shard:05d}.parquet"
-                    digest = known_digest(made)
-                    made.replace(place)
-                    remember(place, digest)
+                    move(directory / f"{shard:05d}.parquet", place)
                 number += 1
             if summary.get("past"):
                 files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]

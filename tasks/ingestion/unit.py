@@ -17,6 +17,7 @@ from tasks.ingestion.batches import Batch, Origin, first_rows
 from tasks.ingestion.decompression import DamagedFile
 from tasks.ingestion.delimited import read_csv
 from tasks.ingestion.files import SourceFile, changed, check_unchanged
+from tasks.ingestion.full_shards import side_by_side_past
 from tasks.ingestion.isolation import isolated
 from tasks.ingestion.json_array import read_json
 from tasks.ingestion.jsonl import read_jsonl, read_jsonl_from
@@ -64,10 +65,14 @@ def ingest_file(
     columns: dict[str, str] = {}
     told = (advance, warnings.append, columns.update)
     grows = is_appendable(source, file, limit)
-    past = past_of(memo, unit, file, f"{workspace.scratch.name}/{unit}") if grows else Past()
-    if not grows:
-        check_unchanged(file)
     before = stamp(file.path)
+    past = Past()
+    if grows:
+        place = f"{workspace.scratch.name}/{unit}"
+        past = past_of(memo, unit, file, place)
+        past = side_by_side_past(workspace, place, source.name, file, past, advance)
+    else:
+        check_unchanged(file)
     account = Account(source, file.name, Sample(source), KeptBadRows())
     with Trail(past) as trail:
         origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
