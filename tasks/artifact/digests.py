@@ -8,11 +8,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from tasks.artifact.beside import side_by_side
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import Stamp, stamp
 
@@ -55,9 +56,11 @@ def remember(path: Path, digest: str) -> None:
     _remembered[path] = (stamp(path), digest)
 
 
-def known_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes: as remembered, where the file is as it was then."""
-    return _still_known(path) or file_digest(path)
+def digests_of(paths: Sequence[Path]) -> dict[Path, str]:
+    """SHA-256 (hex) of the bytes of files: as remembered, where they are as they were then."""
+    known = {path: _still_known(path) for path in paths}
+    left = [path for path, digest in known.items() if not digest]
+    return known | dict(zip(left, side_by_side(file_digest, left), strict=True))
 
 
 def move(path: Path, place: Path) -> None:

@@ -80,13 +80,20 @@ def files_below(directory: Path) -> list[Path]:
     Raises:
         ArtifactError: something there is a link or no plain file.
     """
-    found: list[Path] = []
-    for path in directory.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise ArtifactError(f"{path} is no plain file; an artifact holds plain files only")
-        if path.is_file():
-            found.append(path)
-    return sorted(found, key=lambda path: path.relative_to(directory).as_posix())
+    found: list[str] = []
+    left = [str(directory)]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    found.append(entry.path)
+                else:
+                    raise ArtifactError(
+                        f"{entry.path} is no plain file; an artifact holds plain files only"
+                    )
+    return [Path(path) for path in sorted(found)]
 
 
 @contextmanager

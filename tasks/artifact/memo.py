@@ -63,12 +63,13 @@ class Memo:
         """The identity of one unit's work, as hex."""
         return digest_json([self._step_digest, self.digests[unit]])[:KEY_LENGTH]
 
-    def take(self, unit: str) -> dict[str, Any] | None:
+    def take(self, unit: str, *, read: bool = True) -> dict[str, Any] | None:
         """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
-        and are noted for later ones."""
+        and are noted for later ones. `read`: see `link`."""
         for kept in self.known(unit):
             places = [_renamed(name, kept.unit, unit) for name in kept.files]
-            if all(self.link(kept, *both) for both in zip(kept.files, places, strict=True)):
+            files = zip(kept.files, places, strict=True)
+            if all(self.link(kept, *both, read=read) for both in files):
                 self._keep_as_noted(unit, kept, places)
                 return kept.summary
             for place in places:
@@ -76,10 +77,12 @@ class Memo:
         return None
 
     def take_all(self, units: Sequence[str]) -> dict[str, dict[str, Any] | None]:
-        """`take` of every unit, side by side, for each reads its files; what they took lasts."""
+        """`take` of every unit; what they took lasts. Where files have to be read, side by side."""
         if not self.workspace.ingredients or not self._known:
             return dict.fromkeys(units)
-        taken = dict(zip(units, side_by_side(self.take, units), strict=True))
+        taken = {unit: self.take(unit, read=False) for unit in units}
+        left = [unit for unit, found in taken.items() if found is None]
+        taken |= zip(left, side_by_side(self.take, left), strict=True)
         while self._touched:  # directory by directory
             fsync(self._touched.pop())
         return taken
@@ -110,10 +113,11 @@ class Memo:
         write_json(mine, entry | {"checksum": _checksum(entry)}, durable=False)
         mine.replace(note)
 
-    def link(self, kept: Kept, name: str, place: str) -> bool:
+    def link(self, kept: Kept, name: str, place: str, *, read: bool = True) -> bool:
         """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
 
-        It lasts from the end of `take_all` on, or from the commit.
+        One that its stamp does not vouch for has to be read, or is not believed. It lasts from the
+        end of `take_all` on, or from the commit.
         """
         new = self.workspace.path / place
         new.parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +126,12 @@ class Memo:
         with suppress(OSError):
             old = kept.artifact.path / name
             before = stamp(old)
+            untouched = before == kept.stamps.get(name)
+            if not (untouched or read):
+                return False
             os.link(old, new)
-            untouched = before == kept.stamps.get(name) and same_but_linked(before, stamp(new))
-            if untouched or file_digest(new) == recorded:
+            untouched = untouched and same_but_linked(before, stamp(new))
+            if untouched or (read and file_digest(new) == recorded):
                 remember(new, recorded)
                 self._touched.add(new.parent)
                 return True

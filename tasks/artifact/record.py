@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact.beside import side_by_side
-from tasks.artifact.digests import file_digest, hash_file, known_digest, merkle
+from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
 from tasks.artifact.durable import files_below, read_json
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import untouched_stamps
@@ -59,10 +59,10 @@ def payload_digests(directory: Path) -> dict[str, dict[str, Any]]:
     """`{posix path: {bytes, sha256}}` of the files that the content digest covers."""
     files = {path.relative_to(directory).as_posix(): path for path in files_below(directory)}
     covered = {n: p for n, p in files.items() if n != RECORD and not n.startswith(f"{LOGS}/")}
-    digests = side_by_side(known_digest, [*covered.values()])
+    digests = digests_of([*covered.values()])
     return {
-        name: {"bytes": path.stat().st_size, "sha256": digest}
-        for (name, path), digest in zip(covered.items(), digests, strict=True)
+        name: {"bytes": path.stat().st_size, "sha256": digests[path]}
+        for name, path in covered.items()
     }
 
 

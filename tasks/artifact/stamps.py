@@ -18,7 +18,7 @@ from tasks.artifact.durable import read_json, write_json
 
 STAMPS = "logs/stamps.json"
 TICK_NANOSECONDS = 10**7
-"""A file that changed within this time may change again without another time of change."""
+"""A file that was written to within this time may be written to again without another time."""
 
 Stamp = list[int]
 
@@ -45,10 +45,14 @@ def same_but_linked(before: Stamp, now: Stamp) -> bool:
 
 
 def stamps_of(directory: Path, paths: Iterable[Path]) -> dict[str, Stamp]:
-    """The stamps of files below a directory; of one that has just changed, none that holds."""
+    """The stamps of files below a directory; of one just written to, none that holds.
+
+    One that has just got another name, as all do that are put in place at the end, is as it was:
+    whoever writes to it from now on sets its time of modification.
+    """
     stamps = {path.relative_to(directory).as_posix(): stamp(path) for path in paths}
     limit = time.time_ns() - TICK_NANOSECONDS
-    return {name: found if found[-1] < limit else [] for name, found in stamps.items()}
+    return {name: found if found[-2] < limit else [] for name, found in stamps.items()}
 
 
 def note_stamps(directory: Path, stamps: Mapping[str, Stamp]) -> None:

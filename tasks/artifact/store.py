@@ -145,7 +145,8 @@ class Store:
     def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
         """Everything fsynced, then the record, then the rename that makes it visible."""
         directories = {work, *(path for path in work.rglob("*") if path.is_dir())}
-        fsync_bytes(files_below(work))
+        # What has another name stands in an artifact that was committed, and lasts.
+        fsync_bytes([path for path in files_below(work) if path.stat().st_nlink == 1])
         write_json(work / RECORD, record)
         for directory in sorted(directories, reverse=True):
             fsync(directory)

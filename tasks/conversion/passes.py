@@ -78,6 +78,11 @@ class Passes:
         }
         memo = self._memo("pairs", digests)
         left = [item for item in given if self._finished("pairs", item[0]) is None]
+        taken = memo.take_all([shard.stem for shard, _ in left])
+        for name, kept in taken.items():
+            if kept is not None:
+                self._quarantine(kept["quarantine"], f"{name}{shards.CONTRADICTIONS}")
+        left = [item for item in left if taken[item[0].stem] is None]
         threads = min(self.workers or physical_cores(), len(left))
         if threads < 2:
             for item in left:
@@ -110,12 +115,8 @@ class Passes:
         return summaries
 
     def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
-        """Writes a shard's pairs, if no earlier artifact has them."""
+        """Writes a shard's pairs."""
         name = shard.stem
-        kept = memo.take(name)
-        if kept is not None:
-            self._quarantine(kept["quarantine"], f"{name}{shards.CONTRADICTIONS}")
-            return
         if not (self.workspace.path / shards.RAW_PAIRS / f"{name}.parquet").exists():
             convert_shard(self.workspace, shard, self.plan)  # only its records were taken
         kept = {"quarantine": selection.select(self.workspace, shard, codes)}

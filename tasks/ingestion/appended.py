@@ -92,10 +92,12 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     kept, found = best
     names = kept.files[: found[-1].shards]
 
-    def link(number: int) -> bool:
-        return memo.link(kept, names[number], f"{directory}/{number:05d}.parquet")
+    def link(number: int, read: bool = True) -> bool:
+        return memo.link(kept, names[number], f"{directory}/{number:05d}.parquet", read=read)
 
-    linked = sum(takewhile(bool, side_by_side(link, range(len(names)))))
+    numbers = range(len(names))
+    linked = sum(takewhile(bool, (link(number, read=False) for number in numbers)))
+    linked += sum(takewhile(bool, side_by_side(link, numbers[linked:])))
     found = [mark for mark in found if mark.shards <= linked]
     if not found:
         return Past()

@@ -1,7 +1,8 @@
 """Writes rows as shards, in bounded memory; compressing and writing go on behind the caller.
 
-extend ─> group of rows ─> the shard's temporary file ─> full: in its place
-                 └─ held until then ─> the last rows: in small shards instead
+extend ─> group of rows ─┬─ first shard: written at once ─────────────────────────> in its place
+                         └─ others: held ─┬─ full: written as one shard ───────────────┤
+                                          └─ the file's last rows: in small shards ────┘
 """
 
 from bisect import bisect_left
@@ -48,11 +49,10 @@ class ShardWriter:
         self._source, self._file = source, file
         self._behind = Behind()
         self._open: list[ExitStack] = []
-        """One for each shard that is not in its place yet; the last may still take rows."""
+        """One for each shard that is begun and not in its place yet."""
         self._writer: Any = None
         self._held: list[Any] = []
-        """The groups of the shard that is not full yet, `SHARD_BYTES` and one group at most; not of
-        the first, which is never parted."""
+        """Groups of the shard that is not full yet: `SHARD_BYTES` and one group at most."""
         self._before = rows
         self._shard_rows = self._shard_bytes = 0
         self._rows: list[int] = []
@@ -66,9 +66,9 @@ class ShardWriter:
         try:
             if failure[0] is None:
                 self._flush()
-                if self._before and self._shard_rows > SMALL_SHARD_ROWS:
-                    self._part()
-                else:
+                self._close()  # the first one, which may be all
+                for groups in _small_shards(self._held):
+                    self._write(groups)
                     self._close()
                 self._behind.finish()
         except BaseException as error:
@@ -94,16 +94,20 @@ class ShardWriter:
                 self._end_group()
 
     def _end_group(self) -> None:
-        """Writes a full row group; closes the shard when it is full, too."""
+        """Takes a full row group; closes the shard when it is full, too."""
         last = self._rows[-1]
         self._flush()
         if is_full(self._before, self._shard_rows, self._shard_bytes):
             if self._ended is not None:
                 self._ended(self.shards + 1, self._before + self._shard_rows, last)
+            self._write(self._held)
+            self._held = []
+            self._before += self._shard_rows
+            self._shard_rows = self._shard_bytes = 0
             self._close()
 
     def _flush(self) -> None:
-        """Writes a row group of the rows at hand."""
+        """Makes a row group of the rows at hand."""
         if not self._rows:
             return
         import pyarrow as pa
@@ -116,14 +120,20 @@ class ShardWriter:
             pa.array(self._raws, pa.binary()).cast(pa.string()),
         ]
         table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
-        if self._writer is None:
-            self._writer = self._opened(table.schema)
-        self._behind.put(self._writer.write_table, table, count)
         if self._before:
             self._held.append(table)
+        else:  # never parted
+            self._write([table])
         self._shard_rows += count
         self._shard_bytes += self._bytes
         self._rows, self._raws, self._bytes = [], [], 0
+
+    def _write(self, groups: Sequence[Any]) -> None:
+        """Writes groups into the shard that is open, or opens one."""
+        for group in groups:
+            if self._writer is None:
+                self._writer = self._opened(group.schema)
+            self._behind.put(self._writer.write_table, group, group.num_rows)
 
     def _opened(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
@@ -147,29 +157,12 @@ class ShardWriter:
         if self._writer is None:
             return
         self._behind.put(self._placed, self._open[-1])
-        self._writer, self._held = None, []
+        self._writer = None
         self.shards += 1
-        self._before += self._shard_rows
-        self._shard_rows = self._shard_bytes = 0
-
-    def _part(self) -> None:
-        """The rows of the shard that is not full, in small shards of their own."""
-        self._behind.finish()
-        parted = _Parted()
-        self._open.pop().__exit__(_Parted, parted, None)  # its temporary file goes
-        for groups in _small_shards(self._held):
-            self._writer = self._opened(groups[0].schema)
-            for group in groups:
-                self._behind.put(self._writer.write_table, group, group.num_rows)
-            self._close()
 
     def _placed(self, stack: ExitStack) -> None:
         stack.close()  # the writer first, then the rename into place
         self._open.remove(stack)
-
-
-class _Parted(Exception):
-    """What was written of a shard is not wanted, for it will not be full."""
 
 
 def _small_shards(groups: Sequence[Any]) -> Iterator[list[Any]]:
