@@ -38,7 +38,7 @@ def judge(shards: Sequence[Array]) -> Verdicts:
     depend on the order of rows.
     """
     high, low = _field(shards, "high"), _field(shards, "low")
-    order = np.lexsort((low, high))  # stable: row order among equal keys
+    order = _order(high, low)
     high, low = high[order], low[order]
     starts_key = _changes(high)
     del high
@@ -53,6 +53,18 @@ def judge(shards: Sequence[Array]) -> Verdicts:
     other_margin = int((repeats & ~_same(shards, "margin", order, leader)).sum())
     codes[order[_both_ways(starts_key, starts_side)]] = CONTRADICTION
     return Verdicts(codes, other_margin)
+
+
+def _order(high: Array, low: Array) -> Array:
+    """The order by `high`, then `low`, then row, as `numpy.lexsort` gives it: several times as
+    fast where nearly all of `high` differ."""
+    order = np.argsort(high)
+    ordered = high[order]
+    equal = ordered[1:] == ordered[:-1]
+    places = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    rows = np.sort(order[places])
+    order[places] = rows[np.lexsort((low[rows], high[rows]))]
+    return order
 
 
 def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
