@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.errors import ArtifactError
 
+_AS_IT_IS = {type(None), bool, int, str}
 KEY_LENGTH = 16
 """Hex characters of a key: 64 bits, ample for the artifacts of one store."""
 
@@ -47,9 +48,14 @@ def canonical(value: Any, path: str = "") -> Any:
     if isinstance(value, Path):
         return value.as_posix()
     if isinstance(value, Mapping):
-        return {_text_key(k, path): canonical(v, f"{path}.{k}") for k, v in value.items()}
+        return {
+            _text_key(k, path): v if type(v) in _AS_IT_IS else canonical(v, f"{path}.{k}")
+            for k, v in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [canonical(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [
+            v if type(v) in _AS_IT_IS else canonical(v, f"{path}[{i}]") for i, v in enumerate(value)
+        ]
     if isinstance(value, set | frozenset):
         return sorted((canonical(item, f"{path}{{}}") for item in value), key=canonical_json)
     if isinstance(value, BaseModel):

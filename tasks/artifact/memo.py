@@ -21,7 +21,7 @@ from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH, digest_json
-from tasks.artifact.record import Artifact, read_artifact
+from tasks.artifact.record import LOGS, Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
 from tasks.artifact.step import Workspace
 
@@ -58,10 +58,14 @@ class Memo:
         default_factory=dict, init=False, repr=False, compare=False
     )
     _touched: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
+    _keys: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""
-        return digest_json([self._step_digest, self.digests[unit]])[:KEY_LENGTH]
+        if unit not in self._keys:
+            whole = [self._step_digest, self.digests[unit]]
+            self._keys[unit] = digest_json(whole)[:KEY_LENGTH]
+        return self._keys[unit]
 
     def take(self, unit: str, *, read: bool = True) -> dict[str, Any] | None:
         """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
@@ -120,8 +124,7 @@ class Memo:
         end of `take_all` on, or from the commit.
         """
         new = self.workspace.path / place
-        new.parent.mkdir(parents=True, exist_ok=True)
-        new.unlink(missing_ok=True)
+        directory = new.parent
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
         with suppress(OSError):
             old = kept.artifact.path / name
@@ -129,25 +132,31 @@ class Memo:
             untouched = before == kept.stamps.get(name)
             if not (untouched or read):
                 return False
+            if directory not in self._touched:
+                directory.mkdir(parents=True, exist_ok=True)
+            new.unlink(missing_ok=True)
             os.link(old, new)
             untouched = untouched and same_but_linked(before, stamp(new))
             if untouched or (read and file_digest(new) == recorded):
                 remember(new, recorded)
-                self._touched.add(new.parent)
+                self._touched.add(directory)
                 return True
         new.unlink(missing_ok=True)
         return False
 
     def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
         if kept.unit == unit:
+            note = self._note(unit)
             with suppress(OSError):  # it is there from an attempt before, or the other one is gone
-                self._note(unit).parent.mkdir(parents=True, exist_ok=True)
-                os.link(kept.note, self._note(unit))
+                if note.parent not in self._touched:
+                    note.parent.mkdir(parents=True, exist_ok=True)
+                os.link(kept.note, note)
+                self._touched.add(note.parent)
                 return
         self.keep(unit, places, kept.summary)
 
     def _note(self, unit: str) -> Path:
-        return self.workspace.logs / UNITS / f"{self.key(unit)}.json"
+        return self.workspace.path / LOGS / UNITS / f"{self.key(unit)}.json"
 
     def _artifact(self, directory: Path) -> tuple[Artifact, Mapping[str, Stamp]] | None:
         if directory not in self._artifacts:
