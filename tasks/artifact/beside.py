@@ -30,7 +30,8 @@ class Behind:
     A call's failure is raised by a later `put`, or by `finish`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most_waiting = most_waiting
         self._pool = ThreadPoolExecutor(1, "behind")
         self._waiting: deque[Future[Any]] = deque()
 
@@ -47,7 +48,7 @@ class Behind:
     def put(self, call: Callable[..., Any], *args: Any) -> None:
         """Makes the call once those before it are done."""
         self._waiting.append(self._pool.submit(call, *args))
-        while len(self._waiting) > MOST_WAITING:
+        while len(self._waiting) > self._most_waiting:
             self._waiting.popleft().result()
 
     def finish(self) -> None:

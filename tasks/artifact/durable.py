@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact.beside import side_by_side
+from tasks.artifact.lasting import last
 from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -44,16 +45,24 @@ def _fsync_bytes(file: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path, *, durable: bool = True) -> Generator[Path, None, None]:
-    """A temporary path beside `path`; on success its bytes last and it takes `path`'s place."""
+def writing(
+    path: Path, *, durable: bool = True, behind: bool = False
+) -> Generator[Path, None, None]:
+    """A temporary path beside `path`; on success its bytes last and it takes `path`'s place.
+
+    `behind`: it takes its place at once, and its bytes last before the next mark is set (`last`).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         yield temporary
-        if durable:
+        if durable and not behind:
             fsync(temporary)
         temporary.replace(path)
-        if durable:
+        if behind:
+            last(fsync, path)
+            last(fsync, path.parent)
+        elif durable:
             fsync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)

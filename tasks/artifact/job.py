@@ -6,7 +6,8 @@ running  a b              done, or failed: then no item is given out any more
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ class Job:
     advance: Callable[[], object]
     failure: BaseException | None = None
     running: int = 0
+    """Items that are worked on, and who helps."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def taken(self) -> Iterator[Any]:
@@ -47,6 +49,18 @@ class Job:
                 self.changed.notify_all()
             else:
                 self.fail(failure)
+
+    @contextmanager
+    def helped(self) -> Generator[None, None, None]:
+        """Within, somebody has to be waited for, whether at an item or not."""
+        with self.changed:
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.running -= 1
+                self.changed.notify_all()
 
     def fail(self, failure: BaseException) -> None:
         """No item is given out any more."""

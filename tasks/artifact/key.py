@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from tasks.errors import ArtifactError
 
 _AS_IT_IS = {type(None), bool, int, str}
+"""Types that are JSON already: most values are, and need not be called for one by one."""
 KEY_LENGTH = 16
 """Hex characters of a key: 64 bits, ample for the artifacts of one store."""
 

@@ -138,6 +138,8 @@ class Memo:
             os.link(old, new)
             untouched = untouched and same_but_linked(before, stamp(new))
             if untouched or (read and file_digest(new) == recorded):
+                if not untouched:  # it may have come here by itself, and not last yet
+                    fsync(new)
                 remember(new, recorded)
                 self._touched.add(directory)
                 return True

@@ -84,16 +84,23 @@ class Worker:
         if failure := receive(self.channel)[0]:  # with all imports: no item waits for them
             job.fail(failure)
             return
-        for item in job.taken():
+        with job.helped():
+            for item in job.taken():
+                try:
+                    send(self.channel, ("item", pickle.dumps(item)), job.locks)
+                    job.finish(receive(self.channel)[0])
+                except (EOFError, OSError):
+                    job.finish(_killed(job))
+                    raise
+                except Exception as error:  # the item cannot be pickled
+                    job.finish(error)
             try:
-                send(self.channel, ("item", pickle.dumps(item)), job.locks)
-                job.finish(receive(self.channel)[0])
+                send(self.channel, ("rest", b""))
+                if failure := receive(self.channel)[0]:
+                    job.fail(failure)
             except (EOFError, OSError):
-                job.finish(_killed(job))
+                job.fail(_killed(job))
                 raise
-            except Exception as error:  # the item cannot be pickled
-                job.finish(error)
-        send(self.channel, ("rest", b""))
 
 
 _workers: list[Worker] = []

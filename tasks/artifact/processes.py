@@ -16,6 +16,7 @@ from typing import Any
 
 from tasks.artifact import pool
 from tasks.artifact.job import Job
+from tasks.artifact.lasting import lasting_behind
 from tasks.artifact.step import Workspace
 from tasks.errors import ArtifactError
 
@@ -52,13 +53,20 @@ def processes_for(size: int, least: int) -> int:
 
 
 def each(
-    work: Callable[[Any], Any], items: Sequence[Any], workers: int, title: str, done: int = 0
+    work: Callable[[Any], Any],
+    items: Sequence[Any],
+    workers: int,
+    title: str,
+    done: int = 0,
+    *,
+    shown: bool = True,
 ) -> None:
     """Calls `work` for every item, in `workers` processes of which this is one.
 
     The others are fresh processes (nothing of this one's threads and locks is inherited) that take
     items as soon as they are ready. They hold the locks of all workspaces in `work`, and end with
-    this process, even when it is killed. Whatever is raised here ends them.
+    this process, even when it is killed. Whatever is raised here ends them. `shown`: with a bar of
+    its own, on a terminal.
 
     Raises:
         ArtifactError: a worker was killed; what had been finished is kept. Or the work cannot be
@@ -68,20 +76,23 @@ def each(
 
     total = done + len(items)
     count = min(workers, len(items))
-    with tqdm(total=total, initial=done, desc=title, unit="shard", disable=None) as bar:
+    hidden = None if shown else True  # None: as the terminal says
+    with tqdm(total=total, initial=done, desc=title, unit="shard", disable=hidden) as bar:
         if count < 2 or not _one_at_a_time.acquire(blocking=False):
-            for item in items:
-                work(item)
-                bar.update()
+            with lasting_behind():
+                for item in items:
+                    work(item)
+                    bar.update()
             return
         try:
             content, locks = _pickled(work, title)
             job = Job(title, count, deque(items), content, locks, bar.update)
             for worker in pool.begin(count - 1):
                 worker.jobs.put(job)
-            for item in job.taken():
-                work(item)
-                job.finish()
+            with lasting_behind():
+                for item in job.taken():
+                    work(item)
+                    job.finish()
             job.wait()
         except BaseException:
             pool.end()

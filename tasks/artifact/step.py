@@ -14,6 +14,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, writing
 from tasks.artifact.durable import write_json as write_json_durably
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
+from tasks.artifact.lasting import last
 from tasks.artifact.libraries import library_version
 from tasks.artifact.record import LOGS, Artifact
 
@@ -48,9 +49,12 @@ class Workspace:
         return self._directory(LOGS)
 
     @contextmanager
-    def writing(self, name: str) -> Generator[Path, None, None]:
-        """A temporary path; on success its bytes last and stand at `name`."""
-        with writing(self.path / name) as temporary:
+    def writing(self, name: str, *, of_unit: bool = False) -> Generator[Path, None, None]:
+        """A temporary path; on success its bytes last and stand at `name`.
+
+        Those `of_unit` stand there at once, and last before the unit is marked as done.
+        """
+        with writing(self.path / name, behind=of_unit) as temporary:
             yield temporary
 
     def write_json(self, name: str, value: Any) -> None:
@@ -62,11 +66,14 @@ class Workspace:
         return read_json(self.path / UNITS / f"{unit}.json")
 
     def finish(self, unit: str, summary: Mapping[str, Any]) -> None:
-        """Marks a unit as done; its files must last already.
+        """Marks a unit as done, once its files last.
 
         The mark outlasts a kill. After a loss of power it stands whole or not at all, and what had
         been done in the last seconds before may be done again.
         """
+        last(self._mark, unit, summary)
+
+    def _mark(self, unit: str, summary: Mapping[str, Any]) -> None:
         write_json_durably(self.path / UNITS / f"{unit}.json", summary, durable=False)
 
     def _directory(self, name: str) -> Path:

@@ -6,7 +6,9 @@
                                     <──   None, or why it cannot
     ("item", item)                  ──>   calls the function, holding the locks that came along
                                     <──   None, or the exception
-    ("rest", )                      ──>   forgets the function, gives memory back
+    ("rest", )                      ──>   sees to it that what was written lasts
+                                    <──   None, or the exception
+                                          forgets the function, gives memory back
 
 It ends when its parent does, however that dies and whatever is being done: a thread waits for the
 other end of the socket to close. It holds the locks of the work until then, so that no later run
@@ -21,9 +23,12 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
+from tasks.artifact.lasting import lasting_behind
 from tasks.artifact.memory import give_memory_back
 from tasks.artifact.messages import receive, send
 from tasks.errors import ArtifactError
@@ -39,6 +44,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(channel,), daemon=True).start()
     send(channel, None)
     work: Work | None = None
+    written, held = ExitStack(), list[int]()
     while True:
         try:
             (kind, content), locks = receive(channel)
@@ -46,17 +52,26 @@ def main() -> None:
             return
         if kind == "work":
             work, failure = _read(content)
+            if work is not None:
+                written.enter_context(lasting_behind())
             send(channel, failure)
         elif kind == "item":
-            assert work is not None, "work comes before its items"
-            failure = _failure(work, content)
-            for lock in locks:  # before the answer, after which the parent lets go of its own
-                os.close(lock)
-            send(channel, failure)
+            _close(held)
+            held = locks
+            send(channel, _failure(partial(_do, work, content)))
         else:
+            failure = _failure(written.close)
+            _close(held)  # before the answer, after which the parent lets go of its own
+            held = []
+            send(channel, failure)
             work = None
             gc.collect()
             give_memory_back()
+
+
+def _close(locks: Sequence[int]) -> None:
+    for lock in locks:
+        os.close(lock)
 
 
 class WithoutPandas:
@@ -82,10 +97,15 @@ def _read(content: bytes) -> tuple[Work | None, ArtifactError | None]:
         )
 
 
-def _failure(work: Work, content: bytes) -> Exception | None:
-    """What the work on one item raised; made such that it can be pickled."""
+def _do(work: Work | None, content: bytes) -> None:
+    assert work is not None, "work comes before its items"
+    work(pickle.loads(content))
+
+
+def _failure(call: Callable[[], object]) -> Exception | None:
+    """What the call raised; made such that it can be pickled."""
     try:
-        work(pickle.loads(content))
+        call()
     except Exception as error:
         place = "".join(traceback.format_tb(error.__traceback__))
         try:

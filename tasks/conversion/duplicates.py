@@ -62,6 +62,10 @@ def _order(high: Array, low: Array) -> Array:
     ordered = high[order]
     equal = ordered[1:] == ordered[:-1]
     places = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    del ordered, equal
+    if len(places) > len(order) // 4:
+        del order, places
+        return np.lexsort((low, high))
     rows = np.sort(order[places])
     order[places] = rows[np.lexsort((low[rows], high[rows]))]
     return order

@@ -4,58 +4,39 @@
     made by             here      another    here     another
     all of them rows?   yes       yes        yes      no ─> from there on, the file is read as ever
 
-Where shards end is seen from where lines end, in a fraction of the time that their rows take. What
-is made is the file's past, as if an earlier artifact had held it: what stands behind it is read
-line by line, and so is a file of which this past cannot be believed.
+Where shards end is told by where lines end (`spans`). What is made is the file's past, as if an
+earlier artifact had held it: what stands behind it is read line by line, and so is a file of which
+this past cannot be believed.
 """
 
+import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from tasks.artifact import Behind, Workspace, each, processes_for, uncollected
-from tasks.artifact.stamps import TICK_NANOSECONDS
-from tasks.errors import DataError
+from tasks.artifact import Workspace, each, processes_for, uncollected
+from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
+from tasks.errors import ArtifactError, DataError
 from tasks.ingestion.appended import Mark, Past
 from tasks.ingestion.batches import Batch, Origin
-from tasks.ingestion.files import SourceFile
+from tasks.ingestion.files import SourceFile, changed
 from tasks.ingestion.jsonl import read_jsonl_from
 from tasks.ingestion.prefixes import stamp
 from tasks.ingestion.shard_writer import ShardWriter
-from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS, is_full
+from tasks.ingestion.spans import PIECE_BYTES, Span, spans
+
+logger = logging.getLogger(__name__)
 
 WORTH_PROCESS_BYTES = 64 * 2**20
 """Of lines for each further process; one that is started here is ready for the next stages."""
-ROUND_BYTES = 2**28
+MOST_PROCESSES = 8
+"""With more of them the file would have to be read and hashed faster than one process does it."""
+ROUND_BYTES = 2**27
 """Of lines between two looks at whether all is well."""
-PIECE_BYTES = 2**20
-Ends = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Span:
-    """The lines of one full shard, if all of them are rows."""
-
-    shards: int
-    """Full shards before this one; the next are the same of rows, lines and bytes."""
-    rows: int
-    line: int
-    start: int
-    end: int
-    """Bytes up to the end of the last line."""
-    count: int
-    """Lines of the span."""
-
-    @property
-    def told(self) -> tuple[int, int, int]:
-        """What a writer tells of the shard when it is full: see `Ended`."""
-        return self.shards + 1, self.rows + self.count, self.line + self.count
 
 
 def side_by_side_past(
@@ -64,39 +45,81 @@ def side_by_side_past(
     source: str,
     file: SourceFile,
     past: Past,
+    before: Stamp,
     advance: Callable[[int], object],
 ) -> Past:
     """The past up to the last of the full shards that follow it in one go, which now stand in
     `directory`; the same past, where other processes would not pay.
 
-    `advance` is called now and then, and raises when the run is being stopped.
+    `before`: the file's stamp before anything of it was read. `advance` is told of bytes that are
+    done with, and raises when the run is being stopped.
+
+    Raises:
+        DataError: the file went, or another one took its place.
     """
-    processes = processes_for(file.size - past.last.end, WORTH_PROCESS_BYTES)
-    before = stamp(file.path)
+    processes = _processes(file.size - past.last.end)
     if processes < 2 or not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
         return past
-    make = MakeShard(workspace, directory, source, file.name, file.path)
-    made: list[Span] = []
-    with Behind() as behind:
-        behind.put(file.prefixes.know, file.path)
-        for some in _rounds(spans(file.path, past)):
-            advance(0)
-            each(make, some, processes, "ingestion: shards")
-            sound = [*takewhile(lambda span: make.place(span).exists(), some)]
+    alone = replace(workspace, ingredients={}, report={})
+    make = MakeShard(alone, directory, source, file.name, file.path)
+    found, made = past, list[Span]()
+    try:
+        for some in _rounds(spans(file.path, past), processes):
+            found, sound = _after(found, make, some, processes)
             made += sound
+            if stamp(file.path) != before:  # nobody knows which of its bytes were read
+                make.take_back(made)
+                return past
+            advance(sum(span.end - span.start for span in sound))
             if len(sound) < len(some):
-                for span in some[len(sound) :]:
-                    make.place(span).unlink(missing_ok=True)
                 break
-    if not made:
-        return past
-    states = file.prefixes.at(file.path, [span.end for span in made])
-    if stamp(file.path) != before:  # nobody knows which of its bytes were read
-        for span in made:
-            make.place(span).unlink()
-        return past
-    new = [Mark(*span.told, span.end, states[span.end].hexdigest()) for span in made]
-    return Past([*past.marks, *new], past.bad, states[new[-1].end])
+    except OSError:
+        if stamp(file.path) == before:
+            raise
+        raise changed(file) from None
+    return found
+
+
+def _processes(size: int) -> int:
+    """How many pay for so many bytes of lines."""
+    if size < WORTH_PROCESS_BYTES:
+        return 1
+    return min(MOST_PROCESSES, processes_for(size, WORTH_PROCESS_BYTES))
+
+
+def _after(
+    past: Past, make: "MakeShard", some: Sequence[Span], processes: int
+) -> tuple[Past, list[Span]]:
+    """The past once some spans are made that follow it, and which of them those are: up to the
+    first that holds something else than rows."""
+    with ThreadPoolExecutor(1, "hash") as pool:
+        waiting = pool.submit(_marked, make.path, past, some)
+        try:
+            each(make, some, processes, "ingestion: shards", shown=False)
+        except ArtifactError as error:
+            logger.warning("%s: read by one process, line by line: %s", make.file, error)
+            make.take_back(some)
+        marked = waiting.result()
+    sound = [*takewhile(lambda span: make.place(span).exists(), some)]
+    make.take_back(some[len(sound) :])
+    if not sound:
+        return past, sound
+    marks = [mark for mark, _ in marked[: len(sound)]]
+    return Past([*past.marks, *marks], past.bad, marked[len(sound) - 1][1]), sound
+
+
+def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, Any]]:
+    """The mark at the end of every span, and the hash over the file up to there, to go on with."""
+    state, found = past.state.copy(), list[tuple[Mark, Any]]()
+    with path.open("rb", buffering=0) as file:
+        for span in some:
+            file.seek(span.start)
+            left = span.end - span.start
+            while left and (piece := file.read(min(PIECE_BYTES, left))):
+                state.update(piece)
+                left -= len(piece)
+            found.append((Mark(*span.told, span.end, state.hexdigest()), state.copy()))
+    return found
 
 
 @dataclass(frozen=True)
@@ -114,22 +137,29 @@ class MakeShard:
         """Where the shard is to stand."""
         return self.workspace.path / self.directory / f"{span.shards:05d}.parquet"
 
+    def take_back(self, made: Sequence[Span]) -> None:
+        """Removes the shards of these spans, where they were made."""
+        for span in made:
+            self.place(span).unlink(missing_ok=True)
+
     def __call__(self, span: Span) -> None:
         """Makes one shard."""
-        told: list[tuple[int, int, int]] = []
+        full: list[bool] = []
 
-        def ended(shards: int, rows: int, line: int) -> None:
-            told.append((shards, rows, line))
+        def ended(*told: int) -> None:
+            if told != span.told:  # lines were shorter than they looked
+                raise _NotAllRowsError
+            full.append(True)
 
         where = self.workspace.writing, self.directory, self.source, self.file
         try:
             with ShardWriter(*where, span.shards, span.rows, ended) as shards, uncollected():
                 for batch in self._batches(span):
                     shards.extend(batch.rows, batch.raws)
-                if told != [span.told]:  # a line was shorter than it looked: the end is elsewhere
+                if not full:
                     raise _NotAllRowsError
         except (_NotAllRowsError, DataError):  # who reads line by line says what there is to say
-            self.place(span).unlink(missing_ok=True)
+            self.take_back([span])
 
     def _batches(self, span: Span) -> Iterator[Batch]:
         """Batches of rows alone.
@@ -150,51 +180,14 @@ class _NotAllRowsError(Exception):
     """A span holds something else than rows."""
 
 
-def spans(path: Path, past: Past) -> Iterator[Span]:
-    """The full shards of a file behind its past, if every line is a row, up to its last line end.
-
-    They end where `ShardWriter` ends them.
-    """
-    shards, rows, line, start = past.last.shards, past.last.rows, past.last.line, past.last.end
-    group, count, size = start, 0, 0
-    ends = np.zeros(0, np.int64)
-    for more in _line_ends(path, start):
-        ends = np.concatenate([ends, more])
-        while full := _full_group(ends, group):
-            end = int(ends[full - 1])
-            count, size = count + full, size + end - group - full
-            group, ends = end, ends[full:]
-            if is_full(rows, count, size):
-                yield Span(shards, rows, line, start, end, count)
-                shards, rows, line, start = shards + 1, rows + count, line + count, end
-                count = size = 0
-
-
-def _full_group(ends: Ends, start: int) -> int:
-    """How many of the lines from `start` on make a full group of rows; 0 where they do not yet."""
-    sizes = ends[:GROUP_ROWS] - start - np.arange(1, min(len(ends), GROUP_ROWS) + 1)
-    full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
-    return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS
-
-
-def _line_ends(path: Path, start: int) -> Iterator[Ends]:
-    """The bytes behind every line end from `start` on, piece by piece."""
-    buffer = bytearray(PIECE_BYTES)
-    piece = np.frombuffer(buffer, np.uint8)
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        while count := file.readinto(buffer):
-            yield np.flatnonzero(piece[:count] == ord("\n")) + (start + 1)
-            start += count
-
-
-def _rounds(given: Iterator[Span]) -> Iterator[list[Span]]:
-    """The spans, some of them at a time."""
-    some: list[Span] = []
+def _rounds(given: Iterator[Span], processes: int) -> Iterator[list[Span]]:
+    """The spans, some of them at a time: few at first, for what is wrong with a file most often
+    shows early."""
+    most, some = 2 * processes, list[Span]()
     for span in given:
         some.append(span)
-        if span.end - some[0].start >= ROUND_BYTES:
+        if len(some) >= most or span.end - some[0].start >= ROUND_BYTES:
             yield some
-            some = []
+            most, some = 32 * most, []
     if some:
         yield some

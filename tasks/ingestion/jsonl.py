@@ -18,8 +18,8 @@ def read_jsonl(origin: Origin) -> Iterator[Batch]:
 def read_jsonl_from(
     origin: Origin, start: int, first: int, end: int = sys.maxsize
 ) -> Iterator[Batch]:
-    """The lines of a plain file from byte `start` up to byte `end`; there the one with number
-    `first` begins."""
+    """The lines of a plain file from byte `start`, where the one with number `first` begins, up to
+    byte `end`."""
     text = plain_pieces(origin, start, end)
     return lines_as_rows(origin, text if start else text_pieces(origin, text), first)
 

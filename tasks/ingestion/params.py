@@ -82,7 +82,8 @@ class IngestionParams(Params):
 
     sources: tuple[Source, ...] = Field(min_length=1)
     workers: Annotated[int, Inert] = Field(default=1, ge=1, le=64)
-    """Files read at the same time, in threads: pays where files are compressed."""
+    """Files read at the same time, in threads: pays where files are compressed. A large file of
+    plain JSONL is read by other processes, too: one for each 64 MB of it, and for each core."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

@@ -41,11 +41,6 @@ class Prefixes:
         """SHA-256 (hex) of the file's bytes; where they have to be read for it, states are kept."""
         return file_digest(path, self._read)
 
-    def know(self, path: Path) -> None:
-        """Keeps states of the file as it is now, so that `at` reads next to nothing."""
-        if stamp(path) != self._stamp:
-            self._read(path)
-
     def _read(self, path: Path) -> str:
         ends, states, every = [0], [hashlib.sha256()], EVERY_BYTES
         state, end = hashlib.sha256(), 0

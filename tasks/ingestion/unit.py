@@ -70,7 +70,8 @@ def ingest_file(
     if grows:
         place = f"{workspace.scratch.name}/{unit}"
         past = past_of(memo, unit, file, place)
-        past = side_by_side_past(workspace, place, source.name, file, past, advance)
+        advance(past.last.end)
+        past = side_by_side_past(workspace, place, source.name, file, past, before, advance)
     else:
         check_unchanged(file)
     account = Account(source, file.name, Sample(source), KeptBadRows())
@@ -112,8 +113,8 @@ def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
             yield from read_jsonl_from(origin, past.last.end, past.last.line + 1)
         else:
             yield from READERS[file.format](origin)
-    except DataError:
-        check_unchanged(file)  # a file that changed has no fault of its own
+    except (DataError, OSError):
+        check_unchanged(file)  # a file that changed, or is gone, has no fault of its own
         raise
 
 
@@ -138,7 +139,6 @@ def _write(
     ):
         account.add_past(past)
         quarantine.extend(past.bad)
-        origin.advance(past.last.end)
         for batch in batches:
             account.add(batch)
             quarantine.extend(batch.bad)

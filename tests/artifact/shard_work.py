@@ -4,6 +4,7 @@ python -m tests.artifact.shard_work <directory>
 """
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.artifact import Step, Store, Workspace, each
+from tasks.artifact.lasting import last
 
 
 def wait_for(path: Path) -> None:
@@ -85,6 +87,28 @@ class Elsewhere:
         if number == 0 and self.what.startswith("raises"):
             wait_for(self.directory / "told")
         mark(self.directory, f"done-{number}")
+
+
+@dataclass(frozen=True)
+class LastsNot:
+    """Of two items the worker does one; what it wrote takes its time to last, or does not."""
+
+    directory: Path
+    parent: int
+    fails: bool
+
+    def __call__(self, name: str) -> None:
+        mark(self.directory, name)
+        other = {"a": "b", "b": "a", "c": "d", "d": "c"}[name]
+        wait_for(self.directory / other)
+        if os.getpid() != self.parent:
+            last(self._lasts)
+
+    def _lasts(self) -> None:
+        time.sleep(0.2)
+        if self.fails:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        mark(self.directory, "lasts")
 
 
 @dataclass(frozen=True)

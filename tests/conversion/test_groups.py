@@ -194,8 +194,8 @@ class CutWorkspace(Workspace):
         super().finish(unit, summary)
 
     @contextmanager
-    def writing(self, name):
-        with super().writing(name) as path:
+    def writing(self, name, **kind):
+        with super().writing(name, **kind) as path:
             yield path
 
 

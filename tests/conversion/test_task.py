@@ -176,8 +176,8 @@ class CutWorkspace(Workspace):
                 raise Cut
 
     @contextmanager
-    def writing(self, name):
-        with super().writing(name) as path:
+    def writing(self, name, **kind):
+        with super().writing(name, **kind) as path:
             yield path
             self._cut(False)
         self._cut(True)

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.artifact import Store, end_workers
+from tasks.artifact import Store, Workspace, each, pool
 from tasks.artifact.durable import writing
-from tasks.errors import DataError
+from tasks.errors import ArtifactError, DataError
 from tasks.ingestion import full_shards, shard_writer, shards, unit
+from tasks.ingestion import spans as spans_module
 from tasks.ingestion.appended import Past
-from tasks.ingestion.full_shards import MakeShard, spans
+from tasks.ingestion.full_shards import MakeShard
 from tasks.ingestion.shard_writer import ShardWriter
+from tasks.ingestion.spans import Span, spans
 from tests.ingestion.test_appended import BAD, FULL, lines, nodes
 
 
@@ -35,7 +37,10 @@ FILES = {
     "bad row": (WHOLE.replace('{"n": 15000,', BAD + '{"n": 15000,'), 2),
     "blank line": (WHOLE.replace('{"n": 11000,', ' \n{"n": 11000,'), 1),
     "bad row at once": (BAD + WHOLE, 0),
-    "one line end of two bytes": (WHOLE.replace("12345", "12345!").replace("!", "", 1), FULL),
+    "one line end of two bytes": (
+        WHOLE.replace('12345, "s": "x: y"}', '12345, "s": "x: y"}\r'),
+        FULL,
+    ),
     "carriage returns": (WHOLE.replace("\n", "\r\n"), FULL),
     "carriage returns in large rows": (LARGE.replace("\n", "\r\n"), 0),  # they look longer
     "line breaks that are text": (WHOLE.replace("x: y", "x\u2028\u0085y"), FULL),
@@ -55,8 +60,8 @@ def used(monkeypatch) -> list[int]:
         return found
 
     monkeypatch.setattr(unit, "side_by_side_past", side_by_side_past)
-    monkeypatch.setattr(full_shards, "processes_for", lambda *_: 2)
-    monkeypatch.setattr(full_shards, "each", lambda make, some, *_: [*map(make, some)])
+    monkeypatch.setattr(full_shards, "_processes", lambda *_: 2)
+    monkeypatch.setattr(full_shards, "each", lambda make, some, *_, **__: [*map(make, some)])
     return counts
 
 
@@ -95,15 +100,53 @@ def test_what_is_appended_then_finds_them_as_its_past(ingestion, used, name):
     assert (second.digest, second.report) == (alone.digest, alone.report)
 
 
+@pytest.fixture
+def helped(monkeypatch):
+    """Another process helps, and is ready when the shards are given out."""
+
+    def ready_each(*given, **more):
+        pool.begin(1)
+        while not pool.ready():
+            time.sleep(0.01)
+        each(*given, **more)
+
+    monkeypatch.setattr(full_shards, "_processes", lambda *_: 2)
+    monkeypatch.setattr(full_shards, "each", ready_each)
+    yield
+    pool.end()
+
+
+@pytest.mark.usefixtures("helped")
 def test_several_processes_make_the_same(ingestion, monkeypatch):
-    path = settled(ingestion.write("a.jsonl", WHOLE))
-    alone = ingestion.run(path)
-    monkeypatch.setattr(full_shards, "processes_for", lambda *_: 2)
+    path = settled(ingestion.write("a.jsonl", sound(0, 60_000)))
+    here: list[int] = []
+    make = MakeShard.__call__
+    monkeypatch.setattr(MakeShard, "__call__", lambda *of: (here.append(of[1].shards), make(*of)))
+    beside = ingestion.run(path)
+    assert 0 < len(here) < len([*spans(path, Past())])
+    monkeypatch.undo()
     apart = Store(ingestion.directory / "apart")
-    try:
-        beside = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    finally:
-        end_workers()
+    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
+    assert (beside.digest, beside.report) == (alone.digest, alone.report)
+
+
+def test_where_another_process_is_killed_this_one_goes_on_alone(
+    ingestion, used, monkeypatch, caplog
+):
+    path = settled(ingestion.write("a.jsonl", WHOLE))
+    make = full_shards.each
+
+    def killed(*given, **more):
+        make(*given, **more)
+        raise ArtifactError("a worker process was killed")
+
+    monkeypatch.setattr(full_shards, "each", killed)
+    beside = ingestion.run(path)
+    assert used == [0]
+    assert "read by one process, line by line: a worker process was killed" in caplog.text
+    monkeypatch.undo()
+    apart = Store(ingestion.directory / "apart")
+    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
     assert (beside.digest, beside.report) == (alone.digest, alone.report)
 
 
@@ -112,26 +155,56 @@ def test_a_file_that_is_written_to_meanwhile_is_not_used(ingestion, used, monkey
     content = path.read_bytes()
     make = full_shards.each
 
-    def each(*given):
+    def meanwhile(*given, **more):
         path.write_bytes(content.replace(b'"n": 3,', b'"m": 3,'))
-        make(*given)
+        make(*given, **more)
         path.write_bytes(content)  # nothing but the file's times tells of it any more
 
-    monkeypatch.setattr(full_shards, "each", each)
+    monkeypatch.setattr(full_shards, "each", meanwhile)
     artifact = ingestion.run(path)
     assert used == [0]
     assert ingestion.rows(artifact)[3]["raw"] == {"n": 3, "s": "x: y"}
 
 
-def test_a_file_that_changes_meanwhile_is_an_error(ingestion, used, monkeypatch):
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("change", [lambda path: os.truncate(path, len(WHOLE) - 9), os.unlink])
+def test_a_file_that_changes_meanwhile_is_an_error(ingestion, monkeypatch, change, first):
     path = settled(ingestion.write("a.jsonl", WHOLE))
     make = full_shards.each
-    monkeypatch.setattr(
-        full_shards, "each", lambda *given: (make(*given), os.truncate(path, len(WHOLE) - 9))
-    )
+
+    def meanwhile(*given, **more):
+        calls = [lambda: change(path), lambda: make(*given, **more)]
+        for call in calls if first else reversed(calls):
+            call()
+
+    monkeypatch.setattr(full_shards, "each", meanwhile)
     with pytest.raises(DataError, match="changed_during_read"):
         ingestion.run(path)
-    assert used == [0]
+
+
+@pytest.mark.usefixtures("used")
+def test_a_file_that_is_another_one_while_its_past_is_looked_for_is_an_error(
+    ingestion, monkeypatch
+):
+    path = settled(ingestion.write("a.jsonl", WHOLE))
+    ingestion.run(path)
+    before = path.read_bytes()
+    other = before.replace(b'"n": 3,', b'"m": 3,') + sound(0, 9_000).encode()
+    path.write_bytes(other)
+    step = ingestion.step({"name": "s", "path": str(settled(path))})
+    past_of = unit.past_of
+
+    def looks_at_another(*given):
+        path.write_bytes(before + other[len(before) :])
+        found = past_of(*given)
+        path.write_bytes(other)
+        settled(path)
+        return found
+
+    monkeypatch.setattr(unit, "past_of", looks_at_another)
+    with pytest.raises(DataError, match="changed_during_read"):
+        ingestion.store.obtain(step)
 
 
 @pytest.mark.usefixtures("used")
@@ -148,8 +221,9 @@ def test_a_build_that_dies_meanwhile_is_begun_again(ingestion, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         ingestion.run(path)
     monkeypatch.setattr(MakeShard, "__call__", make)
-    os.truncate(path, path.stat().st_size - 20_000)  # and fewer shards than before are in it
-    again = ingestion.run(settled(path))
+    assert [*ingestion.directory.glob("store/.work/*/scratch/*/00002.parquet")]
+    monkeypatch.setattr(full_shards, "_processes", lambda *_: 1)
+    again = ingestion.run(path)
     apart = Store(ingestion.directory / "apart")
     alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
     assert (again.digest, again.report) == (alone.digest, alone.report)
@@ -159,7 +233,7 @@ def test_a_build_that_dies_meanwhile_is_begun_again(ingestion, monkeypatch):
 @given(st.lists(st.integers(3, 60), max_size=120), st.integers(1, 9), st.integers(20, 200))
 def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, size):
     with pytest.MonkeyPatch.context() as patch:
-        for module in (shards, shard_writer, full_shards):
+        for module in (shards, shard_writer, spans_module):
             for name, value in {
                 "GROUP_ROWS": rows,
                 "GROUP_BYTES": size,
@@ -170,7 +244,7 @@ def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, si
             }.items():
                 if hasattr(module, name):
                     patch.setattr(module, name, value)
-        patch.setattr(full_shards, "PIECE_BYTES", 64)
+        patch.setattr(spans_module, "PIECE_BYTES", 64)
         directory = tmp_path_factory.mktemp("x")
         raws = [b'"' + b"x" * (each - 2) + b'"' for each in sizes]
         path = directory / "a.jsonl"
@@ -186,3 +260,17 @@ def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, si
         ) as writer:
             writer.extend([*range(1, len(raws) + 1)], raws)
         assert found == told
+
+
+def test_a_span_that_ends_too_early_touches_no_other_shard(ingestion):
+    """Its lines end in two bytes, so it was taken for longer than it is; a large one follows."""
+    rows = [f'{{"n":"{"x" * 2089}"}}' for _ in range(4_000)] + [f'{{"n":"{"x" * (2**25 - 8)}"}}']
+    path = ingestion.write("a.jsonl", "\r\n".join(rows) + "\r\n")
+    workspace = Workspace(ingestion.directory / "work", -1)
+    make = MakeShard(workspace, "x", "s", "a.jsonl", path)
+    other = workspace.path / "x/00003.parquet.tmp"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    span = Span(2, 14_000, 14_000, 0, path.stat().st_size, len(rows))
+    make(span)
+    assert [each.name for each in other.parent.iterdir()] == [other.name]

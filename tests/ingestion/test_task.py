@@ -140,8 +140,8 @@ class Dying(Workspace):
     left: list[int]
 
     @contextmanager
-    def writing(self, name):
-        with super().writing(name) as path:
+    def writing(self, name, **kind):
+        with super().writing(name, **kind) as path:
             self._tick()  # before the rename
             yield path
         self._tick()  # after it
