@@ -25,7 +25,8 @@ MOST_WAITING = 2
 
 
 class Behind:
-    """Makes calls in their order in a thread of its own, until `stop`.
+    """Makes calls in their order in a thread of its own, until `stop`, or one of them fails: then
+    none of those behind it is made.
 
     A call's failure is raised by a later `put`, or by `finish`.
     """
@@ -34,6 +35,7 @@ class Behind:
         self._most_waiting = most_waiting
         self._pool = ThreadPoolExecutor(1, "behind")
         self._waiting: deque[Future[Any]] = deque()
+        self._failed = False
 
     def __enter__(self) -> "Behind":
         return self
@@ -47,9 +49,19 @@ class Behind:
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
         """Makes the call once those before it are done."""
-        self._waiting.append(self._pool.submit(call, *args))
-        while len(self._waiting) > self._most_waiting:
-            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(self._make, call, *args))
+        left = self._waiting
+        while left and (len(left) > self._most_waiting or left[0].done()):
+            left.popleft().result()
+
+    def _make(self, call: Callable[..., Any], *args: Any) -> None:
+        if self._failed:
+            return
+        try:
+            call(*args)
+        except BaseException:
+            self._failed = True
+            raise
 
     def finish(self) -> None:
         """Returns when all calls are done."""

@@ -8,7 +8,7 @@ finds the files that it speaks of, whatever died in between: both go through one
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,7 +21,8 @@ _behind: ContextVar[Behind | None] = ContextVar("lasting", default=None)
 
 @contextmanager
 def lasting_behind() -> Generator[None, None, None]:
-    """Within, in this thread, calls to `last` are made behind it; at the end all of them are done.
+    """Within, in this thread, calls to `last` are made behind it; at the end all of them are done,
+    whatever happened, but for those behind one that failed.
 
     Raises:
         Exception: one of them failed.
@@ -30,6 +31,10 @@ def lasting_behind() -> Generator[None, None, None]:
         token = _behind.set(behind)
         try:
             yield
+        except BaseException:
+            with suppress(Exception):  # what is done is marked; the work's own failure is told
+                behind.finish()
+            raise
         finally:
             _behind.reset(token)
 

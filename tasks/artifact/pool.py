@@ -101,6 +101,8 @@ class Worker:
             except (EOFError, OSError):
                 job.fail(_killed(job))
                 raise
+            except Exception as error:  # its failure cannot be read
+                job.fail(error)
 
 
 _workers: list[Worker] = []

@@ -71,6 +71,7 @@ def each(
     Raises:
         ArtifactError: a worker was killed; what had been finished is kept. Or the work cannot be
             sent to one.
+        OSError: what was written does not last.
     """
     from tqdm import tqdm
 

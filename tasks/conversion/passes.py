@@ -117,7 +117,7 @@ class Passes:
     def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
         """Writes a shard's pairs."""
         name = shard.stem
-        if not (self.workspace.path / shards.RAW_PAIRS / f"{name}.parquet").exists():
+        if self._finished("rows", shard) is None:
             convert_shard(self.workspace, shard, self.plan)  # only its records were taken
         kept = {"quarantine": selection.select(self.workspace, shard, codes)}
         if len(kept["quarantine"]) <= MOST_QUARANTINED:

@@ -41,8 +41,9 @@ def events(monkeypatch) -> list[str]:
     return found
 
 
-def build(workspace: Workspace) -> None:
+def build(workspace: Workspace, pause: float = 0.0) -> None:
     def work(shard, ledger, _quarantine):
+        time.sleep(pause)
         ledger.count_in("s")
         ledger.count_out("s")
         for folder in FOLDERS:
@@ -65,8 +66,9 @@ def test_a_unit_is_marked_once_its_files_last_and_all_are_at_the_end(workspace, 
         since = marked + 1
 
 
-def test_a_file_that_does_not_last_is_an_error_and_its_unit_is_not_marked(
-    workspace, events, monkeypatch
+@pytest.mark.parametrize("pause", [0.0, 0.05], ids=["slow disk", "slow work"])
+def test_a_file_that_does_not_last_is_an_error_and_no_unit_is_marked_from_it_on(
+    workspace, events, monkeypatch, pause
 ):
     fsync = durable.fsync
 
@@ -77,13 +79,30 @@ def test_a_file_that_does_not_last_is_an_error_and_its_unit_is_not_marked(
 
     monkeypatch.setattr(durable, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        build(workspace)
+        build(workspace, pause)
     assert [event for event in events if event.startswith("mark")] == [
         f"mark {name}" for name in NAMES[:2]
     ]
     monkeypatch.setattr(durable, "fsync", fsync)
     build(workspace)
     assert all(workspace.finished(name) for name in NAMES)
+
+
+def test_where_the_work_fails_what_was_done_before_is_marked(workspace, events):
+    def fails(shard, ledger, _quarantine):
+        if shard.stem == NAMES[3]:
+            raise ValueError("bad")
+        ledger.count_in("s")
+        ledger.count_out("s")
+        with workspace.writing(f"train/{shard.stem}.x", of_unit=True) as path:
+            path.write_text(shard.stem)
+        return {}
+
+    with pytest.raises(ValueError, match="bad"):
+        build_shards(workspace, "stage", [Path(f"{name}.parquet") for name in NAMES], fails)
+    assert [event for event in events if event.startswith("mark")] == [
+        f"mark {name}" for name in NAMES[:3]
+    ]
 
 
 def test_what_a_worker_wrote_is_waited_for_and_its_failure_is_raised_here(tmp_path):

@@ -241,6 +241,23 @@ def test_cut_off_at_any_operation_it_continues_to_the_same_bytes(memory, ingest,
     assert cut_at - 1 == (OPERATIONS - TAKEN if earlier else OPERATIONS)
 
 
+def test_pairs_of_a_shard_that_is_not_marked_as_done_are_made_again(memory, ingest):
+    """They may not have lasted; here the records of the shard are an earlier artifact's."""
+    store = Store(memory / "data")
+    store.obtain(made(ingest, memory / "fewer", (3,), ROWS[:6]))
+    whole = made(ingest, memory / "rows", (3, 6), ROWS[:7])  # the last contradicts the second shard
+
+    def build(workspace):
+        empty = workspace.path / "scratch/pairs/00001.parquet"
+        empty.parent.mkdir(parents=True)
+        empty.touch()
+        whole.build(workspace)
+
+    again = store.obtain(dataclasses.replace(whole, build=build))
+    assert again.report["contradictions"] == 2
+    assert again.digest == Store(memory / "apart").obtain(whole).digest
+
+
 def test_finished_units_are_not_done_again(memory, ingest):
     whole = made(ingest, memory / "rows", (3, 7))
     store, left = Store(memory / "data"), [7]  # in the third shard: 3 operations each
