@@ -1,8 +1,8 @@
 """Files that are either absent or complete, whatever dies in between.
 
 A file is written beside its place, fsynced and renamed over it; a directory's entry is made to
-last by fsyncing the directory. An fsync that fails is never retried: the file is thrown away. Files of a
-unit stand in their place at once, and count for nothing before the unit is marked (`lasting`).
+last by fsyncing the directory. An fsync that fails is never retried: the file is thrown away. Files
+of a unit stand in their place at once, and count for nothing before it is marked (`lasting`).
 """
 
 import errno
