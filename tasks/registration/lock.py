@@ -99,7 +99,8 @@ def _acquire(client: "MlflowClient", lock: str, owner: str) -> None:
             client.create_registered_model(lock, tags={OWNER: owner, BEAT: "0"})
             return
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            # It was there, and gone again when the registry looked for it: so it says the second.
+            if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
                 raise
         state = _state(client, lock)
         if state != seen:

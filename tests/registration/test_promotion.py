@@ -223,3 +223,25 @@ def test_the_lease_in_the_registry_has_one_holder_and_outlives_no_dead_one(place
         take()
         with pytest.raises(RegistrationError, match="was lost"):
             asleep()
+
+
+def test_a_lease_that_is_given_back_while_it_is_asked_for_is_asked_for_again():
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST
+
+    from tasks.registration.lock import _acquire
+
+    class Client:
+        asked = 0
+
+        def create_registered_model(self, name, **_):
+            self.asked += 1
+            if self.asked == 1:  # its row was there; when it is looked for, it is not
+                self.get_registered_model(name)
+
+        def get_registered_model(self, name):
+            raise MlflowException(f"{name} not found", RESOURCE_DOES_NOT_EXIST)
+
+    client = Client()
+    _acquire(client, "m.lock", "me:1")
+    assert client.asked == 2
