@@ -25,9 +25,9 @@ from tasks.ingestion.appended import Mark, Past
 from tasks.ingestion.batches import Batch, Origin
 from tasks.ingestion.files import SourceFile, changed
 from tasks.ingestion.jsonl import read_jsonl_from
-from tasks.ingestion.prefixes import stamp
+from tasks.ingestion.prefixes import hash_on, stamp
 from tasks.ingestion.shard_writer import ShardWriter
-from tasks.ingestion.spans import PIECE_BYTES, Span, spans
+from tasks.ingestion.spans import Span, spans
 
 logger = logging.getLogger(__name__)
 
@@ -113,11 +113,7 @@ def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, An
     state, found = past.state.copy(), list[tuple[Mark, Any]]()
     with path.open("rb", buffering=0) as file:
         for span in some:
-            file.seek(span.start)
-            left = span.end - span.start
-            while left and (piece := file.read(min(PIECE_BYTES, left))):
-                state.update(piece)
-                left -= len(piece)
+            hash_on(file, state, span.start, span.end)
             found.append((Mark(*span.told, span.end, state.hexdigest()), state.copy()))
     return found
 

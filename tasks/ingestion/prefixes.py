@@ -9,6 +9,7 @@ So whether a file still begins as it once did costs next to nothing beside its d
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ def stamp(path: Path) -> Stamp:
         return stamp_of(path)
     except OSError:
         return []
+
+
+def hash_on(file: FileIO, state: Any, start: int, end: int) -> int:
+    """Takes a file's bytes from `start` to `end` into a hash; up to where it has them."""
+    file.seek(start)
+    while start < end and (piece := file.read(min(EVERY_BYTES, end - start))):
+        state.update(piece)
+        start += len(piece)
+    return start
 
 
 class Prefixes:
@@ -70,11 +80,7 @@ class Prefixes:
                 if last > start:
                     start, state = last, found[last]
                 state = state.copy()
-                file.seek(start)
-                while start < end and (piece := file.read(min(EVERY_BYTES, end - start))):
-                    state.update(piece)
-                    start += len(piece)
-                if start < end:  # the file has become shorter
+                if hash_on(file, state, start, end) < end:  # the file has become shorter
                     break
                 found[end], last = state, end
         return found

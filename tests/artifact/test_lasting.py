@@ -41,8 +41,10 @@ def events(monkeypatch) -> list[str]:
     return found
 
 
-def build(workspace: Workspace, pause: float = 0.0) -> None:
+def build(workspace: Workspace, pause: float = 0.0, bad: str = "") -> None:
     def work(shard, ledger, _quarantine):
+        if shard.stem == bad:
+            raise ValueError("bad")
         time.sleep(pause)
         ledger.count_in("s")
         ledger.count_out("s")
@@ -89,17 +91,8 @@ def test_a_file_that_does_not_last_is_an_error_and_no_unit_is_marked_from_it_on(
 
 
 def test_where_the_work_fails_what_was_done_before_is_marked(workspace, events):
-    def fails(shard, ledger, _quarantine):
-        if shard.stem == NAMES[3]:
-            raise ValueError("bad")
-        ledger.count_in("s")
-        ledger.count_out("s")
-        with workspace.writing(f"train/{shard.stem}.x", of_unit=True) as path:
-            path.write_text(shard.stem)
-        return {}
-
     with pytest.raises(ValueError, match="bad"):
-        build_shards(workspace, "stage", [Path(f"{name}.parquet") for name in NAMES], fails)
+        build(workspace, bad=NAMES[3])
     assert [event for event in events if event.startswith("mark")] == [
         f"mark {name}" for name in NAMES[:3]
     ]

@@ -72,6 +72,12 @@ def settled(path):
     return path
 
 
+def assert_as_from_scratch(artifact, ingestion, path):
+    apart = Store(ingestion.directory / "apart")
+    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
+    assert (artifact.digest, artifact.report) == (alone.digest, alone.report)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_whatever_the_lines_the_artifact_is_the_same(ingestion, used, monkeypatch, name):
     content, full = FILES[name]
@@ -79,9 +85,7 @@ def test_whatever_the_lines_the_artifact_is_the_same(ingestion, used, monkeypatc
     beside = ingestion.run(path)
     assert used == [full]
     monkeypatch.undo()
-    apart = Store(ingestion.directory / "apart")
-    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    assert (beside.digest, beside.report) == (alone.digest, alone.report)
+    assert_as_from_scratch(beside, ingestion, path)
 
 
 @pytest.mark.parametrize("name", ["rows alone", "ends with a full shard", "byte order mark"])
@@ -95,9 +99,7 @@ def test_what_is_appended_then_finds_them_as_its_past(ingestion, used, name):
     second = ingestion.run(settled(path))
     assert nodes(second)[:kept] == nodes(first)[:kept]
     assert used == [full, 3]
-    apart = Store(ingestion.directory / "apart")
-    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    assert (second.digest, second.report) == (alone.digest, alone.report)
+    assert_as_from_scratch(second, ingestion, path)
 
 
 @pytest.fixture
@@ -125,9 +127,7 @@ def test_several_processes_make_the_same(ingestion, monkeypatch):
     beside = ingestion.run(path)
     assert 0 < len(here) < len([*spans(path, Past())])
     monkeypatch.undo()
-    apart = Store(ingestion.directory / "apart")
-    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    assert (beside.digest, beside.report) == (alone.digest, alone.report)
+    assert_as_from_scratch(beside, ingestion, path)
 
 
 def test_where_another_process_is_killed_this_one_goes_on_alone(
@@ -145,9 +145,7 @@ def test_where_another_process_is_killed_this_one_goes_on_alone(
     assert used == [0]
     assert "read by one process, line by line: a worker process was killed" in caplog.text
     monkeypatch.undo()
-    apart = Store(ingestion.directory / "apart")
-    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    assert (beside.digest, beside.report) == (alone.digest, alone.report)
+    assert_as_from_scratch(beside, ingestion, path)
 
 
 def test_a_file_that_is_written_to_meanwhile_is_not_used(ingestion, used, monkeypatch):
@@ -224,9 +222,7 @@ def test_a_build_that_dies_meanwhile_is_begun_again(ingestion, monkeypatch):
     assert [*ingestion.directory.glob("store/.work/*/scratch/*/00002.parquet")]
     monkeypatch.setattr(full_shards, "_processes", lambda *_: 1)
     again = ingestion.run(path)
-    apart = Store(ingestion.directory / "apart")
-    alone = apart.obtain(ingestion.step({"name": "s", "path": str(path)}))
-    assert (again.digest, again.report) == (alone.digest, alone.report)
+    assert_as_from_scratch(again, ingestion, path)
 
 
 @settings(max_examples=150, deadline=None)
