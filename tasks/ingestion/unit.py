@@ -69,7 +69,7 @@ def ingest_file(
     past = Past()
     if grows:
         place = f"{workspace.scratch.name}/{unit}"
-        past = past_of(memo, unit, file, place)
+        past = _past(memo, unit, file, place)
         advance(past.last.end)
         past = side_by_side_past(workspace, place, source.name, file, past, before, advance)
     else:
@@ -100,6 +100,19 @@ def ingest_file(
         "warnings": _cut(warnings, file.name),
         "past": account.bad.summary(marks) if grows and not warnings else None,
     }
+
+
+def _past(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
+    """The file's past.
+
+    Raises:
+        DataError: the file is gone, or is not the one that was hashed any more.
+    """
+    try:
+        return past_of(memo, unit, file, directory)
+    except OSError:
+        check_unchanged(file)
+        raise
 
 
 def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:

@@ -205,6 +205,21 @@ def test_a_file_that_is_another_one_while_its_past_is_looked_for_is_an_error(
         ingestion.store.obtain(step)
 
 
+def test_a_file_that_goes_before_its_past_is_looked_for_is_an_error(ingestion, monkeypatch):
+    path = ingestion.write("a.jsonl", WHOLE)
+    ingestion.run(path)
+    path.write_bytes(path.read_bytes() + sound(0, 1).encode())
+    past_of = unit.past_of
+
+    def goes_before(*given):
+        path.unlink()
+        return past_of(*given)
+
+    monkeypatch.setattr(unit, "past_of", goes_before)
+    with pytest.raises(DataError, match="changed_during_read"):
+        ingestion.run(path)
+
+
 @pytest.mark.usefixtures("used")
 def test_a_build_that_dies_meanwhile_is_begun_again(ingestion, monkeypatch):
     path = settled(ingestion.write("a.jsonl", WHOLE))
