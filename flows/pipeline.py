@@ -46,8 +46,13 @@ class Pipeline:
         """The store of artifacts below the root."""
         return Store(self.root / "data")
 
+    def needs(self, stage: str) -> tuple[str, ...]:
+        """The stages whose artifacts it takes; a model of a directory is there without any."""
+        alone = stage == "model" and self.params.model.path is not None
+        return () if alone else NEEDS[stage]
+
     def step(self, stage: str, done: Artifacts) -> Step:
-        """The stage's step, once the artifacts that it `NEEDS` are there."""
+        """The stage's step, once the artifacts that it `needs` are there."""
         return STEPS[stage](self, done)
 
 
@@ -56,7 +61,7 @@ def _ingestion(p: Pipeline, _: Artifacts) -> Step:
 
 
 def _model(p: Pipeline, done: Artifacts) -> Step:
-    return model.step(p.params.model, done["ingestion"])
+    return model.step(p.params.model, done.get("ingestion"))
 
 
 def _conversion(p: Pipeline, done: Artifacts) -> Step:
@@ -189,7 +194,7 @@ def plan(pipeline: Pipeline) -> list[Planned]:
     done: dict[str, Artifact] = {}
     planned: list[Planned] = []
     for stage in ORDER:
-        waiting = [name for name in NEEDS[stage] if name not in done]
+        waiting = [name for name in pipeline.needs(stage) if name not in done]
         if waiting:
             planned.append(Planned(stage, "DEPENDS", None, f"on {', '.join(waiting)}"))
             continue

@@ -34,6 +34,8 @@ def run_pipeline(
         checked_stage(stage)
     if _evaluates(until):
         _check_evaluation(pipeline)
+    if until != "ingestion" and not pipeline.needs("model"):
+        pipeline.step("model", {})  # refuses, before any work, what is no model
     store = pipeline.store
 
     def ask_store(step: Step) -> Artifact:

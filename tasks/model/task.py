@@ -22,13 +22,14 @@ VERSION = 1
 DESCRIPTION = "model.json"
 
 
-def step(params: ModelParams, ingestion: Artifact) -> Step:
-    """The step that gives the base model.
+def step(params: ModelParams, ingestion: Artifact | None) -> Step:
+    """The step that gives the base model; only a scratch model needs rows, for its tokenizer.
 
     Raises:
         ModelError: a path or a hub repository cannot serve as one.
     """
     if params.scratch is not None:
+        assert ingestion is not None, "a scratch model is made of rows"
         return _scratch_step(params.scratch, ingestion)
     if params.path is not None:
         directory, provenance = Path(params.path), {"path": str(Path(params.path).resolve())}

@@ -54,6 +54,23 @@ def test_a_benchmark_whose_file_is_absent_is_refused_before_any_work(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    given = ("params/quickstart.yaml", f"model={{path: {tmp_path}}}", "--root", str(root))
+    for command in ("run", "plan"):
+        done = cli(command, *given)
+        assert done.returncode == 1
+        assert f"{tmp_path} holds no tokenizer: expected tokenizer.json" in done.stderr
+        assert list(root.iterdir()) == []
+    for name in ("tokenizer.json", "config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    plan = cli("plan", *given)
+    assert plan.returncode == 2, plan.stderr
+    assert plan.stdout.count("DEPENDS") == 6  # it waits for no rows
+    assert list(root.iterdir()) == []
+
+
 def test_held_out_pairs_none_of_which_fits_end_the_run_before_training(tmp_path):
     smaller = [f"ingestion.sources.{i}.limit=60" for i in range(3)]
     shorter = [*smaller, "tokenization.max_length=17", "--root", str(tmp_path)]
