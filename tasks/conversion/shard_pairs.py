@@ -24,7 +24,7 @@ from tasks.conversion.layouts.columns import Row
 from tasks.conversion.overrides import Action, overridden
 from tasks.conversion.pair import Pair, checked
 from tasks.conversion.plan import Plan
-from tasks.conversion.signals import end_to_end, signals, tool_signals
+from tasks.conversion.signals import end_to_end, signals, turn_signals
 from tasks.conversion.stretches import stretches_of
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
@@ -166,7 +166,7 @@ class ShardPairs:
         texts = [each.text for each in self.stored]
         levels = np.array([each.level for each in self.stored], np.int8)
         noted = signals(*end_to_end(texts), levels, self._sides)
-        noted += tool_signals(texts, self._sides)
+        noted += turn_signals(texts, self._sides)
         for place, note in noted:
             self.note(self.sources[place], (note,))
         records = tables.key_array(self.keys)

@@ -33,6 +33,8 @@ _SECRETS = (
 Expressions are compiled when they are first needed."""
 _RARE = sorted({mark[-1] for mark, _, _ in _SECRETS})
 _TOOL_TURN = b'{"role":"tool"'
+_WRITTEN_TURN = b"\\n\\nAssistant:"
+"""A blank line and a name, as JSON has them."""
 LETTERS = 200
 """Characters of an answer by which its script is told."""
 
@@ -64,13 +66,16 @@ def signals(
     return sorted(notes)
 
 
-def tool_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[tuple[int, str]]:
-    """The notes on turns of tools whose calls are missing; `texts`: one of every pair."""
-    return [
-        (place, "tool turn without its call")
-        for place, text in enumerate(texts)
-        if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place))
-    ]
+def turn_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[tuple[int, str]]:
+    """The notes on turns of tools whose calls are missing, and on turns that are no messages;
+    `texts`: one of every pair."""
+    notes: list[tuple[int, str]] = []
+    for place, text in enumerate(texts):
+        if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place)):
+            notes.append((place, "tool turn without its call"))
+        elif _WRITTEN_TURN in text and sides(place)[1].startswith(b'"'):
+            notes.append((place, "turns written in a text (Assistant:): it gets no chat template"))
+    return notes
 
 
 def _text(whole: bytes, ends: Levels, place: int) -> bytes:

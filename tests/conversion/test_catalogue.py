@@ -118,6 +118,17 @@ def test_tool_turns_without_their_call_are_quarantined_where_the_source_asks_for
     assert len(pairs_of(joined)) == 1
 
 
+def test_turns_that_are_written_in_a_text_are_counted(convert):
+    """As of a transcript that is read by another layout than its own."""
+    turns = "\n\nHuman: Hi\n\nAssistant: "
+    whole = {"chosen": turns + "Hello.", "rejected": turns + "Go."}
+    told = TALK | {"prompt": [user("What is\n\nAssistant: ?")]}
+    apart = {"prompt": turns, "chosen": "a", "rejected": "b"}
+    found = convert([whole, text(1), apart, told], layout="trl")
+    assert notes(found) == {"turns written in a text (Assistant:): it gets no chat template": 2}
+    assert notes(convert([whole], layout="hh_rlhf")) == {}
+
+
 @catalogue(52, 72)
 def test_white_space_is_kept_to_the_byte_and_alone_makes_no_pair(convert, pairs_of, quarantine_of):
     kept = text(1, chosen="  Yes.\t\n", rejected="\nNo. ")
