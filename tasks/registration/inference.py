@@ -10,7 +10,6 @@ is run: it may hold data files alone. MLflow loads this module through `_load_py
 only modules that travel with it, which package.py lists.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from tasks.registration import reward_scale
 from tasks.registration.allowed_files import check_files
 from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
+from tasks.registration.given_rows import content, conversation, rows_of
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
 from tasks.training.model.products import use_onednn
@@ -32,8 +32,6 @@ PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
 """Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
 slower than one sequence after the other."""
-CONVERSATION, TEXT = "messages", "text"
-OPTIONS = ("tools", "chat_template_kwargs")
 Scale = Literal["raw", "normalized", "champion", "reference"]
 """As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
 the scale of the champion before it, or of the first one (champion_scale.py)."""
@@ -102,7 +100,7 @@ class ServedModel:
             ValueError: the row is none of the forms above, comes out empty, or holds a special
                 token that the policy does not allow.
         """
-        ids = self.texts.ids(*_content(row))
+        ids = self.texts.ids(*content(row))
         if not ids:
             raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
         return ids
@@ -141,7 +139,7 @@ class ServedModel:
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
-        return self.rewards(_rows(data))
+        return self.rewards(rows_of(data))
 
     def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
         lengths = torch.tensor([len(ids) for ids in sequences])  # (B)
@@ -207,16 +205,6 @@ def _moved(model: Any, device: str) -> Any:
     return model.to(device)
 
 
-def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:
-    """The row of a prompt with its answer: text with text, messages with messages or a text."""
-    if isinstance(prompt, str):
-        if not isinstance(answer, str):
-            raise ValueError(f"the prompt is text, but the answer is {str(answer)[:80]!r}")
-        return prompt + answer
-    turns = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
-    return {CONVERSATION: [*_messages(prompt), *_messages(turns)], **(options or {})}
-
-
 def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
     """The distinct sequences of each prompt, each in one group at most."""
     groups: dict[Any, list[int]] = {}
@@ -233,54 +221,3 @@ def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]
 ) -> ServedModel:
     """MLflow's entry; `model_config={"device": "cpu", "scale": "reference"}` for other defaults."""
     return ServedModel(path, **(model_config or {}))
-
-
-def _content(row: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The text or the messages of a row, and its options."""
-    if isinstance(row, str):
-        return row, {}
-    if isinstance(row, Mapping):
-        options = {name: _json(row.get(name)) for name in OPTIONS}
-        if _given(row.get(CONVERSATION)):
-            return _messages(_json(row[CONVERSATION])), options
-        if _given(row.get(TEXT)):
-            return row[TEXT], options
-    elif isinstance(row, list | tuple | np.ndarray):
-        return _messages(row), {}
-    raise ValueError(
-        f"a row is {str(row)[:80]!r}; expected a text, a list of messages with role and content, "
-        f"or a mapping with {CONVERSATION!r} or {TEXT!r}"
-    )
-
-
-def _messages(value: Any) -> list[dict[str, Any]]:
-    messages = [dict(m) if isinstance(m, Mapping) else m for m in value]
-    if not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
-        raise ValueError(
-            f"messages are {str(value)[:80]!r}; expected a list of mappings with role and content"
-        )
-    return messages
-
-
-def _rows(data: Any) -> list[Any]:
-    if hasattr(data, "columns"):  # a DataFrame
-        if not {CONVERSATION, TEXT} & set(data.columns):
-            raise ValueError(
-                f"the columns are {list(data.columns)}; expected {CONVERSATION!r} or {TEXT!r}"
-            )
-        return data.to_dict("records")
-    if isinstance(data, str) or (isinstance(data, Mapping) and {CONVERSATION, TEXT} & set(data)):
-        return [data]
-    rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
-    # One conversation alone, not a list of them.
-    alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
-    return [rows] if alone else rows
-
-
-def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value if _given(value) else None
-
-
-def _given(value: Any) -> bool:
-    """Whether a cell holds something: an absent one is None or NaN in a DataFrame."""
-    return value is not None and not (isinstance(value, float) and value != value)

@@ -27,8 +27,8 @@ from tasks.registration.tracking import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 LOADER = (
-    *("allowed_files", "champion_scale", "contract_replay", "inference", "prompt_reuse"),
-    *("reward_function", "reward_scale", "row_text"),
+    *("allowed_files", "champion_scale", "contract_replay", "given_rows", "inference"),
+    *("prompt_reuse", "reward_function", "reward_scale", "row_text"),
 )
 SHIPPED = {
     **{name: f"tasks.registration.{name}" for name in LOADER},

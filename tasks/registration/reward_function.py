@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasks.registration.inference import OPTIONS, ServedModel, conversation
+from tasks.registration.given_rows import OPTIONS, conversation
+from tasks.registration.inference import ServedModel
 
 RewardFunction = Callable[..., list[float]]
 

@@ -1,0 +1,90 @@
+"""The rows that a caller may give a registered model, in any of their forms.
+
+    "text" · [{"role": "user", ...}, ...] · {"messages": ..., "tools": ...} · {"text": ...}
+    a list of them · a DataFrame with a column `messages` or `text`
+
+Travels inside the registered model: it may import only modules that travel with it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+CONVERSATION, TEXT = "messages", "text"
+OPTIONS = ("tools", "chat_template_kwargs")
+
+
+def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:
+    """The row of a prompt with its answer: text with text, messages with messages or a text.
+
+    Raises:
+        ValueError: one is text and the other messages, or they are neither.
+    """
+    if isinstance(prompt, str):
+        if not isinstance(answer, str):
+            raise ValueError(f"the prompt is text, but the answer is {str(answer)[:80]!r}")
+        return prompt + answer
+    turns = [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+    return {CONVERSATION: [*_messages(prompt), *_messages(turns)], **(options or {})}
+
+
+def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The text or the messages of a row, and its options.
+
+    Raises:
+        ValueError: the row is of no form.
+    """
+    if isinstance(row, str):
+        return row, {}
+    if isinstance(row, Mapping):
+        options = {name: _json(row.get(name)) for name in OPTIONS}
+        if _given(row.get(CONVERSATION)):
+            return _messages(_json(row[CONVERSATION])), options
+        if _given(row.get(TEXT)):
+            return row[TEXT], options
+    elif isinstance(row, list | tuple | np.ndarray):
+        return _messages(row), {}
+    raise ValueError(
+        f"a row is {str(row)[:80]!r}; expected a text, a list of messages with role and content, "
+        f"or a mapping with {CONVERSATION!r} or {TEXT!r}"
+    )
+
+
+def rows_of(data: Any) -> list[Any]:
+    """The rows one by one; one alone is a row of its own.
+
+    Raises:
+        ValueError: a DataFrame without a column of rows.
+    """
+    if hasattr(data, "columns"):  # a DataFrame
+        if not {CONVERSATION, TEXT} & set(data.columns):
+            raise ValueError(
+                f"the columns are {list(data.columns)}; expected {CONVERSATION!r} or {TEXT!r}"
+            )
+        return data.to_dict("records")
+    if isinstance(data, str) or (isinstance(data, Mapping) and {CONVERSATION, TEXT} & set(data)):
+        return [data]
+    rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
+    # One conversation alone, not a list of them.
+    alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
+    return [rows] if alone else rows
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    messages = [dict(m) if isinstance(m, Mapping) else m for m in value]
+    if not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
+        raise ValueError(
+            f"messages are {str(value)[:80]!r}; expected a list of mappings with role and content"
+        )
+    return messages
+
+
+def _json(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value if _given(value) else None
+
+
+def _given(value: Any) -> bool:
+    """Whether a cell holds something: an absent one is None or NaN in a DataFrame."""
+    return value is not None and not (isinstance(value, float) and value != value)
