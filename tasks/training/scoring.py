@@ -18,7 +18,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tasks.errors import ModelError
 from tasks.training.layout.attention import attention_of, layout_of
-from tasks.training.layout.on_device import Layout
+from tasks.training.layout.on_device import Layout, sent
 from tasks.training.layout.plan import FlatPlan
 from tasks.training.model.products import use_onednn
 
@@ -52,8 +52,7 @@ def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
     """
     device = next(model.parameters()).device
     ids, positions, answer = (
-        torch.from_numpy(array).to(device, non_blocking=True)
-        for array in (plan.input_ids, plan.position_ids, plan.answer)
+        sent(array, device) for array in (plan.input_ids, plan.position_ids, plan.answer)
     )
     layout = layout_of(plan, device)
     output = model(input_ids=ids[None], position_ids=positions[None], layout=layout)

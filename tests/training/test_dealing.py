@@ -51,6 +51,23 @@ def test_nothing_is_lost_cut_or_over_the_budget(tokens, processes, least, budget
         assert given.together(own) == (padded if rectangle else sum(2 * tokens[i] for i in own))
 
 
+@given(
+    tokens=st.lists(st.integers(1, 60), min_size=1, max_size=40),
+    budget=st.integers(1, 300),
+    most=st.integers(1, 8),
+    rectangle=st.booleans(),
+)
+def test_a_batch_is_filled_until_nothing_more_fits(tokens, budget, most, rectangle):
+    given = costs(*(2 * n for n in tokens), sequences=2 if rectangle else None)
+    order = np.argsort(-given.tokens, kind="stable")
+    found = given.filled(order, budget, most)
+    assert found[0] == order[0]
+    assert sorted(set(found)) == sorted(found)
+    assert len(found) == 1 or given.together(found) <= budget
+    left = set(range(len(tokens))) - set(found)
+    assert len(found) == most or all(given.together([*found, n]) > budget for n in left)
+
+
 def test_costs_are_what_each_layout_computes():
     pairs = Dataset.from_list(
         [

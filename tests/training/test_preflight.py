@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers.trainer
 from datasets import Dataset
+from transformers.integrations import liger
 
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
@@ -103,6 +105,8 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
     [
         ({"save_strategy": "no"}, 0),
         ({"save_steps": 10}, 10),
+        ({"save_steps": 30}, 4),
+        ({"save_steps": 500}, 1),
         ({"save_steps": 10, "save_total_limit": 2}, 3),
         ({"save_steps": 0.5, "save_total_limit": 2}, 2),
         ({"save_strategy": "epoch", "num_train_epochs": 4}, 4),
@@ -140,6 +144,20 @@ def test_a_model_that_computes_what_its_files_do_not_hold_is_refused(base, tmp_p
         trainer.train()
     trainer = make(base, tmp_path, preflight=False)
     trainer.train()
+
+
+def test_liger_s_kernels_are_in_the_loaded_model_too(base, tmp_path, monkeypatch):
+    def other_kernels(model, config):
+        assert config == {"swiglu": True}
+        layer = model.model.layers[0].mlp
+        layer.register_forward_hook(lambda module, inputs, output: output * 1.001)  # noqa: ARG005
+
+    trainer = make(base, tmp_path)
+    trainer.args.use_liger_kernel, trainer.args.liger_kernel_config = True, {"swiglu": True}
+    for home in (liger, transformers.trainer):
+        monkeypatch.setattr(home, "apply_liger_kernel", other_kernels)
+    trainer.train()
+    assert trainer.state.global_step == 4
 
 
 def test_streams_are_not_rehearsed(base, tmp_path):

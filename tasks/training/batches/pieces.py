@@ -38,8 +38,9 @@ def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
         )
     rows = _rows(batch)  # (B, 2)
     starts = [*_starts(batch, rows)[::size], len(rows)]
+    here = {name: batch[name].cpu() for name in SEQUENCES}  # the device is waited for once
     return [
-        _piece(batch, rows, start, stop, multiple or 1)
+        _piece(batch, here, rows[start:stop], slice(start, stop), multiple or 1)
         for start, stop in itertools.pairwise(starts)
     ]
 
@@ -64,13 +65,14 @@ def _rows(batch: Batch) -> torch.Tensor:
     return torch.arange(2 * pairs).reshape(2, pairs).T
 
 
-def _piece(batch: Batch, rows: torch.Tensor, start: int, stop: int, multiple: int) -> Batch:
-    found: Batch = {name: batch[name][start:stop] for name in OF_PAIRS if name in batch}
-    wanted = rows[start:stop].T.flatten()
+def _piece(batch: Batch, here: Batch, rows: torch.Tensor, pairs: slice, multiple: int) -> Batch:
+    """Some pairs, of these rows; `here`: the sequences on the host."""
+    found: Batch = {name: batch[name][pairs] for name in OF_PAIRS if name in batch}
+    wanted = rows.T.flatten()
     if "chosen_row" in batch:
         first = int(wanted.min())
         wanted = torch.arange(first, int(wanted.max()) + 1)
-        found |= {name: batch[name][start:stop] - first for name in ROWS}
+        found |= {name: batch[name][pairs] - first for name in ROWS}
         if "ranking" in batch:
             best = batch["ranking"][:, 0]
             own = (best >= first) & (best < first + len(wanted))
@@ -80,12 +82,9 @@ def _piece(batch: Batch, rows: torch.Tensor, start: int, stop: int, multiple: in
             found["ranking_weight"] = batch["ranking_weight"][own]
     for name in SEQUENCES:
         found[name] = batch[name][wanted.to(batch[name].device)]
-    mask = found["attention_mask"]
+    ids, mask = (here[name][wanted] for name in SEQUENCES)
     if PLAN in batch:
-        sequences = [
-            ids[marked.bool()].cpu().numpy()
-            for ids, marked in zip(found["input_ids"], mask, strict=True)
-        ]
+        sequences = [row[own.bool()].numpy() for row, own in zip(ids, mask, strict=True)]
         groups = [batch[PLAN].groups[row] for row in wanted.tolist()]
         found[PLAN] = flat_plan(sequences, groups)
     length = -(-int(mask.sum(1).max()) // multiple) * multiple

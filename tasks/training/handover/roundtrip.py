@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
+from transformers.integrations import liger
 
 from tasks.artifact.durable import explained_disk_errors, writing
 from tasks.errors import ArtifactError, TrainingError
@@ -91,6 +92,8 @@ def _round_trip(trainer: "RewardTrainer", live: Any, place: Path, item: Any) -> 
     pair = item[0] if isinstance(item, list) else item
     ids = torch.tensor([list(pair["chosen_input_ids"])], device=trainer.args.device)
     loaded.to(trainer.args.device)
+    if trainer.args.use_liger_kernel:  # the live one computes with its kernels, which round apart
+        liger.apply_liger_kernel(loaded, trainer.args.liger_kernel_config)
     rewards: list[torch.Tensor] = []
     for model in (plain, loaded):
         with torch.no_grad(), trainer.accelerator.autocast():

@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from tasks.training.layout.on_device import Layout, varlen_layout
+from tasks.training.layout.on_device import Layout, sent, varlen_layout
 from tasks.training.layout.plan import Block, FlatPlan
 
 FLAT = "reward_flat"
@@ -37,13 +37,15 @@ try:
 except ImportError:  # pragma: no cover
     _varlen_attn = None
 varlen_attn: Callable[..., Any] | None = _varlen_attn
+_TELLS_GQA = _varlen_attn is not None and "enable_gqa" in signature(_varlen_attn).parameters
+"""torch 2.11 takes fewer key heads than query heads as they are; later ones want to be told."""
 
 
 def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout on a device."""
     if device.type == "cuda" and varlen_attn is not None:
         return varlen_layout(plan, device)
-    return Layout(plan.blocks, torch.from_numpy(plan.last).to(device, non_blocking=True))
+    return Layout(plan.blocks, sent(plan.last, device))
 
 
 @contextmanager
@@ -152,7 +154,7 @@ def _varlen(
     # Causal is a window that ends at the query; transformers' window W holds the query itself.
     sees = (-1 if window is None else window - 1, 0)
     options: dict[str, Any] = {"window_size": sees, "scale": scaling}
-    if "enable_gqa" in signature(varlen_attn).parameters:
+    if _TELLS_GQA:
         options["enable_gqa"] = q.shape[1] != k.shape[1]
     out = varlen_attn(
         q, k, v, layout.query_starts, layout.key_starts, most_queries, most_keys, **options

@@ -32,7 +32,8 @@ def choose_layout(
         return "padded"
     reason = _by_settings(model, args, partitioned) or why_not_flat(model, bf16=bool(args.bf16))
     if reason is not None:
-        tell = logger.info if wanted == "auto" else logger.warning
+        expected = wanted == "auto" and args.device.type == "cpu"
+        tell = logger.info if expected else logger.warning  # on a GPU it costs most
         tell("batches are padded: %s", reason)
         return "padded"
     prune_last_layer(getattr(model, model.base_model_prefix))

@@ -43,6 +43,21 @@ class Costs:
         rows_of = self.sequences[at]
         return int((self.tokens[at] // rows_of).max() * rows_of.sum())
 
+    def filled(self, order: Numbers, budget: int, most: int) -> list[int]:
+        """Of the items in this order the first, and whichever come next that fit beside those
+        before them: `most` items and `budget` tokens together."""
+        taken, left = [int(order[0])], order[1:]
+        while len(taken) < most and len(left):
+            tokens = self.tokens[left] + self.together(taken)
+            if self.sequences is not None:
+                rows, own = self.sequences[left], self.sequences[taken]
+                longest = np.maximum(self.tokens[left] // rows, (self.tokens[taken] // own).max())
+                tokens = longest * (rows + own.sum())
+            left = left[tokens <= budget]  # with more items the others fit no better
+            taken += left[:1].tolist()
+            left = left[1:]
+        return taken
+
 
 def deal(
     costs: Costs, processes: int, least: int = 1, budget: int | None = None

@@ -175,12 +175,13 @@ def longest_batch(loader: DataLoader[Any], lengths: Numbers, size: int) -> dict[
 
     `lengths`: of the longer side of every item, `[N]`.
     """
-    rows: list[int] = np.argsort(-lengths, kind="stable")[:size].tolist()
+    order = np.argsort(-lengths, kind="stable")
+    rows: list[int] = order[:size].tolist()
     sampler, collate = loader.batch_sampler, loader.collate_fn
     if isinstance(sampler, GlobalBatches) and isinstance(collate, MicroCollator):
         budget, collate = sampler.dealing.budget, collate.collate
-        while budget is not None and len(rows) > 1 and sampler.costs.together(rows) > budget:
-            rows.pop()
+        if budget is not None:
+            rows = sampler.costs.filled(order, budget, size)
     items = items_of(loader)
     batch: Any = collate([items[row] for row in rows])
     return batch

@@ -8,8 +8,11 @@ Legend: T rows, Tk gathered rows, N blocks, A answers.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from tasks.training.layout.plan import Block, FlatPlan, key_rows
@@ -31,7 +34,7 @@ class Layout:
     masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
     """By (queries, keys, window): bool [queries, keys]."""
 
-    @property
+    @cached_property
     def longest(self) -> tuple[int, int]:
         """Most queries and most keys of a block."""
         return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
@@ -51,13 +54,20 @@ class Layout:
         return self.masks[wanted]
 
 
+def sent(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """The array on the device; a GPU fetches it from pinned memory, and nobody waits for that."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout with what the variable-length call needs."""
     rows = list(key_rows(plan))
     lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
     last, keys, query_starts, key_starts = (
-        torch.from_numpy(array).to(device, non_blocking=True)
-        for array in (plan.last, np.concatenate(rows), *starts)
+        sent(array, device) for array in (plan.last, np.concatenate(rows), *starts)
     )
     return Layout(plan.blocks, last, keys, query_starts, key_starts)

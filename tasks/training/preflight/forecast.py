@@ -98,14 +98,17 @@ def mean_batch_tokens(lengths: Lengths, size: int) -> float:
 def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_bytes: int) -> int:
     """Bytes that checkpoints and the model take at the worst moment, and a fifth more.
 
-    One checkpoint more than is kept: the newest is written before the oldest goes.
+    One checkpoint more than is kept: the newest is written before the oldest goes. Where steps are
+    counted, the last one is saved whichever it is.
     """
     every: dict[str, float] = {
         "no": steps + 1,
         "epoch": ceil(steps / max(1, ceil(args.num_train_epochs))),
         "steps": args.save_steps if args.save_steps >= 1 else args.save_steps * steps,
     }
-    saved = int(steps // max(1.0, every.get(SaveStrategy(args.save_strategy).value, steps)))
+    strategy = SaveStrategy(args.save_strategy).value
+    saves = steps / max(1.0, every.get(strategy, steps))
+    saved = ceil(saves) if strategy == "steps" else int(saves)
     kept = min(saved, max(2, args.save_total_limit) + 1) if args.save_total_limit else saved
     return int(DISK_RESERVE * (kept * checkpoint_bytes + model_bytes))
 

@@ -88,30 +88,43 @@ def _rehearse(
     optimizer: Any = trainer.optimizer
     on_gpu = trainer.args.device.type == "cuda"
     twice = on_gpu and not optimizer.state  # the second backward has the states beside it
+    args: Any = trainer.args
+    alone = args.gradient_accumulation_steps == 1 and args.max_tokens_per_micro_batch is None
+    seconds: list[float] = []
 
     def work() -> torch.Tensor:
+        started = time.monotonic()
         with trainer.accelerator.no_sync(model):  # a process that fails leaves none waiting
             loss = trainer.forward_backward(model, batch, items)
         if twice:
             optimizer.step()
+            if alone:
+                model.zero_grad()  # as the trainer does between steps
+            started = _now()  # a device's first step is slower than any other
             with trainer.accelerator.no_sync(model):
                 trainer.forward_backward(model, batch, items)
         optimizer.step()
+        seconds.append(_now() - started)
         return loss
 
     with _put_back(trainer, model) as undo_step:
         while True:
-            started = time.monotonic()
             short = attempt(work) is None
             if not _on_any_process(trainer, short):
                 break
             undo_step()
             trainer.halve()
-        seconds = (time.monotonic() - started) / (2 if twice else 1)
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
     tokens = len(batch["plan"].input_ids) if "plan" in batch else batch["input_ids"].numel()
-    return Rehearsal(seconds, tokens, size)
+    return Rehearsal(seconds[-1], tokens, size)
+
+
+def _now() -> float:
+    """Seconds, once the device has done all it was asked to."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.monotonic()
 
 
 def _on_any_process(trainer: "RewardTrainer", flag: bool) -> bool:
