@@ -3,16 +3,18 @@
     python -m tests.benchmarks.gpu --sizes 0.6B 1.7B 4B --lengths hh uf turns --json gpu.json
 
 Models have the shapes of Qwen3 and random weights; pairs are random ids whose lengths are those of
-hh-rlhf, of UltraFeedback and of long conversations. The peer at its best has no checkpointing,
-larger batches, rows of like length together, and liger's kernels where they are installed; ours
-comes with its variable-length attention and with FlexAttention in its place (on a GPU alone: it has
-no gradients elsewhere). Told of each: pairs, tokens and computed tokens a second, the share of the
-device's measured bfloat16 matrix product (MFU, on computed tokens: 6 N floating-point operations
-each), peak memory, and how far bfloat16 rewards are from float32 ones.
-Every contestant runs in a process of its own; `--wheels DIR` is put on its path: where nothing can
+hh-rlhf, of UltraFeedback and of long conversations. The peer at its best has no checkpointing, its
+micro-batches are balanced by length, or made of rows of like length; where memory is short it is
+tried again with half the pairs in a forward pass. Ours comes with its variable-length attention and
+with FlexAttention in its place (on a GPU alone: it has no gradients elsewhere). Without
+checkpointing both have liger's kernels, where they are installed. Told of each: pairs, tokens and
+computed tokens a second (padding is computed, too), the share of the device's measured bfloat16
+matrix product (MFU: 6 N floating-point operations for every token that the contestant computes),
+peak memory, and how far our bfloat16 rewards are from float32 ones.
+Every contestant runs in a process of its own, and the JSON is written after each. Where nothing can
 be installed, unpacked wheels of trl, datasets, dill, multiprocess, orjson, pydantic, pydantic-core,
 annotated-types and typing-inspection do beside torch, transformers, accelerate, peft, pyarrow and
-pandas.
+pandas: PYTHONPATH=DIR python -m tests.benchmarks.gpu.
 """
 
 import argparse
@@ -23,8 +25,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_contestant import CONTESTANTS, SHAPES
+from tests.benchmarks.gpu_contestant import CONTESTANTS, PEERS_PAIRS, SHAPES
 from tests.benchmarks.harness import ROOT, surroundings
+
+LONGEST_SECONDS = 300
+"""Of one contestant."""
 
 
 def main() -> None:
@@ -36,28 +41,48 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--max-length", type=int, default=1024)
-    parser.add_argument("--wheels", type=Path)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    around, found = surroundings(), list[dict[str, Any]]()
     for size in given.sizes:
         for lengths in given.lengths:
             for turn in range(given.repeats):
                 for name in given.contestants:
                     told = {"who": name, "size": size, "lengths": lengths, "turn": turn}
                     told |= {"steps": given.steps, "max_length": given.max_length}
-                    found.append({**told, **_child(told, given.wheels)})
+                    found.append({**told, **_figures(told)})
                     print(json.dumps(found[-1]), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps({**surroundings(), "runs": found}, indent=1) + "\n")
+                    if given.json:
+                        text = json.dumps({**around, "runs": found}, indent=1)
+                        given.json.write_text(text + "\n")
 
 
-def _child(told: dict[str, Any], wheels: Path | None) -> dict[str, Any]:
-    path = os.pathsep.join(str(p) for p in (ROOT, wheels) if p)
+def _figures(told: dict[str, Any]) -> dict[str, Any]:
+    """What a contestant tells; a peer that fails is tried with fewer pairs in a forward pass."""
+    trainer, checkpointing, _ = CONTESTANTS[told["who"]]
+    pairs = PEERS_PAIRS[told["size"]]
+    found = _child(told)
+    while "failed" in found and trainer == "peer" and not checkpointing and pairs > 1:
+        pairs //= 2
+        found = _child(told | {"pairs": pairs})
+    return found
+
+
+def _child(told: dict[str, Any]) -> dict[str, Any]:
+    path = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # Batches differ in size: without this, memory that is free lies in pieces that none fits in.
+    more = {"PYTHONPATH": os.pathsep.join(path), "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
     command = [sys.executable, "-m", "tests.benchmarks.gpu_contestant", json.dumps(told)]
-    child = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
-    )
+    try:
+        child = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | more,
+            timeout=LONGEST_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done in {LONGEST_SECONDS} s"}
     if child.returncode:  # out of memory, say: a finding too
         return {"failed": child.returncode}
     return json.loads(child.stdout.strip().splitlines()[-1])

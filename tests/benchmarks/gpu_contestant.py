@@ -5,14 +5,13 @@ Told as JSON: who, size, lengths, steps, max_length.
 
 import json
 import sys
-import time
 from importlib.util import find_spec
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from tests.benchmarks.data import random_pairs
+from tests.benchmarks.gpu_meter import Meter, matmul_rate
 
 SHAPES = {
     # hidden, intermediate, layers, heads, key-value heads
@@ -22,34 +21,77 @@ SHAPES = {
     "4B": (2560, 9728, 36, 32, 8),
 }
 VOCABULARY = 151_936
+BATCH = 64
+"""Pairs in one optimizer step."""
 CONTESTANTS = {
-    # name: (trainer, checkpointing, pairs in one forward pass, pairs in one step)
-    "peer_default": ("peer", True, 8, 64),
-    "peer_best": ("peer", False, 32, 64),
-    "ours": ("ours", False, 64, 64),
-    "ours_flex": ("ours", False, 64, 64),
-    "ours_checkpointed": ("ours", True, 64, 64),
+    # name: (trainer, checkpointing, how the peer brings rows of like length together)
+    "peer_default": ("peer", True, None),
+    "peer_best": ("peer", False, "batch_rebalance"),
+    "peer_sorted": ("peer", False, "group_by_length"),
+    "ours": ("ours", False, None),
+    "ours_flex": ("ours", False, None),
+    "ours_checkpointed": ("ours", True, None),
 }
-WARM_UP = 3
+PEERS_PAIRS = {"tiny": 8, "0.6B": 8, "1.7B": 4, "4B": 2}
+"""Of one forward pass of the peer without checkpointing: more of them would not fit, nor pad less.
+With checkpointing they are its default."""
+SAVED_BYTES = {"tiny": 20e3, "0.6B": 2.4e6, "1.7B": 3.9e6, "4B": 7.5e6}
+"""What one token leaves for the backward pass, without checkpointing."""
+STATIC_BYTES = 18
+"""Of one parameter: weights, gradients and AdamW's states in float32, the weights in bfloat16."""
+FILLED = 0.85
+"""Of the device's memory, by our largest micro-batch."""
 
 
 def run(told: dict[str, Any]) -> dict[str, Any]:
-    """One contestant's figures."""
+    """One contestant's figures; `told["pairs"]`: of one forward pass, where fewer are to be tried.
+
+    Pairs and tokens a second are those of the steps that were measured, by their tokens: a step of
+    long pairs counts as more pairs than one of short ones.
+    """
     import torch
+
+    on_gpu = torch.cuda.is_available()
+    pairs = random_pairs(told["lengths"], BATCH * told["steps"], told["max_length"])
+    meter = Meter(on_gpu)
+    trainer = _trainer(told, pairs, meter)
+    model = trainer.model
+    parameters = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
+    model.model.register_forward_pre_hook(meter.count, with_kwargs=True)
+    trainer.train()
+    ours = CONTESTANTS[told["who"]][0] == "ours"
+    if ours and trainer.layout != "prefix_shared":
+        raise RuntimeError(f"batches were {trainer.layout}; the log says why")
+    found = meter.told()
+    count = BATCH * told["steps"]
+    whole = sum(map(len, [*pairs["chosen_input_ids"], *pairs["rejected_input_ids"]]))
+    rate = found["own"] / (_unique_tokens(pairs) if ours else whole) * count / found["seconds"]
+    computed = found["computed"] / found["seconds"]
+    return {
+        "pairs_per_second": rate,
+        "tokens_per_second": rate * whole / count,
+        "computed_tokens_per_second": computed,
+        "mfu": 6 * parameters * computed / matmul_rate() if on_gpu else None,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None,
+        "micro_batch": trainer.args.per_device_train_batch_size,
+        "budget": getattr(trainer.args, "max_tokens_per_micro_batch", None),
+        "halvings": getattr(trainer, "halvings", None),
+        "reward_difference": _reward_difference(trainer, pairs) if ours else None,
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+    }
+
+
+def _trainer(told: dict[str, Any], pairs: dict[str, list[Any]], meter: Meter) -> Any:
     from datasets import Dataset
 
-    trainer_of, checkpointing, micro, batch = CONTESTANTS[told["who"]]
-    on_gpu = torch.cuda.is_available()
-    pairs = random_pairs(told["lengths"], batch * told["steps"], told["max_length"])
+    trainer_of, checkpointing, sampling = CONTESTANTS[told["who"]]
     model = _model(told["size"])
     fields: dict[str, Any] = {
         "output_dir": "/tmp/reward-pipeline-gpu",
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": batch // micro,
         "max_steps": told["steps"],
         "gradient_checkpointing": checkpointing,
-        "bf16": on_gpu,
-        "use_cpu": not on_gpu,
+        "bf16": meter.on_gpu,
+        "use_cpu": not meter.on_gpu,
         "max_length": told["max_length"],
         "logging_steps": told["steps"],
         "save_strategy": "no",
@@ -57,81 +99,50 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
         "disable_tqdm": True,
         "optim": "adamw_torch_fused",
     }
-    clock = _Clock(on_gpu)
+    if meter.on_gpu and not checkpointing and find_spec("liger_kernel"):
+        no_loss = {"fused_linear_cross_entropy": False, "cross_entropy": False}
+        fields |= {"use_liger_kernel": True, "liger_kernel_config": no_loss}
     if trainer_of == "peer":
         from trl import RewardConfig, RewardTrainer
 
+        micro = told.get("pairs") or (8 if checkpointing else PEERS_PAIRS[told["size"]])
         names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
         rows = Dataset.from_dict({names[n]: ids for n, ids in pairs.items()})
-        if told["who"] == "peer_best":
-            rows, settings = _at_its_best(rows)
-            fields |= settings
+        if sampling:
+            sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
+            rows = rows.add_column("length", [max(map(len, pair)) for pair in sides])
+            fields["train_sampling_strategy"] = sampling
+            fields["remove_unused_columns"] = False  # else the column of lengths goes
     else:
         from tasks.training import RewardConfig, RewardTrainer
         from tests.benchmarks.flex import use_flex
 
-        rows = Dataset.from_dict(pairs)
-        fields["preflight"] = False
+        micro, rows = BATCH, Dataset.from_dict(pairs)
+        fields |= {"preflight": False, "layout": "prefix_shared"}
+        if not checkpointing:
+            fields["max_tokens_per_micro_batch"] = _budget(told["size"], model)
         if told["who"] == "ours_flex":
             use_flex()
-    trainer: Any = RewardTrainer(
+    fields["per_device_train_batch_size"] = micro
+    fields["gradient_accumulation_steps"] = BATCH // micro
+    return RewardTrainer(
         model=model,
         args=RewardConfig(**fields),
         train_dataset=rows,
         processing_class=_tokenizer(),
-        callbacks=[clock.callback()],
+        callbacks=[meter.callback(told["steps"])],
     )
-    trainer.train()
-    seconds = clock.seconds[WARM_UP:]
-    tokens = sum(map(len, [*pairs["chosen_input_ids"], *pairs["rejected_input_ids"]]))
-    unique = _unique_tokens(pairs)
-    per_step = median(seconds)
-    parameters = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
-    operations = 6 * parameters * unique / told["steps"]
-    return {
-        "pairs_per_second": batch / per_step,
-        "tokens_per_second": tokens / told["steps"] / per_step,
-        "computed_tokens_per_second": unique / told["steps"] / per_step,
-        "mfu": operations / per_step / _matmul_rate() if on_gpu else None,
-        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None,
-        "reward_difference": _reward_difference(model, pairs) if trainer_of == "ours" else None,
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
-    }
 
 
-def _at_its_best(rows: Any) -> tuple[Any, dict[str, Any]]:
-    """The peer's rows and settings such that rows of like length are batched together."""
-    sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
-    settings = {
-        "train_sampling_strategy": "group_by_length",
-        "remove_unused_columns": False,  # else the column of lengths goes
-        "use_liger_kernel": find_spec("liger_kernel") is not None,
-    }
-    return rows.add_column("length", [max(map(len, pair)) for pair in sides]), settings
+def _budget(size: str, model: Any) -> int | None:
+    """Tokens of our largest micro-batch on this device."""
+    import torch
 
-
-class _Clock:
-    """Seconds of every optimizer step, the device waited for."""
-
-    def __init__(self, on_gpu: bool) -> None:
-        self.on_gpu, self.seconds = on_gpu, list[float]()
-
-    def callback(self) -> Any:
-        import torch
-        from transformers import TrainerCallback
-
-        clock = self
-
-        class Steps(TrainerCallback):
-            def on_step_begin(self, *_: Any, **__: Any) -> None:
-                clock.start = time.perf_counter()
-
-            def on_step_end(self, *_: Any, **__: Any) -> None:
-                if clock.on_gpu:
-                    torch.cuda.synchronize()
-                clock.seconds.append(time.perf_counter() - clock.start)
-
-        return Steps()
+    if not torch.cuda.is_available():
+        return None
+    room = FILLED * torch.cuda.get_device_properties(0).total_memory
+    room -= STATIC_BYTES * sum(p.numel() for p in model.parameters())
+    return max(2048, int(room / SAVED_BYTES[size]))
 
 
 def _model(size: str) -> Any:
@@ -151,7 +162,8 @@ def _model(size: str) -> Any:
         num_labels=1,
         pad_token_id=0,
     )
-    return AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):  # drawn there at once
+        return AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
 
 
 def _tokenizer() -> Any:
@@ -169,22 +181,7 @@ def _unique_tokens(pairs: dict[str, list[Any]]) -> int:
     return sum(len(flat_plan([np.asarray(s) for s in pair], [0, 0]).input_ids) for pair in sides)
 
 
-def _matmul_rate(size: int = 8192, times: int = 20) -> float:
-    """Floating-point operations a second of a bfloat16 matrix product on this device."""
-    import torch
-
-    a = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
-    for _ in range(3):
-        a @ a
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(times):
-        a @ a
-    torch.cuda.synchronize()
-    return times * 2 * size**3 / (time.perf_counter() - start)
-
-
-def _reward_difference(model: Any, pairs: dict[str, list[Any]]) -> float:
+def _reward_difference(trainer: Any, pairs: dict[str, list[Any]]) -> float:
     """Largest difference of bfloat16 flat rewards to float32 padded ones, of eight pairs."""
     import torch
 
@@ -192,7 +189,8 @@ def _reward_difference(model: Any, pairs: dict[str, list[Any]]) -> float:
     from tasks.training.scoring import score, score_flat
 
     sequences = [np.asarray(i) for side in pairs.values() for i in side[:8]]
-    model.eval()
+    # What trained computes in bfloat16 by itself, until it is taken out of accelerate's forward.
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
     device = next(model.parameters()).device
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
         flat = score_flat(model, flat_plan(sequences, [*range(8)] * 2))

@@ -68,18 +68,23 @@ def summary(results: Mapping[str, list[dict[str, Any]]], number: str) -> dict[st
 
 def surroundings() -> dict[str, Any]:
     """Date, commit, hardware and versions."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": commit,
+        "commit": _commit(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
     }
+
+
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except OSError:  # there is no git here
+        return ""
 
 
 def _cpu() -> str:

@@ -59,7 +59,13 @@ def test_rewards_are_those_of_our_attention(answers):
 @pytest.mark.slow
 def test_the_script_for_gpus_runs_on_a_processor(tmp_path):
     out = tmp_path / "gpu.json"
-    names = ["peer_default", "peer_best", "ours", "ours_checkpointed"]  # flex has no gradients here
+    names = [
+        "peer_default",
+        "peer_best",
+        "peer_sorted",
+        "ours",
+        "ours_checkpointed",
+    ]  # flex has no gradients here
     command = [sys.executable, "-m", "tests.benchmarks.gpu", "--sizes", "tiny", "--lengths", "hh"]
     command += ["--steps", "5", "--repeats", "1", "--max-length", "128", "--json", str(out)]
     subprocess.run([*command, "--contestants", *names], check=True, capture_output=True)
@@ -68,5 +74,6 @@ def test_the_script_for_gpus_runs_on_a_processor(tmp_path):
     for run in runs.values():
         assert "failed" not in run
         assert math.isfinite(run["pairs_per_second"])
+        assert run["computed_tokens_per_second"] > 0
     for who in ("ours", "ours_checkpointed"):
         assert runs[who]["reward_difference"] < 0.01  # of bfloat16
