@@ -27,9 +27,12 @@ class Inert:
 
 
 class Params(BaseModel):
-    """Base of every stage's params: frozen, and closed against names that it does not know."""
+    """Base of every stage's params: frozen, of finite numbers, and closed against names that it
+    does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 def canonical(value: Any, path: str = "") -> Any:
