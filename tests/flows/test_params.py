@@ -55,6 +55,7 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("zzz=1", "zzz: unknown key; known here: model, ingestion, conversion"),
         ("training.learning_rate=fast", "training.learning_rate: .*valid number.*, found 'fast'"),
         ("training.learning_rate=.inf", "training.learning_rate: .*finite number, found inf"),
+        ("training.optim_args=x", "training.optim_args: .*pattern .*=.*found 'x'"),
         ("conversion.eval_fraction=2", "conversion.eval_fraction: .*, found 2"),
         ("model.path=x", "model: needs exactly one of path, hub and scratch, found path and scr"),
         ("ingestion.sources.5.limit=1", "'5' is no index below 2"),
