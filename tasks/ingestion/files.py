@@ -8,11 +8,13 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
 from tasks.ingestion.archives import ARCHIVES, SEPARATOR, split_members
+from tasks.ingestion.directories import Below, below
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
 from tasks.ingestion.prefixes import Prefixes
 from tasks.ingestion.redaction import redacted
@@ -74,6 +76,23 @@ def match(source: Source) -> list[SourceFile]:
             f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
         )
     return [_described(source, name) for name in names]
+
+
+def left_out(source: Source) -> tuple[int, list[str]]:
+    """How many files of a directory given as `path` are not read though they may hold rows, and
+    the warning that says so."""
+    assert source.path is not None
+    given = split_members(source.path)[0]
+    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
+    found = _below(path, source) if os.path.isdir(path) else Below()  # noqa: PTH112
+    count = len(found.left_out)
+    if not count:
+        return 0, []
+    return count, [
+        f"source {source.name!r}: {count:,} of the files below {given!r} left out, as their "
+        f"names are of no known format: {found.some_left_out}; if they hold rows, name them with a "
+        "glob in `path`, or say what they are with `format`"
+    ]
 
 
 def is_data(name: str) -> bool:
@@ -165,12 +184,21 @@ def changed(file: SourceFile) -> DataError:
 def _names(given: str, source: Source) -> list[str]:
     path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
     if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-        below = (p for p in Path(path).rglob("*") if is_wanted(source, p.name) and not p.is_dir())
-        return sorted(p.as_posix() for p in below if not _is_hidden(p.relative_to(path)))
+        return list(_below(path, source).read)
     if os.path.lexists(path):
         return [path]
     found = glob.glob(path, recursive=True)  # noqa: PTH207 (absolute patterns, too)
     return sorted(Path(name).as_posix() for name in found if not Path(name).is_dir())
+
+
+def _below(directory: str, source: Source) -> Below:
+    try:
+        return below(directory, is_data=is_data, is_wanted=partial(is_wanted, source))
+    except OSError as error:
+        raise DataError(
+            f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
+            f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
+        ) from error
 
 
 def _described(source: Source, name: str) -> SourceFile:
@@ -199,10 +227,6 @@ def _split_codec(name: str) -> tuple[str, str]:
 def _format(name: str) -> str | None:
     stem = _split_codec(name)[0]
     return FORMATS.get(Path(stem).suffix)
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _resolved(name: str) -> str:

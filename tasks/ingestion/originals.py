@@ -27,6 +27,7 @@ from tasks.ingestion.files import (
     described,
     is_data,
     is_wanted,
+    left_out,
     match,
     says_itself,
 )
@@ -56,6 +57,8 @@ class Located:
     pins: Mapping[str, str]
     """Name of each file -> SHA-256, or what stands for its content until it is here."""
     bring: Callable[[Workspace], Brought]
+    warnings: Sequence[str] = ()
+    """About what of it is not read."""
 
 
 def locate(source: Source) -> Located:
@@ -76,10 +79,13 @@ def locate(source: Source) -> Located:
             f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
             "nothing in it; leave that part out of `path`"
         )
+    count, warnings = left_out(source)
     return Located(
-        {"files": [file.name for file in files], "members": members},
+        {"files": [file.name for file in files], "members": members}
+        | ({"left_out": count} if count else {}),  # a run that finds more of them tells it
         {file.name: file.digest for file in files},
         lambda workspace: Brought(_unpacked(workspace, source, files, members), {}),
+        warnings,
     )
 
 

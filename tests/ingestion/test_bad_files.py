@@ -240,6 +240,70 @@ def test_a_directory_gives_its_data_files_and_a_glob_crosses_directories(ingesti
         assert [file.name for file in match(Source(name="s", path=path))] == names
 
 
+@pytest.mark.catalogue(45)
+def test_what_a_directory_leaves_out_is_told_and_a_run_that_finds_more_of_it_tells_so(ingestion):
+    row = '{"a":1}\n'
+    for name in ("a.jsonl", "part-00001", "b.txt", "deep/c.jsonl.lz4", "d.zip", "e"):
+        ingestion.write(f"raw/{name}", row)
+    for name in ("README", "README.txt", "LICENSE", "notes.md", "a.jsonl.sha256", "SHA256SUMS"):
+        ingestion.write(f"raw/{name}", row)  # nobody's rows, like the next ones
+    for name in ("_SUCCESS", ".part", ".cache/part", "photos/cat.PNG", "_metadata"):
+        ingestion.write(f"raw/{name}", row)
+    artifact = ingestion.run(ingestion.directory / "raw")
+    [warning] = artifact.report["warnings"]
+    assert f"source 's': 5 of the files below '{ingestion.directory}/raw' left out" in warning
+    assert "'b.txt', 'd.zip', 'deep/c.jsonl.lz4' and 2 more; if they hold rows, name" in warning
+    assert "`format`" in warning
+    assert artifact.report["ledger"]["s"]["rows_in"] == 1
+    assert ingestion.run(ingestion.directory / "raw").cached
+    ingestion.write("raw/part-00002", row)
+    assert "6 of the files" in ingestion.run(ingestion.directory / "raw").report["warnings"][0]
+    for path in ("raw/deep/c.jsonl.lz4", "raw/d.zip"):
+        (ingestion.directory / path).unlink()
+    declared = ingestion.run(ingestion.directory / "raw", format="jsonl")
+    assert declared.report["ledger"]["s"]["rows_in"] == 5  # and not one of README
+    assert declared.report["warnings"] == []
+    assert ingestion.run(ingestion.directory / "raw/*.jsonl").report["warnings"] == []
+
+
+@pytest.mark.catalogue(45, 50)
+def test_linked_directories_are_entered_once_and_without_loops(ingestion):
+    for name in ("top/raw/a.jsonl", "top/raw/z/b.jsonl", "top/beside.jsonl", "far/deep/c.jsonl"):
+        ingestion.write(name, '{"a":1}\n')
+    at = ingestion.directory
+    (at / "top/raw/link").symlink_to("../../far")
+    (at / "top/raw/again").symlink_to("../../far/deep")
+    (at / "top/raw/inside").symlink_to("z")
+    (at / "top/raw/loop").symlink_to(".")
+    (at / "top/raw/above").symlink_to("../..")
+    (at / "far/back").symlink_to("../top/raw")
+    (at / "far/deep/up").symlink_to("..")
+    names = ["a.jsonl", "again/c.jsonl", "z/b.jsonl"]
+    raw = at / "top/raw"
+    assert [f.name for f in match(Source(name="s", path=str(raw)))] == [f"{raw}/{n}" for n in names]
+    (raw / "again").unlink()
+    ingestion.write("far/part-0", "")
+    found = ingestion.run(raw)
+    assert {row["file"] for row in ingestion.rows(found)} >= {f"{raw}/link/deep/c.jsonl"}
+    assert f"1 of the files below '{raw}' left out" in found.report["warnings"][0]
+
+
+@pytest.mark.catalogue(45)
+def test_a_directory_that_cannot_be_read_is_not_passed_by(ingestion, monkeypatch):
+    ingestion.write("raw/a.jsonl", '{"a":1}\n')
+    ingestion.write("raw/deep/b.jsonl", '{"a":1}\n')
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("deep"):  # root, who may run this, may read everything
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(DataError, match=r"raw/deep cannot be read by user id .*: Permission"):
+        ingestion.run(ingestion.directory / "raw")
+
+
 @pytest.mark.parametrize(
     ("sources", "says"),
     [

@@ -1,0 +1,94 @@
+"""The files below a directory that is given as a source: which are read, and which are left out.
+
+raw/a.jsonl  raw/deep/b.csv.gz  raw/link/c.jsonl    read; a link is followed, each place once
+raw/part-00001  raw/b.txt  raw/c.jsonl.lz4          left out: nothing says what they are
+raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out without a word
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tasks.errors import shown
+
+NOBODYS = (
+    *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice", "notice.*"),
+    *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),
+    *("*.md5", "*.sha1", "*.sha256", "*.sha512", "*.crc", "*sums", "*sums.txt", "checksums.*"),
+    *("_success", "_metadata", "_common_metadata", "_committed_*", "_started_*"),
+    *("*.png", "*.jpg", "*.jpeg", "*.webp", "*.gif", "*.bmp", "*.tif", "*.tiff", "*.svg"),
+)
+"""Names, in lower case, of what lies beside rows and holds none: texts for people, checksums, marks
+of who wrote them, and the images that rows may name."""
+NAMED = 3
+"""Of the files that are left out."""
+
+
+@dataclass(frozen=True)
+class Below:
+    """The files of a directory."""
+
+    read: Sequence[str] = ()
+    """As paths that begin with the directory's."""
+    left_out: Sequence[str] = ()
+    """What may hold rows, and is not read; as paths from the directory."""
+
+    @property
+    def some_left_out(self) -> str:
+        """`'a.txt', 'b.txt', 'deep/c' and 7 more`."""
+        more = len(self.left_out) - NAMED
+        named = ", ".join(shown(name, 200) for name in self.left_out[:NAMED])
+        return named + (f" and {more:,} more" if more > 0 else "")
+
+
+def below(
+    directory: str, *, is_data: Callable[[str], bool], is_wanted: Callable[[str], bool]
+) -> Below:
+    """All files of the directory that are not hidden, sorted; data by their own names
+    (`is_data`), or by what their source declares (`is_wanted`)."""
+    read: list[str] = []
+    left_out: list[str] = []
+    for path in _files(directory):
+        if is_data(path.name) or (is_wanted(path.name) and not _is_nobodys(path.name)):
+            read.append(path.as_posix())
+        elif not _is_nobodys(path.name):
+            left_out.append(path.relative_to(directory).as_posix())
+    return Below(sorted(read), sorted(left_out))
+
+
+def _files(top: str) -> Iterator[Path]:
+    """Every file that is not hidden. Links to directories are followed when all else is walked:
+    what is there under a name of its own keeps it, and no place is entered twice or from within.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    waiting: list[tuple[str, tuple[Path, ...]]] = [(top, ())]
+    entered: set[Path] = set()
+    for start, way in waiting:
+        for directory, inner, names in os.walk(start, onerror=_raised):
+            place = Path(directory).resolve()
+            if place in entered:
+                inner.clear()
+                continue
+            entered.add(place)
+            inner[:] = sorted(n for n in inner if not n.startswith(".") and n != "lost+found")
+            for link in (Path(directory, name) for name in inner):
+                if link.is_symlink() and not _leads_back(link, (*way, place)):
+                    waiting.append((str(link), (*way, place)))
+            yield from (Path(directory, name) for name in names if not name.startswith("."))
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
+def _leads_back(link: Path, way: Sequence[Path]) -> bool:
+    """Whether it goes to where one came from, or above it."""
+    return any(place.is_relative_to(link.resolve()) for place in way)
+
+
+def _is_nobodys(name: str) -> bool:
+    return any(fnmatchcase(name.lower(), pattern) for pattern in NOBODYS)
