@@ -6,7 +6,7 @@ raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out w
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -50,7 +50,8 @@ def below(
     (`is_data`), or by what their source declares (`is_wanted`)."""
     read: list[str] = []
     left_out: list[str] = []
-    for path in _files(directory):
+    files = set(_files(directory))
+    for path in files - _notes_of_datasets(files):
         if is_data(path.name) or (is_wanted(path.name) and not _is_nobodys(path.name)):
             read.append(path.as_posix())
         elif not _is_nobodys(path.name):
@@ -79,6 +80,17 @@ def _files(top: str) -> Iterator[Path]:
                 if link.is_symlink() and not _leads_back(link, (*way, place)):
                     waiting.append((str(link), (*way, place)))
             yield from (Path(directory, name) for name in names if not name.startswith("."))
+
+
+def _notes_of_datasets(files: Collection[Path]) -> set[Path]:
+    """What the `datasets` library writes beside its Arrow files: what they are, and what it once
+    computed from them."""
+    arrow = [path for path in files if path.suffix == ".arrow"]
+    places = {path.parent for path in arrow}
+    notes = {place / name for place in places for name in ("dataset_info.json", "state.json")}
+    notes |= {place.parent / "dataset_dict.json" for place in places}
+    computed = (path for path in arrow if fnmatchcase(path.name, "cache-*.arrow"))
+    return notes | {path for path in computed if path.with_name("dataset_info.json") in files}
 
 
 def _raised(error: OSError) -> None:

@@ -132,6 +132,22 @@ def test_a_directory_of_files_without_extension_is_read_where_it_is_declared(ing
     assert len(ingestion.rows(artifact)) == 14
 
 
+def test_a_directory_that_the_datasets_library_saved_gives_its_rows_alone(ingestion):
+    from datasets import Dataset, DatasetDict, load_from_disk
+
+    rows = Dataset.from_list(ROWS)
+    rows.save_to_disk(ingestion.directory / "ds")
+    load_from_disk(str(ingestion.directory / "ds")).map(lambda _: {"n": "computed"})
+    assert list((ingestion.directory / "ds").glob("cache-*.arrow"))
+    artifact = ingestion.run(ingestion.directory / "ds")
+    assert numbers(ingestion, artifact)
+    assert artifact.report["warnings"] == []
+    DatasetDict({"test": rows, "train": rows}).save_to_disk(ingestion.directory / "dd")
+    assert len(ingestion.rows(ingestion.run(ingestion.directory / "dd"))) == 14
+    ingestion.write("own/state.json", CONTENTS["json"])
+    assert numbers(ingestion, ingestion.run(ingestion.directory / "own"))
+
+
 def test_the_format_of_an_archive_by_name_is_that_of_its_members(ingestion):
     path = ingestion.write("x.zip", zip_of({"part-0": JSONL, "part-1": JSONL}))
     assert len(ingestion.rows(ingestion.run(path, format="jsonl"))) == 14
