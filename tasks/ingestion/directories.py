@@ -36,8 +36,22 @@ class Below:
     """What may hold rows, and is not read; as paths from the directory."""
 
     @property
-    def some_left_out(self) -> str:
-        """`'a.txt', 'b.txt', 'deep/c' and 7 more`."""
+    def instead(self) -> str:
+        """`, but 'a.txt', 'b.txt', 'deep/c' and 7 more`, where nothing is read."""
+        return f", but {self._some}" if self.left_out else ""
+
+    def warnings(self, source: str, path: str) -> list[str]:
+        """One, if something is left out."""
+        if not self.left_out:
+            return []
+        return [
+            f"source {source!r}: {len(self.left_out):,} of the files below {path!r} left out, as "
+            f"their names are of no known format: {self._some}; if they hold rows, name them with "
+            "a glob in `path`, or say what they are with `format`"
+        ]
+
+    @property
+    def _some(self) -> str:
         more = len(self.left_out) - NAMED
         named = ", ".join(shown(name, 200) for name in self.left_out[:NAMED])
         return named + (f" and {more:,} more" if more > 0 else "")

@@ -69,7 +69,14 @@ def match(source: Source) -> list[SourceFile]:
     """
     assert source.path is not None
     given = split_members(source.path)[0]
-    names = _names(given, source)
+    found = found_below(source)
+    names = _names(given) if found is None else found.read
+    if found is not None and not names:
+        raise DataError(
+            f"source {source.name!r}: the directory {given!r} ({_resolved(given)}) holds no file "
+            f"of a known format{found.instead}; {EXPECTED}: correct `path`, or say what the files "
+            "are with `format`"
+        )
     if not names:
         raise DataError(
             f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
@@ -78,21 +85,23 @@ def match(source: Source) -> list[SourceFile]:
     return [_described(source, name) for name in names]
 
 
-def left_out(source: Source) -> tuple[int, list[str]]:
-    """How many files of a directory given as `path` are not read though they may hold rows, and
-    the warning that says so."""
+def found_below(source: Source) -> Below | None:
+    """What is below the source's path, if that is a directory.
+
+    Raises:
+        DataError: a directory in it cannot be read.
+    """
     assert source.path is not None
-    given = split_members(source.path)[0]
-    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
-    found = _below(path, source) if os.path.isdir(path) else Below()  # noqa: PTH112
-    count = len(found.left_out)
-    if not count:
-        return 0, []
-    return count, [
-        f"source {source.name!r}: {count:,} of the files below {given!r} left out, as their "
-        f"names are of no known format: {found.some_left_out}; if they hold rows, name them with a "
-        "glob in `path`, or say what they are with `format`"
-    ]
+    path = os.path.expanduser(split_members(source.path)[0])  # noqa: PTH111 (keeps the spelling)
+    if not os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
+        return None
+    try:
+        return below(path, is_data=is_data, is_wanted=partial(is_wanted, source))
+    except OSError as error:
+        raise DataError(
+            f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
+            f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
+        ) from error
 
 
 def is_data(name: str) -> bool:
@@ -181,24 +190,12 @@ def changed(file: SourceFile) -> DataError:
     )
 
 
-def _names(given: str, source: Source) -> list[str]:
+def _names(given: str) -> list[str]:
     path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
-    if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-        return list(_below(path, source).read)
     if os.path.lexists(path):
         return [path]
     found = glob.glob(path, recursive=True)  # noqa: PTH207 (absolute patterns, too)
     return sorted(Path(name).as_posix() for name in found if not Path(name).is_dir())
-
-
-def _below(directory: str, source: Source) -> Below:
-    try:
-        return below(directory, is_data=is_data, is_wanted=partial(is_wanted, source))
-    except OSError as error:
-        raise DataError(
-            f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
-            f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
-        ) from error
 
 
 def _described(source: Source, name: str) -> SourceFile:

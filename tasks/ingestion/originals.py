@@ -20,14 +20,15 @@ from tasks.artifact import Workspace
 from tasks.errors import DataError
 from tasks.ingestion.archives import SEPARATOR, Member, split_members, unpack
 from tasks.ingestion.batches import Origin
+from tasks.ingestion.directories import Below
 from tasks.ingestion.downloads import Remote, download, is_url
 from tasks.ingestion.files import (
     SourceFile,
     check_unchanged,
     described,
+    found_below,
     is_data,
     is_wanted,
-    left_out,
     match,
     says_itself,
 )
@@ -79,13 +80,13 @@ def locate(source: Source) -> Located:
             f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
             "nothing in it; leave that part out of `path`"
         )
-    count, warnings = left_out(source)
+    found = found_below(source) or Below()
+    left_out = {"left_out": len(found.left_out)} if found.left_out else {}
     return Located(
-        {"files": [file.name for file in files], "members": members}
-        | ({"left_out": count} if count else {}),  # a run that finds more of them tells it
+        {"files": [file.name for file in files], "members": members} | left_out,
         {file.name: file.digest for file in files},
         lambda workspace: Brought(_unpacked(workspace, source, files, members), {}),
-        warnings,
+        found.warnings(source.name, source.path),
     )
 
 

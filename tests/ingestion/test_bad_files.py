@@ -304,6 +304,17 @@ def test_a_directory_that_cannot_be_read_is_not_passed_by(ingestion, monkeypatch
         ingestion.run(ingestion.directory / "raw")
 
 
+@pytest.mark.catalogue(45)
+def test_a_directory_without_rows_is_told_with_what_it_holds(ingestion):
+    ingestion.write("raw/part-00001", '{"a":1}\n')
+    ingestion.write("raw/README.md", "")
+    with pytest.raises(DataError, match=r"no file of a known format, but 'part-00001'; expected"):
+        ingestion.run(ingestion.directory / "raw")
+    (ingestion.directory / "raw/part-00001").unlink()
+    with pytest.raises(DataError, match=r"the directory '.*raw' .* a known format; expected .json"):
+        ingestion.run(ingestion.directory / "raw")
+
+
 @pytest.mark.parametrize(
     ("sources", "says"),
     [
