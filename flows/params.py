@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from flows.strict_yaml import read_yaml
 from tasks.artifact import Params
 from tasks.conversion import ConversionParams
 from tasks.errors import ParamsError, shown
@@ -41,20 +42,6 @@ class RewardPipelineParams(Params):
     training: TrainingParams = TrainingParams()
     evaluation: EvaluationParams = EvaluationParams()
     registration: RegistrationParams = RegistrationParams()
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML whose mappings may not give a key twice; the last would win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownVariableType]
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.YAMLError(f"line {line}: the key {key!r} stands twice in one mapping")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> RewardPipelineParams:
@@ -99,7 +86,7 @@ def _read(path: Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST_FILE_BYTES:
         raise ParamsError(f"params file {path} is over 1 MiB; is it a data file?")
     try:
-        value = yaml.load(path.read_text("utf-8"), _StrictLoader)
+        value = read_yaml(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"params file {path} is no valid YAML: {_fault(error)}") from None
     if not isinstance(value, dict):
@@ -122,7 +109,7 @@ def _apply(value: dict[str, Any], override: str) -> None:
             if place is None or not isinstance(place, dict | list):
                 raise ParamsError(f"override {override!r}: {name} is {_quoted(place)}, no mapping")
     try:
-        parsed = yaml.safe_load(text)
+        parsed = read_yaml(text)
     except yaml.YAMLError as error:
         raise ParamsError(f"override {override!r} is no valid YAML: {_fault(error)}") from None
     if isinstance(place, list):

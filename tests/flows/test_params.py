@@ -62,6 +62,9 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("ingestion.sources.0.name=../x", "ingestion.sources.0.name: "),
         ("ingestion.sources.1.name=helpful", "sources share the name 'helpful'"),
         ("training", "is not of the form dotted.key=value"),
+        ("model=&a {path: *a}", r"is no valid YAML: line 1, column 11: \*a stands within"),
+        ("model={path: {{MODEL_DIR}}}", "a mapping stands where a key is expected"),
+        ("training={seed: 1, seed: 2}", "the key 'seed' stands twice"),
     ],
 )
 def test_a_wrong_override_is_named_with_the_nearest_valid_name(params_file, override, sentence):
@@ -79,6 +82,19 @@ def test_all_mistakes_are_told_at_once(params_file):
     ("text", "sentence"),
     [
         ("model: {path: a}\nmodel: {path: b}", "line 2: the key 'model' stands twice"),
+        ("a: {x: 1, y: 2,\n  0x1: 1, 1: 2}", "line 2: the key 1 stands twice"),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "line 2: the key '<<' stands twice"),
+        ("a: &a {<<: {k: 1}, k: 2, k: 3}\nb: {<<: *a}", "line 1: the key 'k' stands twice"),
+        (
+            "model:\n  path: {{MODEL_DIR}}",
+            "is no valid YAML: line 2, column 10: a mapping stands where a key is .*{{NAME}}, fill",
+        ),
+        ("model: {[a]: 1}", "line 1, column 9: a sequence stands where a key is expected"),
+        ("model: &a {path: *a}", r"line 1, column 18: \*a stands within what it names"),
+        ("a: &a {<<: *a}", r"\*a stands within what it names"),
+        ("a: {<<: 5}", "no valid YAML: line 1, column 9: .*expected a mapping"),
+        ("[" * 3000, "is no valid YAML: it is nested too deep"),
+        ("seed: 2024-02-31", "is no valid YAML: day is out of range for month; quote"),
         ("model: [", "is no valid YAML"),
         ("- 1", "must be a mapping"),
         ("training: {seed: 1}", "model: required, but missing"),
@@ -90,6 +106,27 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(ParamsError, match=sentence):
         load(path)
+
+
+def test_merge_keys_take_what_a_mapping_does_not_say_itself(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "model: {scratch: {hidden_size: 64}}\n"
+        "ingestion:\n"
+        "  sources:\n"
+        "    - &d {name: s, path: a.jsonl, limit: 5}\n"
+        "    - &e {<<: *d, name: s2}\n"
+        "    - {<<: [*e, {layout: trl}], name: s3, limit: 7}\n"
+        "training: {lora: {<<: &f {<<: &g {r: 4}, r: 8}, alpha: 3}}\n"
+    )
+    params = load(path, ["training.lora.dropout=0.5"])
+    found = [(s.name, s.path, s.limit, s.layout) for s in params.ingestion.sources]
+    assert found == [
+        ("s", "a.jsonl", 5, None),
+        ("s2", "a.jsonl", 5, None),
+        ("s3", "a.jsonl", 7, "trl"),
+    ]
+    assert (params.training.lora.r, params.training.lora.alpha) == (8, 3)
 
 
 def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypatch):

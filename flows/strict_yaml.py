@@ -1,0 +1,60 @@
+"""YAML as params are written in it: each key once, no template left unfilled, nothing in itself.
+
+read_yaml("- &d {name: s, path: a.jsonl}\\n- {<<: *d, name: s2}")    # merge keys are read
+"""
+
+from typing import Any
+
+import yaml
+from yaml.composer import ComposerError
+
+MERGE = "tag:yaml.org,2002:merge"
+
+
+def read_yaml(text: str) -> Any:
+    """The value that a text stands for.
+
+    Raises:
+        yaml.YAMLError: the text stands for none; what is wrong, with its line.
+    """
+    try:
+        return yaml.load(text, _StrictLoader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deep; params are a few levels of mappings") from None
+    except ValueError as error:  # such as the 31st of February
+        raise yaml.YAMLError(f"{error}; quote the text if it is meant as one") from None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Looks at mappings as they are written, before merge keys put others' entries into them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._open: list[str | None] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open:
+            problem = f"*{event.anchor} stands within what it names; write out what is meant"
+            raise ComposerError(None, None, problem, event.start_mark)
+        self._open.append(event.anchor)
+        node = super().compose_node(parent, index)
+        self._open.pop()
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                problem = (
+                    f"a {key_node.id} stands where a key is expected; if it is a template such as "
+                    "{{NAME}}, fill it in or quote it"
+                )
+                raise ComposerError(None, None, problem, key_node.start_mark)
+            key: Any = "<<" if key_node.tag == MERGE else self.construct_object(key_node)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line}: the key {key!r} stands twice in one mapping")
+            seen.add(key)
+        return node
