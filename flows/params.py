@@ -76,7 +76,8 @@ def check(value: Any, origin: str) -> RewardPipelineParams:
     try:
         return RewardPipelineParams.model_validate(value)
     except ValidationError as error:
-        lines = [_sentence(dict(e)) for e in error.errors(include_url=False)]
+        found = [dict(e) for e in error.errors(include_url=False)]
+        lines = [_sentence(e) for e in found if not _follows(e, found)]
         raise ParamsError("\n".join([f"{origin}:", *(f"  {line}" for line in lines)])) from None
 
 
@@ -123,6 +124,14 @@ def _element(place: list[Any], name: str, override: str) -> Any:
     if not name.isdigit() or int(name) >= len(place):
         raise ParamsError(f"override {override!r}: {name!r} is no index below {len(place)}")
     return place[int(name)]
+
+
+def _follows(error: dict[str, Any], all_errors: Sequence[dict[str, Any]]) -> bool:
+    """Whether it only says that a list is too short, since those of its items that are wrong do
+    not count."""
+    place = error["loc"]
+    inner = (e["loc"] for e in all_errors if len(e["loc"]) > len(place))
+    return error["type"] == "too_short" and any(loc[: len(place)] == place for loc in inner)
 
 
 def _sentence(error: dict[str, Any]) -> str:

@@ -78,6 +78,18 @@ def test_all_mistakes_are_told_at_once(params_file):
     assert str(caught.value).count("\n") == 3
 
 
+def test_a_mistake_within_a_source_is_told_once_and_no_source_at_all_still_is(params_file):
+    wrong = ["ingestion.sources.0.limit=ten", "ingestion.sources.1.limit=0"]
+    with pytest.raises(ParamsError) as caught:
+        load(params_file, wrong)
+    [_, *lines] = str(caught.value).split("\n")
+    assert [line.partition(":")[0].strip() for line in lines] == [
+        w.partition("=")[0] for w in wrong
+    ]
+    with pytest.raises(ParamsError, match=r"ingestion\.sources: .*at least 1 item"):
+        load(params_file, ["ingestion.sources=[]"])
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
