@@ -5,19 +5,15 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError
+from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError
 
 EXIT_FAILED = 1
-
-Root = Annotated[
-    Path, typer.Option(envvar="REWARD_PIPELINE_ROOT", help="Directory of data/ and mlruns/.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 
 
 @contextmanager
@@ -37,7 +33,47 @@ def told_in_one_sentence() -> Generator[None, None, None]:
         raise typer.Exit(EXIT_FAILED) from error
 
 
+def usable_root(root: Path) -> Path:
+    """The root, made absolute: a directory, or a place where one can be made.
+
+    Raises:
+        ParamsError: it is neither.
+    """
+    try:
+        root = root.resolve()
+        places = (root / "data", root, *root.parents)
+        nearest = next(place for place in places if place.exists())
+        if not nearest.is_dir():
+            raise ParamsError(f"root {root}: {nearest} is no directory; give one as --root")
+        if not root.exists():
+            with TemporaryDirectory(dir=nearest):
+                pass  # it can be written to
+    except (OSError, RuntimeError) as error:  # the latter: a loop of links
+        said = getattr(error, "strerror", None) or error
+        raise ParamsError(
+            f"root {root} is no directory, and none can be made there ({said}); give another as "
+            "--root"
+        ) from error
+    return root
+
+
+def _usable_root(root: Path) -> Path:
+    with told_in_one_sentence():
+        return usable_root(root)
+
+
 def _interrupt(signal_number: int, _frame: FrameType | None) -> None:
     raise Interrupted(
         f"stopped by {signal.Signals(signal_number).name}; run the same command again to continue"
     )
+
+
+Root = Annotated[
+    Path,
+    typer.Option(
+        envvar="REWARD_PIPELINE_ROOT",
+        help="Directory of data/ and mlruns/.",
+        callback=_usable_root,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]

@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
+from flows.console import usable_root
 from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
 from flows.pages import headline, state_message
 from flows.params import load, refuse_secrets
@@ -52,7 +53,7 @@ def reward_pipeline(
         refuse_secrets(overrides or ())
         pipeline = Pipeline(
             load(params, overrides or ()),
-            Path(root).resolve(),
+            usable_root(Path(root)),
             on_metrics=progress,
             origin={"file": params, "overrides": overrides or []},
         )

@@ -4,6 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from flows.__main__ import app
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -78,6 +83,36 @@ def test_held_out_pairs_none_of_which_fits_end_the_run_before_training(tmp_path)
     assert done.returncode == 1, done.stdout
     assert "held-out pairs is left" in done.stderr
     assert not (tmp_path / "data" / "5_training").exists()
+
+
+COMMANDS = [
+    ("run", "params/quickstart.yaml"),
+    ("plan", "params/quickstart.yaml"),
+    ("alias-history", "reward-model"),
+    ("verify",),
+    ("gc",),
+    ("show",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[c[0] for c in COMMANDS])
+def test_a_root_that_is_no_directory_and_cannot_become_one_is_refused(tmp_path, command):
+    file = tmp_path / "a.jsonl"
+    file.write_text("")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/data").write_text("")
+    for root in (file, file / "below", tmp_path / "root", Path("/proc/nope")):
+        done = CliRunner().invoke(app, [*command, "--root", str(root)])
+        assert done.exit_code == 1, done.output
+        assert f"ParamsError: root {root}" in done.output
+        assert done.output.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "root"]
+
+
+def test_a_root_that_is_not_there_yet_is_not_made_by_looking(tmp_path):
+    done = CliRunner().invoke(app, ["verify", "--root", str(tmp_path / "new/root")])
+    assert (done.exit_code, done.output) == (0, "0 artifacts, 0 damaged\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_stage_is_refused_with_the_names_of_all(tmp_path):
