@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.durable import read_json, write_json
+from tasks.artifact.durable import explained_disk_errors, read_json, write_json
 from tasks.artifact.lock import is_locked, locked
 from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
 from tasks.artifact.stamps import note_links, untouched_stamps
@@ -71,7 +71,16 @@ def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
 
 
 def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[Swept]:
-    """What was taken (or would be): artifacts out of reach, abandoned work, old trash."""
+    """What was taken (or would be): artifacts out of reach, abandoned work, old trash.
+
+    Raises:
+        ArtifactError: the store cannot be written to.
+    """
+    with explained_disk_errors(store.root if store.root.exists() else Path()):
+        return _collected(store, keep_runs, dry_run)
+
+
+def _collected(store: Store, keep_runs: int, dry_run: bool) -> list[Swept]:
     stale = sorted((store.root / "refs").glob("run-*.json"))[:-keep_runs] if keep_runs else []
     alive = _reachable(store, ignoring=set(stale))
     swept: list[Swept] = []

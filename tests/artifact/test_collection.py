@@ -1,12 +1,15 @@
 """Verification and garbage collection."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import collect, keep, last_facts, verify
 from tasks.artifact.lock import locked
+from tasks.errors import ArtifactError
 
 
 def text_step(name: str, text: str, inputs=None) -> Step:
@@ -58,6 +61,18 @@ def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
     fresh.mkdir()
     assert len(collect(store)) == 2
     assert fresh.exists()
+
+
+def test_a_store_that_cannot_be_written_to_is_told_in_one_sentence(store, monkeypatch):
+    orphan = store.obtain(text_step("root", "x"))
+
+    def read_only(*_args, **_more):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "rename", read_only)
+    with pytest.raises(ArtifactError, match=f"cannot write below {store.root}: Read-only file"):
+        collect(store)
+    assert orphan.path.exists()
 
 
 def test_verify_names_what_is_damaged(store):
