@@ -82,6 +82,8 @@ def check(value: Any, origin: str) -> RewardPipelineParams:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if path.is_dir():
+        raise ParamsError(f"params file {path} is a directory; give the YAML file itself")
     if not path.is_file():
         raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
     if path.stat().st_size > LARGEST_FILE_BYTES:

@@ -145,6 +145,8 @@ def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParamsError, match=f"does not exist .looked in {tmp_path}"):
         load("nowhere.yaml")
+    with pytest.raises(ParamsError, match=f"params file {tmp_path} is a directory; give the YAML"):
+        load(tmp_path)
 
 
 SIGNED = "https://me:hush@host/a.jsonl?X-Amz-Signature=hush"
