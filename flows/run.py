@@ -30,8 +30,7 @@ def run_pipeline(
     Raises:
         PipelineError: a stage failed; what is finished stays for the next run.
     """
-    for stage in {*force} | ({until} if until else set()):
-        checked_stage(stage)
+    _check_stages(until, force)
     if _evaluates(until):
         _check_evaluation(pipeline)
     if until != "ingestion" and not pipeline.needs("model"):
@@ -52,6 +51,17 @@ def run_pipeline(
         version = f"{registered['name']}-{registered['version']}"
         keep(store, "version", version, artifacts.values(), registered)
     return summary
+
+
+def _check_stages(until: str | None, force: Collection[str]) -> None:
+    """Refuses names that are no stages, and a forced stage that the run does not come to."""
+    for stage in {*force} | ({until} if until else set()):
+        checked_stage(stage)
+    if until and (behind := [s for s in force if ORDER.index(s) > ORDER.index(until)]):
+        raise ParamsError(
+            f"--force {behind[0]} has no effect, since --until {until} stops before it; leave out "
+            "one of them"
+        )
 
 
 def _evaluates(until: str | None) -> bool:

@@ -120,6 +120,14 @@ def test_an_unknown_stage_is_refused_with_the_names_of_all(tmp_path):
     assert (done.returncode, "there is no stage 'trainin'" in done.stderr) == (1, True)
 
 
+def test_a_forced_stage_that_the_run_does_not_come_to_is_refused(tmp_path):
+    given = ["run", "params/quickstart.yaml", "--force", "training", "--root", str(tmp_path)]
+    done = CliRunner().invoke(app, [*given, "--until", "conversion"])
+    assert done.exit_code == 1
+    assert "--force training has no effect, since --until conversion stops before" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_plan_touches_nothing_and_says_that_there_is_work(tmp_path):
     done = cli("plan", "params/quickstart.yaml", "--root", str(tmp_path))
     assert done.returncode == 2
