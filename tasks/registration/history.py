@@ -5,18 +5,19 @@
 
 A move is written down first and made then, and read back: an attempt that is cut short in between
 finds its own entry and goes on. An entry whose move was never made is left out: the next one
-starts where it started.
+starts where it started; one whose move the registry refuses is taken back.
 """
 
 import getpass
 import json
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.errors import RegistrationError
+from tasks.errors import ParamsError, RegistrationError, shown
 from tasks.registration.registry import CHALLENGER, CHAMPION
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 MOVE, MARK = "move.", "champion_mark"
+ALIAS = re.compile(r"[\w-]{1,255}")
+RESERVED_ALIAS = re.compile(r"(?i)latest|v\d+")
+"""What MLflow takes as an alias, and what of it means a version already."""
 SEQUENCE = "sequence"
 """Tag of a version: the place of its run in the order in which runs began."""
 
@@ -54,6 +58,23 @@ def actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def check_alias(alias: str) -> None:
+    """Refuses what MLflow would refuse, before any work is done for it.
+
+    Raises:
+        ParamsError: the alias has other characters, or is one that MLflow keeps for itself.
+    """
+    if not ALIAS.fullmatch(alias):
+        raise ParamsError(
+            f"alias is {shown(alias)}, expected 1 to 255 letters, digits, underscores and dashes"
+        )
+    if RESERVED_ALIAS.fullmatch(alias):
+        raise ParamsError(
+            f"alias is {shown(alias)}, which MLflow keeps for versions by their number; give "
+            "another, such as staging"
+        )
+
+
 def holder(client: "MlflowClient", name: str, alias: str) -> int | None:
     """The version that has the alias."""
     version = client.get_registered_model(name).aliases.get(alias)
@@ -72,27 +93,43 @@ def move_alias(
     """Gives the alias to the version, or takes it away, and writes that down once.
 
     Raises:
-        RegistrationError: the registry does not hold what was set.
+        RegistrationError: the registry refuses the move, or does not hold what was set.
     """
     previous = holder(client, name, alias)
     if previous == version:
         return
     written = entries(client.get_registered_model(name).tags)
     move = Move(alias, previous, version, how, why[:1000], actor(), _now())
-    if not (written and _same(written[max(written)], move)):
-        number = max(written, default=0) + 1
+    number = max(written, default=0)
+    if not (written and _same(written[number], move)):
+        number += 1
         client.set_registered_model_tag(name, f"{MOVE}{number:05d}", json.dumps(asdict(move)))
     still_ours()
-    if version is None:
-        client.delete_registered_model_alias(name, alias)
-    else:
-        client.set_registered_model_alias(name, alias, str(version))
+    _set_alias(client, name, move, number)
     held = holder(client, name, alias)
     if held != version:
         raise RegistrationError(
             f"alias {alias!r} of {name!r} was set to version {version}, but the registry holds "
             f"{held}: somebody else moved it; run again"
         )
+
+
+def _set_alias(client: "MlflowClient", name: str, move: Move, number: int) -> None:
+    """Makes the move of entry `number`, which does not stay where the registry refuses it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        if move.version is None:
+            client.delete_registered_model_alias(name, move.alias)
+        else:
+            client.set_registered_model_alias(name, move.alias, str(move.version))
+    except MlflowException as error:
+        if error.error_code != "INVALID_PARAMETER_VALUE":
+            raise
+        client.delete_registered_model_tag(name, f"{MOVE}{number:05d}")
+        raise RegistrationError(
+            f"alias {move.alias!r} of {name!r} was not set to version {move.version}: {error}"
+        ) from error
 
 
 def make_champion(

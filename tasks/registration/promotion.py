@@ -19,6 +19,7 @@ from tasks.registration.history import (
     Move,
     StillOurs,
     actor,
+    check_alias,
     former_champions,
     history,
     holder,
@@ -64,9 +65,11 @@ def promote(
     """Gives the alias to a version that passes its proof.
 
     Raises:
+        ParamsError: MLflow takes no such alias.
         RegistrationError: there is no such version, it was refused, the gate rejected it (unless
             `despite_gate`), or it does not pass its proof.
     """
+    check_alias(alias)
     with _registry(params, root) as (client, still_ours):
         found = _version(client, params.model_name, version)
         if found.tags.get(OUTCOME) == REJECTED and not despite_gate:

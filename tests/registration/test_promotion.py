@@ -15,7 +15,7 @@ from tasks.errors import RegistrationError
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
 from tasks.registration import lock
-from tasks.registration.history import entries, former_champions, history
+from tasks.registration.history import entries, former_champions, history, move_alias
 from tasks.registration.params import GateParams
 from tasks.registration.promotion import promote, rollback
 from tasks.registration.task import receipt
@@ -83,7 +83,11 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
     weights.write_bytes(data)
     with pytest.raises(RegistrationError, match="not those that were registered"):
         rollback(place.params, place.root, why="once more")
+    promote_first = ["promote", NAME, "1", "--why", "x", "--alias"]  # refused before its proof
     for arguments, told in (
+        ([*promote_first, "v1"], "ParamsError: alias is 'v1', which MLflow keeps"),
+        ([*promote_first, "Latest"], "ParamsError: alias is 'Latest', which MLflow keeps"),
+        ([*promote_first, "bad alias!"], "ParamsError: alias is 'bad alias!', expected"),
         (["promote", NAME, "9", "--why", "x"], "has no version 9"),
         (["promote", NAME, "1", "--why", " "], "needs a reason"),
         (["rollback", "other", "--why", "x"], "no registered model 'other'"),
@@ -92,6 +96,15 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
         done = command.invoke(app, [*arguments, *root])
         assert (done.exit_code, told in done.stderr) == (1, True), done.stderr
     assert aliases(place) == {"champion": 2}
+    assert len(entries(place.client.get_registered_model(NAME).tags)) == 4
+
+
+def test_a_move_that_the_registry_refuses_is_not_written_down_as_made(place):
+    client = place.client
+    client.create_registered_model(NAME)
+    with pytest.raises(RegistrationError, match="alias 'bad alias!' of 'reward-model' was not set"):
+        move_alias(client, NAME, "bad alias!", 1, "promote", "x", lambda: None)
+    assert entries(client.get_registered_model(NAME).tags) == {}
 
 
 @pytest.mark.slow
