@@ -168,11 +168,12 @@ def history(client: "MlflowClient", name: str) -> list[Move]:
     An entry whose move was never made: the alias was found again where that entry had found it.
     """
     registered: Any = client.get_registered_model(name)
+    written = entries(registered.tags)
     made: dict[int, Move] = {}
-    for alias in (CHAMPION, CHALLENGER):
+    for alias in {move.alias for move in written.values()}:
         held = registered.aliases.get(alias)
         found = None if held is None else int(held)
-        for number, move in reversed(entries(registered.tags).items()):
+        for number, move in reversed(written.items()):
             if move.alias != alias:
                 continue
             if found != move.previous:

@@ -107,6 +107,23 @@ def test_a_move_that_the_registry_refuses_is_not_written_down_as_made(place):
     assert entries(client.get_registered_model(NAME).tags) == {}
 
 
+def test_the_history_tells_of_every_alias(place, command, tmp_path):
+    client = place.client
+    client.create_registered_model(NAME)
+    for _ in range(2):
+        client.create_model_version(NAME, str(tmp_path))
+    for alias, version in (("staging", 1), ("champion", 1), ("staging", 2)):
+        move_alias(client, NAME, alias, version, "promote", f"{alias} is {version}", lambda: None)
+    told = [("staging", None, 1), ("champion", None, 1), ("staging", 1, 2)]
+    assert made_moves(place) == [(*move, "promote") for move in told]
+    root = ["--root", str(place.root)]
+    shown = command.invoke(app, ["alias-history", NAME, "--json", *root])
+    found = [(m["alias"], m["previous"], m["version"]) for m in json.loads(shown.stdout)]
+    assert found == told
+    shown = command.invoke(app, ["alias-history", NAME, *root])
+    assert "staging: 1 -> 2  promote" in shown.stdout.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_a_run_that_began_before_the_champions_does_not_overtake_it(place):
     worse, better = place.worse, place.better
