@@ -24,6 +24,7 @@ from tasks.registration.allowed_files import check_files
 from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.given_rows import content, conversation, rows_of
+from tasks.registration.positions import check_lengths, positions
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
 from tasks.training.model.products import use_onednn
@@ -75,15 +76,18 @@ class ServedModel:
 
         A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
         `chat_template_kwargs`) or `text`.
+
+        Raises:
+            ValueError: as `ids_of_rows`.
         """
-        return self.scaled(self.rewards_of_ids([self.token_ids(row) for row in rows]))
+        return self.scaled(self.rewards_of_ids(self.ids_of_rows(rows)))
 
     def rewards_of_answers(self, prompt: Any, answers: Sequence[Any], **options: Any) -> np.ndarray:
         """float32 `[N]`: one reward per answer, the prompt computed once where the family allows.
 
         `prompt`: messages or text; `answers`: messages or texts; `options` as in a row.
         """
-        ids = [self.token_ids(conversation(prompt, answer, options)) for answer in answers]
+        ids = self.ids_of_rows(conversation(prompt, answer, options) for answer in answers)
         return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
 
     def scaled(self, rewards: np.ndarray) -> np.ndarray:
@@ -92,6 +96,16 @@ class ServedModel:
             return self.map.applied(rewards)
         normalized = self.answers_in == "normalized" and self.scale
         return normalized.normalized(rewards) if normalized else rewards
+
+    def ids_of_rows(self, rows: Iterable[Any]) -> list[list[int]]:
+        """The token ids of each row, none longer than the model has positions for.
+
+        Raises:
+            ValueError: a row is too long, or as `token_ids`.
+        """
+        ids = [self.token_ids(row) for row in rows]
+        check_lengths(ids, self.max_tokens)
+        return ids
 
     def token_ids(self, row: Any) -> list[int]:
         """The token ids that the model reads for a row.
@@ -111,6 +125,8 @@ class ServedModel:
         """float32 `[N]`: the raw reward of each sequence of token ids; equal ones are scored once.
 
         `prompts`: equal values mark sequences that answer one prompt, which is then computed once.
+        Lengths are the caller's: a champion scores a successor's pairs, which may have more tokens
+        than it has positions.
         """
         places: dict[tuple[int, ...], int] = {}
         place = [places.setdefault(tuple(ids), len(places)) for ids in sequences]
@@ -134,8 +150,8 @@ class ServedModel:
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of the longest sequence that the model has positions for; None: no limit known."""
-        return getattr(self.model.config, "max_position_embeddings", None)
+        """Tokens of the longest row that is scored; None: no limit known (positions.py)."""
+        return positions(self.model.config)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""

@@ -28,7 +28,7 @@ from tasks.registration.tracking import quietly
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 LOADER = (
     *("allowed_files", "champion_scale", "contract_replay", "given_rows", "inference"),
-    *("prompt_reuse", "reward_function", "reward_scale", "row_text"),
+    *("positions", "prompt_reuse", "reward_function", "reward_scale", "row_text"),
 )
 SHIPPED = {
     **{name: f"tasks.registration.{name}" for name in LOADER},

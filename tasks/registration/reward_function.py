@@ -30,7 +30,7 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
             raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
         given = [{o: columns[o][i] for o in OPTIONS if columns.get(o)} for i in range(len(prompts))]
         rows = zip(prompts, completions, given, strict=True)
-        ids = [model.token_ids(conversation(*row)) for row in rows]
+        ids = model.ids_of_rows(conversation(*row) for row in rows)
         asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
         return model.scaled(model.rewards_of_ids(ids, asked)).tolist()
 

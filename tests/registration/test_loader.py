@@ -112,6 +112,50 @@ def test_a_trainer_calls_it_with_text_and_with_conversations(model):
         reward(["a", "b"], ["c"])
 
 
+def test_a_row_beyond_the_models_positions_is_refused_by_its_number(copied, monkeypatch):
+    served = load_reward_model(copied, "cpu")
+    monkeypatch.setattr(served.model.config, "max_position_embeddings", 40)
+    fits, long = "blue " * 9, "or so " * 60
+    tokens = len(served.token_ids(long))
+    told = f"row 1 has {tokens} tokens, expected 40 or fewer"
+    for asked in (
+        lambda: served.rewards([fits, long]),
+        lambda: served.predict([fits, long]),
+        lambda: served.rewards_of_answers("", [fits, long]),
+        lambda: as_reward_func(served)(["", ""], [fits, long]),
+    ):
+        with pytest.raises(ValueError, match=told):
+            asked()
+    # What scores the same ids as another model did, is not: a champion may have fewer positions.
+    assert np.isfinite(served.rewards_of_ids([served.token_ids(long)])).all()
+    monkeypatch.setattr(served.model.config, "rope_parameters", {"rope_type": "yarn"})
+    assert np.isfinite(served.rewards([fits, long])).all()
+
+
+def test_the_loader_refuses_by_the_positions_that_training_refuses_by():
+    from types import SimpleNamespace as Model
+
+    from transformers import AutoConfig
+
+    from tasks.registration.positions import positions
+    from tasks.training.model.families import positions as in_training
+
+    stretched = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+    found = {}
+    for family, fields in (
+        ("bert", {"max_position_embeddings": 16}),
+        ("gpt2", {"n_positions": 16}),
+        ("roberta", {"max_position_embeddings": 16}),
+        ("qwen3", {"max_position_embeddings": 16}),
+        ("llama", {"max_position_embeddings": 16, "rope_parameters": stretched}),
+        ("bloom", {}),
+    ):
+        config = AutoConfig.for_model(family, **fields)
+        found[family] = positions(config)
+        assert found[family] == in_training(Model(config=config))
+    assert list(found.values()) == [16, 16, 14, 16, None, None]
+
+
 def test_the_contract_is_replayed_and_other_weights_or_templates_are_refused(copied, model):
     assert model.golden == load_reward_model(copied, "cpu").golden >= 10
     template = (copied / "chat_template.jinja").read_text()
