@@ -5,6 +5,10 @@
     prompts       ["The sky is", ...]   or   [[{"role": "user", ...}], ...]
     completions   [" blue.", ...]       or   [[{"role": "assistant", ...}], ...]
 
+Text needs this function: of a bare path (`reward_funcs=path`) TRL encodes prompt and completion
+with `add_special_tokens=False` and without the end token that training put behind every text, so it
+gets other rewards. Conversations go through the chat template in both ways, and get the same.
+
 Travels inside the registered model: it may import only modules that travel with it.
 """
 
