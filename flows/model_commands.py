@@ -31,8 +31,9 @@ AllowedHosts = Annotated[
 QueryForm = Annotated[
     str,
     typer.Option(
-        help="How bare strings are read: rendered (by the chat template, nothing is added), "
-        "text (the end token is added), or auto (rendered if there is a template)."
+        help="How bare strings are read: rendered (by the chat template; one that stops at the end "
+        "token gets what the template writes behind it), text (the end token is added), or auto "
+        "(rendered if there is a template)."
     ),
 ]
 TooLong = Annotated[

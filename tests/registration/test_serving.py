@@ -83,6 +83,55 @@ def test_every_form_gives_the_reward_of_the_loader(client, model):
     assert answer["model"] == "models:/reward-model@champion"
 
 
+def test_a_rendered_query_that_stops_within_the_templates_closing_is_completed(client, model):
+    server = client()
+    text = rendered(model, TALK)
+    end = model.tokenizer.eos_token
+    assert text.endswith(f"So{end}\n")
+    expected = pytest.approx(float(model.rewards([TALK])[0]), abs=1e-5)
+
+    def post(path, **body):
+        return server.post(path, json=body).json()
+
+    stopped = text[:-1]  # where a rollout stops: at the end token
+    assert post("/get_reward", query=[text, stopped]) == {"rewards": [expected, expected]}
+    assert post("/reward", prompt=text[:9], response=stopped[9:]) == expected
+    (scored,) = post("/classify", input=stopped)["data"]
+    assert scored["probs"] == [expected]
+    # What was cut before its end token, or goes on behind the closing, is scored as it is.
+    others = [stopped.removesuffix(end), text + " ", text + "\n", "So"]
+    ids = [model.tokenizer(o, add_special_tokens=False)["input_ids"] for o in others]
+    found = post("/get_reward", query=others)["rewards"]
+    assert found == pytest.approx(model.rewards_of_ids(ids), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("template_end", "cut", "completed"),
+    [
+        ("<|im_end|>\\n", "a<|im_end|>", "a<|im_end|>\n"),
+        ("<|im_end|>\\n<|endoftext|>", "a<|im_end|>", "a<|im_end|>\n<|endoftext|>"),
+        ("<|im_end|>\\n<|endoftext|>", "a<|im_end|>\n", "a<|im_end|>\n<|endoftext|>"),
+        ("<|im_end|>\\n<|endoftext|>", "a<|endoftext|>", "a<|endoftext|>"),
+        ("\\n<|im_end|>\\n", "a\n", "a\n"),  # no end token: words may end so, too
+        ("\\n\\n", "a\n", "a\n"),
+        ("<|im_end|>", "a<|im_end|>", "a<|im_end|>"),
+    ],
+)
+def test_the_closing_is_learnt_from_the_template(model, template_end, cut, completed):
+    from copy import copy
+
+    from tasks.registration.serving.closing import Closing
+
+    tokenizer = copy(model.tokenizer)
+    turn = "{{ '<|im_start|>' + m.role + '\\n' + m.content + '" + template_end + "' }}"
+    tokenizer.chat_template = "{% for m in messages %}" + turn + "{% endfor %}"
+    assert Closing.of(tokenizer).completed(cut) == completed
+    assert Closing.of(tokenizer).completed(completed) == completed
+    for none in (None, "{{ raise_exception('only tools') }}", "nothing of it"):
+        tokenizer.chat_template = none
+        assert Closing.of(tokenizer).completed(cut) == cut
+
+
 def test_rows_of_several_answers_come_back_in_order_and_named(client, model):
     long_prompt = [{"role": "user", "content": "What color is the sky? " * 30}]
     rows = [

@@ -3,6 +3,8 @@
     source.py      directory or models:/ URI -> local directory
     settings.py    where to listen, and what is too much
     protocols.py   what each endpoint takes and answers
+    closing.py     what the chat template writes behind an answer
+    reading.py     rows -> token ids
     batching.py    concurrent requests -> batches of one model thread
     guards.py      Host, token, body size: before anything is read
     app.py         the FastAPI application

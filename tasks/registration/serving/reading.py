@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from tasks.registration.inference import ServedModel
+from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query
 from tasks.registration.serving.settings import ServeSettings
@@ -39,6 +40,7 @@ class Reader:
         self.rendered = settings.query_form == "rendered" or (
             settings.query_form == "auto" and self.conversational
         )
+        self.closing = Closing.of(model.tokenizer)
         limits = [n for n in (settings.max_tokens, model.max_tokens) if n is not None]
         self.limit = min(limits, default=None)
 
@@ -72,7 +74,8 @@ class Reader:
                 return list(self.model.token_ids(row))
             if not self.rendered:
                 return list(self.model.token_ids(row.text))
-            ids = self.model.tokenizer(row.text, add_special_tokens=False)["input_ids"]
+            text = self.closing.completed(row.text)
+            ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
         except (ValueError, TypeError, KeyError, AttributeError, TemplateError) as error:
             raise RequestProblem(422, "bad_row", f"{name}: {error}", name) from error
         if not ids:

@@ -45,11 +45,12 @@ class ServeSettings(BaseModel):
     too_long: TooLong = "error"
     """What becomes of a longer sequence: an error, or its end without its start (and a header)."""
     query_form: QueryForm = "auto"
-    """How bare strings are read: `rendered` by the chat template already, nothing is added; or
-    `text`, which gets the end token and special tokens; `auto`: by whether there is a template."""
+    """How bare strings are read: `rendered` by the chat template already, to which nothing is added
+    but what that writes behind the end token (closing.py); or `text`, which gets the end token and
+    special tokens; `auto`: by whether there is a template."""
     special_tokens_in_text: Literal["quarantine", "encode"] | None = None
     """What a special token in a row's words becomes, if not what training made of it: an error, or
-    ordinary text. Rendered strings and token ids are read as they are."""
+    ordinary text. In rendered strings and token ids they are markup."""
     scale: Scale = "raw"
     """Of the answers: raw, mean 0 and deviation 1 over held-out answers, or that of the champion
     before this version, or of the first one (coefficients of RL survive a retrain)."""
