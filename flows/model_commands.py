@@ -71,9 +71,11 @@ def verify_model(
 ) -> None:
     """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
     from flows.contract_table import print_verdicts
+    from flows.verification import check_asked
     from tasks.training.handover.contract import replay
 
     with told_in_one_sentence():
+        check_asked(directory, device)
         verdicts = replay(directory, device)
     if as_json:
         print(json.dumps({verdict.probe: verdict.difference for verdict in verdicts}))

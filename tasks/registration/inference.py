@@ -17,12 +17,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tasks.registration import reward_scale
 from tasks.registration.allowed_files import check_files
 from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
+from tasks.registration.device import check_device
 from tasks.registration.given_rows import content, conversation, rows_of
 from tasks.registration.positions import check_lengths, positions
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
@@ -59,9 +61,10 @@ class ServedModel:
         self.answers_in: Scale = scale
         self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        check_device(self.device)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
         model = _model_of(directory)
-        self.model: Any = _moved(model, self.device).eval()
+        self.model: Any = model.to(self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
         self.pad_id = int(model.config.pad_token_id or 0)
@@ -190,7 +193,7 @@ def load_reward_model(
 
     Raises:
         ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
-            reward model, or not that scale; or there is no such device.
+            reward model, damaged ones, or not that scale; or there is no such device.
     """
     return ServedModel(
         directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
@@ -199,13 +202,19 @@ def load_reward_model(
 
 def _model_of(directory: Path) -> Any:
     """The model, all of whose weights are in the directory: transformers draws what is missing."""
-    model, found = AutoModelForSequenceClassification.from_pretrained(
-        directory,
-        dtype=torch.float32,
-        use_safetensors=True,
-        trust_remote_code=False,
-        output_loading_info=True,
-    )
+    try:
+        model, found = AutoModelForSequenceClassification.from_pretrained(
+            directory,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except SafetensorError as error:
+        raise ValueError(
+            f"{directory} holds a safetensors file that is cut or damaged ({error}); copy or "
+            "download the model's files again"
+        ) from error
     if missing := sorted(found["missing_keys"]):
         raise ValueError(
             f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
@@ -213,12 +222,6 @@ def _model_of(directory: Path) -> Any:
             "the folder `model` of a training"
         )
     return model
-
-
-def _moved(model: Any, device: str) -> Any:
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device is {device!r}, but torch finds no GPU here; say 'cpu'")
-    return model.to(device)
 
 
 def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:

@@ -27,7 +27,7 @@ from tasks.registration.tracking import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 LOADER = (
-    *("allowed_files", "champion_scale", "contract_replay", "given_rows", "inference"),
+    *("allowed_files", "champion_scale", "contract_replay", "device", "given_rows", "inference"),
     *("positions", "prompt_reuse", "reward_function", "reward_scale", "row_text"),
 )
 SHIPPED = {

@@ -1,14 +1,18 @@
 """`reward-pipeline verify-model`: a table and an exit code that a script can trust."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
+from typer.testing import CliRunner
 
+from flows.__main__ import app
 from tasks.training.handover.contract import write_contract
 from tasks.training.handover.export import save_model
 from tasks.training.model.loading import load_reward_model
@@ -47,3 +51,27 @@ def test_a_kept_contract_exits_with_0_and_a_broken_one_with_1_and_its_name(model
     assert missing.returncode == 1
     assert "holds no reward_contract.json" in missing.stderr
     assert "Traceback" not in missing.stderr
+
+
+@pytest.fixture
+def command():
+    """Runs the command line in this process, whose handling of SIGTERM it leaves as it was."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield CliRunner()
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory, command):
+    def told(directory, *options):
+        done = command.invoke(app, ["verify-model", str(directory), *options])
+        assert done.exit_code == 1
+        assert done.stderr.startswith("ModelError: "), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        return done.stderr
+
+    assert "absent does not exist; expected the directory of a" in told(model_directory / "absent")
+    contract = model_directory / "reward_contract.json"
+    assert f"{contract} is no directory" in told(contract)
+    assert "device is 'tpu', which torch cannot use" in told(model_directory, "--device", "tpu")
+    if not torch.cuda.is_available():
+        assert "finds no GPU here" in told(model_directory, "--device", "cuda")

@@ -296,6 +296,19 @@ def test_a_gpu_that_is_absent_is_said_to_be(copied):
         load_reward_model(copied, "cuda")
 
 
+@pytest.mark.parametrize("device", ["tpu", "meta", "mps:7", "cuda:x", "cuda:99"])
+def test_a_device_that_torch_cannot_use_is_told_in_a_sentence(copied, device):
+    with pytest.raises(ValueError, match=f"device is '{device}', .*; say 'cpu'$"):
+        load_reward_model(copied, device)
+
+
+def test_weights_that_are_cut_off_are_told_as_such(copied):
+    file = copied / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match=r"holds a safetensors file that is cut or damaged \("):
+        load_reward_model(copied, "cpu")
+
+
 def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_directory, tmp_path):
     package(model_directory, tmp_path / "package")
     from mlflow import pyfunc

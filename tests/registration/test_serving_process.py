@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -157,7 +158,7 @@ def waiting(page):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path):
+def test_what_cannot_be_served_is_told_in_one_sentence(model_directory, tmp_path):
     def ended(*arguments):
         done = subprocess.run(
             [sys.executable, "-m", "flows", "serve", *arguments],
@@ -169,6 +170,11 @@ def test_what_cannot_be_served_is_told_in_one_sentence(tmp_path):
         assert done.returncode == 1
         return done.stderr.strip().splitlines()[-1]
 
+    assert "RegistrationError: " in (told := ended(str(model_directory), "--device", "tpu"))
+    assert "is not served: device is 'tpu', which torch cannot use here" in told
+    cut = shutil.copytree(model_directory, tmp_path / "cut")
+    (cut / "model.safetensors").write_bytes(b"0123456789")
+    assert f"{cut} is not served: {cut} holds a safetensors file that is cut" in ended(str(cut))
     (tmp_path / "model").mkdir()
     assert "no directory" in ended(str(tmp_path / "absent"))
     assert "no config.json" in ended(str(tmp_path / "model"))
