@@ -9,7 +9,7 @@ Travels inside the registered model: it must not import any other part of the pr
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def replay(model: Scorer, directory: Path) -> int | None:
     path = directory / FILE
     if not path.is_file():
         return None
-    contract = _read(path)
+    contract = read_contract(path)
     for probe in contract["probes"]:
         if probe.get("refused") == REFUSED:
             _check_refused(model, path, probe, contract["rendering"])
@@ -62,6 +62,30 @@ def replay(model: Scorer, directory: Path) -> int | None:
     return len(golden)
 
 
+def read_contract(path: Path) -> dict[str, Any]:
+    """What the file of a contract holds.
+
+    Raises:
+        ValueError: no JSON object, or one of another format.
+    """
+    try:
+        contract = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no JSON ({error}): it is cut or damaged; copy or download the model's "
+            "files again"
+        ) from error
+    if not isinstance(contract, dict):
+        raise ValueError(f"{path} holds a {type(contract).__name__}, expected an object")
+    found = cast(dict[str, Any], contract)
+    if found.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {found.get('format')!r}, expected {FORMAT}; use the version of the "
+            "project that wrote it"
+        )
+    return found
+
+
 def policy_of(directory: Path) -> Any:
     """What a special token in a row's words becomes; `keep` where no contract says it.
 
@@ -71,19 +95,12 @@ def policy_of(directory: Path) -> Any:
     path = directory / FILE
     if not path.is_file():
         return "keep"
-    policy = _read(path)["rendering"]["special_tokens_in_text"]
+    policy = read_contract(path)["rendering"]["special_tokens_in_text"]
     if policy not in POLICIES:
         raise ValueError(
             f"{path}: special_tokens_in_text is {policy!r}, expected one of {POLICIES}"
         )
     return policy
-
-
-def _read(path: Path) -> dict[str, Any]:
-    contract: dict[str, Any] = json.loads(path.read_bytes())
-    if contract.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {contract.get('format')!r}, expected {FORMAT}")
-    return contract
 
 
 def _check_refused(

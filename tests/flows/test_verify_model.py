@@ -75,3 +75,10 @@ def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory, comman
     assert "device is 'tpu', which torch cannot use" in told(model_directory, "--device", "tpu")
     if not torch.cuda.is_available():
         assert "finds no GPU here" in told(model_directory, "--device", "cuda")
+    for content, expected in {
+        "{": "reward_contract.json is no JSON (",
+        "[]": "reward_contract.json holds a list, expected an object",
+        "{}": "reward_contract.json has format None, expected 1",
+    }.items():
+        contract.write_text(content)
+        assert expected in told(model_directory)
