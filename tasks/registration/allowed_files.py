@@ -95,7 +95,13 @@ def shipped_digest(sources: list[str], digest: str = UNNAMED) -> str:
 def _check_configuration(path: Path) -> None:
     if path.name == "adapter_config.json":
         raise ValueError(f"{path}: an adapter names its base model elsewhere; expected merged ones")
-    content: Any = json.loads(path.read_bytes())
+    try:
+        content: Any = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no JSON ({error}): it is cut or damaged; copy or download the model's "
+            "files again"
+        ) from error
     if not isinstance(content, dict):
         return
     if "auto_map" in content:

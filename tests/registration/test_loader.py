@@ -272,10 +272,11 @@ PLANTED = "raise SystemExit('planted code ran')"
         ("deep/down/python_model.pkl", "a pickle", "is no file of a reward model"),
         ("adapter_config.json", "{}", "an adapter names its base model elsewhere"),
         ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["x.Y", null]}}', "auto_map"),
+        ("reward_contract.json", "{", r"reward_contract\.json is no JSON \("),
         ("config.json", '{"text_config": {"_attn_implementation": "some/kernel"}}', "repository"),
     ],
 )
-def test_a_directory_with_more_than_data_is_refused(copied, name, content, said):
+def test_a_directory_with_more_than_data_or_damaged_data_is_refused(copied, name, content, said):
     (copied / name).parent.mkdir(parents=True, exist_ok=True)
     (copied / name).write_text(content)
     with pytest.raises(ValueError, match=said):
