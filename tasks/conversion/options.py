@@ -29,6 +29,10 @@ class Options(Params):
         """What has to be said and was not, as the end of a sentence; "" when all is said."""
         return ""
 
+    def named(self) -> list[str]:
+        """The columns that are read because an option names them."""
+        return []
+
 
 class TextOptions(Options):
     """Of every layout that may hold plain texts."""

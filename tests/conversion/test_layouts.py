@@ -236,7 +236,39 @@ def test_several_fitting_layouts_are_listed():
 def test_misspelt_names_are_answered_with_the_nearest():
     with pytest.raises(ParamsError, match="layout 'hh_rhlf' is unknown; did you mean 'hh_rlhf'"):
         check_declared("hh", "hh_rhlf", {})
-    with pytest.raises(ParamsError, match=r"columns\.choosen is unknown; did you mean 'chosen'"):
+    with pytest.raises(ParamsError, match=r"columns\.choosen is unknown.*did you mean 'chosen'"):
         check_declared("votes", None, {"choosen": "better"})
     with pytest.raises(DataError, match=r"columns\.chosen names 'beter'.*did you mean 'better'"):
         recognise("votes", None, {"chosen": "beter"}, [{"better": "a", "worse": "b"}])
+
+
+@pytest.mark.catalogue(43)
+@pytest.mark.parametrize(
+    ("layout", "name", "options", "says"),
+    [
+        ("trl", "system", {}, "to layout 'trl'; layouts columns, sharegpt_ranking, distilabel re"),
+        ("hh_rlhf", "weight", {}, "to layout 'hh_rlhf'; only layout columns reads it: name one"),
+        ("scored", "promt", {}, "to layout 'scored'; did you mean 'prompt'? It reads prompt, resp"),
+        ("pairwise_label", "prefrence", {"preference": "first"}, "to layout 'pairwise_label'. It "),
+        ("pairwise_label", "vot", {"labels": ["vote"], "first": 1, "second": 2}, "mean 'vote'? It"),
+        ("helpsteer", "corectness", {"attributes": {"correctness": 1}}, "mean 'correctness'? It"),
+        ("scored", "by", {"by": "id"}, "It reads prompt, response, score, responses, scores, tool"),
+        (
+            None,
+            "response",
+            {},
+            "to layout 'columns', which a mapping without 'layout' means; layou",
+        ),
+    ],
+)
+def test_a_mapped_column_that_the_layout_would_not_read_is_refused(layout, name, options, says):
+    with pytest.raises(ParamsError) as caught:
+        check_declared("votes", layout, {name: "x"}, options)
+    assert f"source 'votes': columns.{name} is unknown to layout" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_a_mapping_may_name_what_the_options_name():
+    paths = {"responses": ["small.text"], "scores": ["small.ok"], "by": "id"}
+    check_declared("votes", "scored", {"small": "s", "small.ok": "o", "id": "key"}, paths)
+    check_declared("votes", "helpsteer", {"verbosity": "v"}, {"attributes": {"verbosity": -1}})

@@ -1,5 +1,6 @@
 """Whatever stands in the rows of a layout, its ledger balances, and their order changes nothing."""
 
+import contextlib
 import json
 import tempfile
 from itertools import pairwise
@@ -10,8 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Store
-from tasks.conversion import ConversionParams, step
-from tasks.conversion.layouts import NAMES
+from tasks.conversion import ConversionParams, Unusable, step
+from tasks.conversion.layouts import LAYOUTS, NAMES, options_of
+from tasks.conversion.layouts.known import columns_of
 from tasks.errors import DataError
 from tasks.ingestion import Source
 
@@ -182,6 +184,39 @@ alone = settings(deadline=None, suppress_health_check=list(HealthCheck))
 def test_rows_of_every_layout_are_generated():
     assert {name.partition(",")[0] for name in GENERATED} == set(NAMES)
     assert set(GENERATED) == set(GOOD)
+
+
+class Watched(dict):
+    """A row that remembers the columns that were asked for."""
+
+    def __init__(self, row):
+        super().__init__(row)
+        self.asked = set()
+
+    def get(self, name, default=None):
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name):
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name):
+        self.asked.add(name)
+        return super().__contains__(name)
+
+
+@settings(alone, max_examples=EXAMPLES)
+@given(data=st.data())
+@every_layout
+def test_a_layout_names_all_columns_that_it_reads(layout, data):
+    name = layout.partition(",")[0]
+    options = options_of("votes", name, OPTIONS.get(layout, {}))
+    for row in map(Watched, GOOD[layout] + data.draw(st.lists(GENERATED[layout], max_size=4))):
+        given = (row,) if LAYOUTS[name].options is None else (row, options)
+        with contextlib.suppress(Unusable):
+            LAYOUTS[name].read(*given)
+        assert row.asked <= set(columns_of(name, options))
 
 
 @settings(alone, max_examples=EXAMPLES)

@@ -1,9 +1,10 @@
 """Layouts: how the rows of a source become preference pairs.
 
-A layout is one file with two functions, listed in `known.LAYOUTS`:
+A layout is one file with two functions and a tuple, listed in `known.LAYOUTS`:
 
     pairs(row) -> list[Pair]      what the row holds, values as they are; the checks come after
     fits(columns, row) -> bool    whether a row of these columns looks like this layout
+    READ                          the columns that `pairs` looks at: no other one can be mapped
 
 `pairs` raises `Unusable` for a row that it cannot read; it never returns an empty list. A layout
 that takes options has `read(row, options)` in its place, and may find more than pairs: an

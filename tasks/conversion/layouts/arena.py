@@ -25,6 +25,10 @@ from tasks.conversion.unusable import Unusable, found
 Better = Literal["a", "b", "tie"]
 BETTER: tuple[Better, ...] = ("a", "b", "tie")
 WINNERS = ("winner_model_a", "winner_model_b", "winner_tie")
+READ = (
+    *("prompt", "response_a", "response_b", *WINNERS),
+    *("winner", "conversation_a", "conversation_b"),
+)
 TIES = ("tie", "tie (bothbad)", "both_bad")
 _TURNS = 'a list with one text per turn, such as ["Hello."]'
 

@@ -12,6 +12,8 @@ from tasks.conversion.pair import Pair
 from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("context", "chosen", "rejected")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """A list as context beside two lists of turns, not under `role`."""

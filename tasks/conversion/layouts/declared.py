@@ -1,13 +1,12 @@
 """What a params file says of a source's layout, checked before any work."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.conversion.layouts import columns
-from tasks.conversion.layouts.known import LAYOUTS, NAMES
+from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of
 from tasks.conversion.options import Options
 from tasks.errors import ParamsError, shown
 
@@ -59,13 +58,25 @@ def check_declared(
             f"source {source!r}: layout {shown(layout)} is unknown{hint} "
             f"Known are {', '.join(NAMES)}; leave it out to have it recognised"
         )
-    if layout in (None, "columns"):
-        for name in mapping:
-            if name not in columns.FIELDS:
-                near = get_close_matches(name, columns.FIELDS, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ParamsError(
-                    f"source {source!r}: columns.{name} is unknown{hint} Known are "
-                    f"{', '.join(columns.FIELDS)}, each with the name of a column of the source"
-                )
-    options_of(source, layout, declared or {})
+    options = options_of(source, layout, declared or {})
+    known = columns_of(layout or "columns", options)
+    for name in mapping:
+        if name not in known:
+            raise _unknown(source, layout, name, known)
+
+
+def _unknown(source: str, layout: str | None, name: str, known: Sequence[str]) -> ParamsError:
+    """The error of a mapped name that the layout would not read."""
+    to = repr(layout) if layout else "'columns', which a mapping without 'layout' means"
+    others = [other for other in NAMES if name in LAYOUTS[other].reads]
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    if others:
+        read_by = (
+            f"layouts {', '.join(others)} read" if others[1:] else f"only layout {others[0]} reads"
+        )
+        hint = f"; {read_by} it: name one that fits with 'layout'."
+    return ParamsError(
+        f"source {source!r}: columns.{name} is unknown to layout {to}{hint} It reads "
+        f"{', '.join(known)}, each from the column of the source that 'columns' names for it"
+    )

@@ -24,6 +24,7 @@ from tasks.conversion.unusable import Unusable, found
 PROMPTS = ("instruction", "input", "prompt")
 RATINGS = ("ratings", "rating")
 SYSTEMS = ("system", "system_prompt")
+READ = (*PROMPTS, "generations", *RATINGS, *SYSTEMS)
 
 
 def fits(columns: set[str], row: Row) -> bool:

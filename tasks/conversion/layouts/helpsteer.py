@@ -32,6 +32,10 @@ from tasks.conversion.turns import as_messages, listed
 from tasks.conversion.unusable import Unusable, found
 
 STRENGTHS = ("preference_strength", "overall_preference")
+READ = (
+    *("prompt", "context", "response", *STRENGTHS),
+    *("response_1", "response_2", "response1", "response2"),
+)
 STRONGEST = 3
 _TURN = re.compile(r"\n?<extra_id_1>(User|Assistant)\n")
 
@@ -43,6 +47,10 @@ class HelpsteerOptions(RankingOptions):
     """Attribute -> weight; the score is the weighted sum."""
     soft: bool = False
     """A strength of 1, 2 or 3 is a preference of 2/3, 5/6 or 1 instead of a margin."""
+
+    def named(self) -> list[str]:
+        """The attributes."""
+        return [*self.attributes]
 
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001

@@ -17,6 +17,7 @@ from tasks.conversion.messages import Messages
 from tasks.conversion.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("chosen", "rejected")
 ROLES = {"Human": "user", "Assistant": "assistant"}
 _TURN = re.compile(r"\n\n(Human|Assistant):(?: |(?=\n)|\Z)")
 _START = re.compile(r"\s*(Human|Assistant):")

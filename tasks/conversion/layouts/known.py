@@ -42,6 +42,8 @@ class Layout:
 
     read: Callable[..., Sequence[Item]]
     fits: Callable[[set[str], Row], bool]
+    reads: tuple[str, ...]
+    """The columns that `read` looks at, beside those that options name (`Options.named`)."""
     options: type[Options] | None = None
     """What `read` takes beside the row; None: nothing."""
     joins: bool = False
@@ -54,32 +56,46 @@ class Layout:
 
 
 _LAYOUTS = {
-    "trl": Layout(trl.read, trl.fits, trl.TrlOptions, sides=trl.sides),
-    "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits),
-    "columns": Layout(columns.read, columns.fits, CellOptions),
-    "sharegpt_ranking": Layout(sharegpt_ranking.pairs, sharegpt_ranking.fits),
-    "openai_dpo": Layout(openai_dpo.pairs, openai_dpo.fits),
-    "typed_parts": Layout(typed_parts.pairs, typed_parts.fits),
-    "context_ranking": Layout(context_ranking.pairs, context_ranking.fits),
-    "arena": Layout(arena.pairs, arena.fits),
+    "trl": Layout(trl.read, trl.fits, trl.READ, trl.TrlOptions, sides=trl.sides),
+    "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits, hh_rlhf.READ),
+    "columns": Layout(columns.read, columns.fits, columns.FIELDS, CellOptions),
+    "sharegpt_ranking": Layout(
+        sharegpt_ranking.pairs, sharegpt_ranking.fits, sharegpt_ranking.READ
+    ),
+    "openai_dpo": Layout(openai_dpo.pairs, openai_dpo.fits, openai_dpo.READ),
+    "typed_parts": Layout(typed_parts.pairs, typed_parts.fits, typed_parts.READ),
+    "context_ranking": Layout(context_ranking.pairs, context_ranking.fits, context_ranking.READ),
+    "arena": Layout(arena.pairs, arena.fits, arena.READ),
     "ultrafeedback": Layout(
-        ultrafeedback.read, ultrafeedback.fits, ultrafeedback.UltrafeedbackOptions
+        ultrafeedback.read,
+        ultrafeedback.fits,
+        ultrafeedback.READ,
+        ultrafeedback.UltrafeedbackOptions,
     ),
-    "helpsteer": Layout(helpsteer.read, helpsteer.fits, helpsteer.HelpsteerOptions, joins=True),
-    "shp": Layout(shp.read, shp.fits, shp.ShpOptions),
-    "unpaired": Layout(unpaired.read, unpaired.fits, LabelOptions, joins=True),
-    "stepwise": Layout(stepwise.read, stepwise.fits, stepwise.StepwiseOptions, joins=True),
+    "helpsteer": Layout(
+        helpsteer.read, helpsteer.fits, helpsteer.READ, helpsteer.HelpsteerOptions, joins=True
+    ),
+    "shp": Layout(shp.read, shp.fits, shp.READ, shp.ShpOptions),
+    "unpaired": Layout(unpaired.read, unpaired.fits, unpaired.READ, LabelOptions, joins=True),
+    "stepwise": Layout(
+        stepwise.read, stepwise.fits, stepwise.READ, stepwise.StepwiseOptions, joins=True
+    ),
     "pairwise_label": Layout(
-        pairwise_label.read, pairwise_label.fits, pairwise_label.PairwiseLabelOptions
+        pairwise_label.read,
+        pairwise_label.fits,
+        pairwise_label.READ,
+        pairwise_label.PairwiseLabelOptions,
     ),
-    "scored": Layout(scored.read, scored.fits, scored.ScoredOptions, joins=True),
-    "rewardbench": Layout(rewardbench.pairs, rewardbench.fits),
-    "rewardbench2": Layout(rewardbench2.read, rewardbench2.fits, LabelOptions),
-    "distilabel": Layout(distilabel.read, distilabel.fits, RankingOptions),
-    "nectar": Layout(nectar.read, nectar.fits, RankingOptions),
-    "webgpt": Layout(webgpt.read, webgpt.fits, webgpt.WebgptOptions),
-    "summaries": Layout(summaries.pairs, summaries.fits),
-    "prm800k": Layout(prm800k.read, prm800k.fits, stepwise.StepwiseOptions, joins=True),
+    "scored": Layout(scored.read, scored.fits, scored.READ, scored.ScoredOptions, joins=True),
+    "rewardbench": Layout(rewardbench.pairs, rewardbench.fits, rewardbench.READ),
+    "rewardbench2": Layout(rewardbench2.read, rewardbench2.fits, rewardbench2.READ, LabelOptions),
+    "distilabel": Layout(distilabel.read, distilabel.fits, distilabel.READ, RankingOptions),
+    "nectar": Layout(nectar.read, nectar.fits, nectar.READ, RankingOptions),
+    "webgpt": Layout(webgpt.read, webgpt.fits, webgpt.READ, webgpt.WebgptOptions),
+    "summaries": Layout(summaries.pairs, summaries.fits, summaries.READ),
+    "prm800k": Layout(
+        prm800k.read, prm800k.fits, prm800k.READ, stepwise.StepwiseOptions, joins=True
+    ),
 }
 NAMES = tuple(_LAYOUTS)
 """What `layout` may be in a params file."""
@@ -98,3 +114,8 @@ LAYOUTS = _LAYOUTS | {
     for found in json_cells.CHOICES
 }
 """By name; beyond `NAMES` those that open the cells of some columns."""
+
+
+def columns_of(layout: str, options: Options) -> list[str]:
+    """The columns that a layout reads with these options, under its own names."""
+    return list(dict.fromkeys([*LAYOUTS[layout].reads, *options.named()]))

@@ -23,6 +23,8 @@ from tasks.conversion.pair import Pair
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("prompt", "answers")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """A prompt, and answers that are objects with an answer and a rank."""

@@ -15,6 +15,8 @@ from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("input", "preferred_output", "non_preferred_output")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """Its three columns are there, and the input is an object."""

@@ -31,6 +31,8 @@ from tasks.conversion.ties import Tie
 from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("prompt", "input", "response_a", "response_b")
+
 
 class PairwiseLabelOptions(TextOptions):
     """What the values of the label mean."""
@@ -56,6 +58,10 @@ class PairwiseLabelOptions(TextOptions):
                 "first, the second answer is better; also tie), or {preference: second}"
             )
         return ""
+
+    def named(self) -> list[str]:
+        """The columns of the label."""
+        return self.labels
 
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001

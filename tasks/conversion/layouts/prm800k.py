@@ -21,6 +21,7 @@ from tasks.conversion.layouts.stepwise import StepwiseOptions
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("question", "label")
 WRONG = -1
 """The rating of a step that is an error; 0 is neutral and 1 good."""
 

@@ -12,6 +12,8 @@ from tasks.conversion.answers import pair_as_conversation
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.pair import Pair
 
+READ = ("subset", "prompt", "chosen", "rejected")
+
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
     """Never: what has these columns is a `trl` row as well."""

@@ -19,6 +19,8 @@ from tasks.conversion.pairing import pair_up
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable
 
+READ = ("prompt", "chosen", "rejected")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """A prompt, and texts in two lists."""

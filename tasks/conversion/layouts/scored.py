@@ -28,6 +28,8 @@ from tasks.conversion.options import RankingOptions
 from tasks.conversion.turns import as_messages, listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("prompt", "response", "score", "responses", "scores", "tools", "chat_template_kwargs")
+
 
 class ScoredOptions(RankingOptions):
     """Where answers and scores stand, and which score is better."""
@@ -46,6 +48,12 @@ class ScoredOptions(RankingOptions):
         if len(self.responses or ()) != len(self.scores or ()):
             return "one path in options.scores for each path in options.responses"
         return ""
+
+    def named(self) -> list[str]:
+        """Of a dotted path both: a column of that very name, and the one that it leads into."""
+        paths = [*(self.responses or ()), *(self.scores or ())]
+        heads = [path.partition(".")[0] for path in paths]
+        return [*([] if self.by is None else [self.by]), *paths, *heads]
 
 
 def fits(columns: set[str], row: Row) -> bool:

@@ -15,6 +15,8 @@ from tasks.conversion.messages import Message, Messages
 from tasks.conversion.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("conversations", "chosen", "rejected", "system", "tools", "margin")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """A list of conversations beside two answers."""

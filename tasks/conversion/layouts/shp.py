@@ -23,6 +23,8 @@ from tasks.conversion.pair import Pair
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable
 
+READ = ("history", "human_ref_A", "human_ref_B", "labels", "score_A", "score_B", "score_ratio")
+
 
 class ShpOptions(Options):
     """What is made of the votes."""

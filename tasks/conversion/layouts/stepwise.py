@@ -25,6 +25,10 @@ from tasks.conversion.ties import Tie
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = (
+    *("prompt", "completions", "labels", "error_steps", "original_question"),
+    *("original_process", "modified_question", "modified_process"),
+)
 _NO_ERROR = "found no error step: neither process is better by its steps"
 
 

@@ -18,6 +18,8 @@ from tasks.conversion.pair import Pair
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("info", "summaries", "choice")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """Its three columns, and an object as info."""

@@ -15,6 +15,8 @@ from typing import Any, cast
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.pair import IMPLICIT, Pair
 
+READ = ("chosen_messages", "rejected_messages")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """Both sides are lists under their own names."""

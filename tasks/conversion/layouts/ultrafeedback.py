@@ -21,6 +21,7 @@ from tasks.conversion.options import RankingOptions
 from tasks.conversion.turns import listed
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("instruction", "completions")
 ASPECTS = ("instruction_following", "honesty", "truthfulness", "helpfulness")
 NOT_RATED = ("n/a", "na", "none", "")
 

@@ -19,6 +19,8 @@ from tasks.conversion.options import LabelOptions
 from tasks.conversion.turns import as_messages, listed
 from tasks.conversion.unusable import Unusable
 
+READ = ("prompt", "completion", "label", "messages", "tools", "chat_template_kwargs")
+
 
 def fits(columns: set[str], row: Row) -> bool:
     """A label that says good or bad, beside one completion."""

@@ -21,6 +21,8 @@ from tasks.conversion.pair import Pair
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
+READ = ("question", "answer_0", "answer_1", "score_0", "score_1")
+
 
 class WebgptOptions(Options):
     """What is made of the scores."""
