@@ -133,7 +133,8 @@ def plan_sources(
     """The layout of every source: as declared, or recognised from its first good rows.
 
     Raises:
-        DataError: no layout fits, or several do, or a mapped column does not exist.
+        DataError: no layout fits, or several do, a mapped column does not exist, or a system beside
+            the prompts would be lost.
     """
     from tasks.conversion.overrides import read_overrides
     from tasks.conversion.plan import Plan
@@ -143,7 +144,7 @@ def plan_sources(
     overrides = read_overrides(params.overrides) if params.overrides else {}
     layouts: dict[str, tuple[str, Mapping[str, str], Options]] = {}
     for s in sorted(sources, key=lambda source: source.name):  # their order is not in the key
-        layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name])
+        layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name], s.options)
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
     return Plan(layouts, params.seed, params.eval_fraction, params.ties, overrides)

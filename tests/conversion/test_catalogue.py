@@ -282,6 +282,25 @@ def test_columns_that_nobody_asked_for_are_named_once(convert, pairs_of, caplog)
     convert(rows[:2], columns={"score_chosen": "score_chosen", "score_rejected": "id"})
     (told,) = [r.getMessage() for r in caplog.records if "does not read" in r.getMessage()]
     assert told.endswith("layout 'columns' does not read: 'x\\x1b[2J'")
+    caplog.clear()
+    scored = [{"q": "Hi", "response": "a" * n, "score": n, "id": 1, "tip": 2} for n in (1, 2)]
+    convert(scored, layout="scored", columns={"prompt": "q"}, options={"by": "id"})
+    (told,) = [r.getMessage() for r in caplog.records if "does not read" in r.getMessage()]
+    assert told == "source 'votes': columns that layout 'scored' does not read: 'tip'"
+
+
+@catalogue(44)
+@pytest.mark.parametrize("layout", ["scored", None])
+def test_answers_under_different_systems_are_not_compared_without_them(convert, layout):
+    asked = {"prompt": "Hi", "system_prompt": " "}
+    rows = [asked | {"response": text, "score": len(text)} for text in ("Hello.", "No.")]
+    assert convert(rows, layout=layout).report["pairs"] == 1
+    for row, system in zip(rows, ("Be kind.", "Be rude."), strict=True):
+        row["system_prompt"] = system
+    with pytest.raises(
+        DataError, match=r"'system_prompt' holds 'Be kind\.', which layout 'scored'"
+    ):
+        convert(rows, layout=layout)
 
 
 @catalogue(44, 94)

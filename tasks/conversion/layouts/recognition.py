@@ -6,8 +6,10 @@ from difflib import get_close_matches
 
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
+from tasks.conversion.layouts.declared import Declared, options_of
 from tasks.conversion.layouts.hints import hint
-from tasks.conversion.layouts.known import LAYOUTS, NAMES, with_json
+from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
+from tasks.conversion.options import Options
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
 
@@ -15,23 +17,33 @@ logger = logging.getLogger(__name__)
 
 
 def recognise(
-    source: str, layout: str | None, mapping: Mapping[str, str], rows: Sequence[Row]
+    source: str,
+    layout: str | None,
+    mapping: Mapping[str, str],
+    rows: Sequence[Row],
+    declared: Declared | None = None,
 ) -> str:
     """The layout of a source: as declared, or the only one that fits most of its first rows.
 
-    Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`), and
-    the columns that are not read are named once, in the log.
+    Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`). The
+    columns that are not read are named once, in the log.
 
     Raises:
-        DataError: no layout fits, or several do, or a mapped column is in none of the rows; or the
-            cells of a column are what Python prints of messages.
+        DataError: no layout fits, or several do, or a mapped column is in none of the rows; or a
+            system beside the prompt would be lost; or the cells of a column are what Python prints
+            of messages.
     """
     if rows:
         _check_mapping(source, mapping, list(_columns(rows)))
     found = layout or ("columns" if mapping else _only_fitting(source, rows))
+    options = options_of(source, found, declared or {})
+    unread = _unread(found, options, mapping, list(_columns(rows)))
+    if unread:
+        listed = ", ".join(shown(name, 40) for name in unread)
+        logger.info("source %r: columns that layout %r does not read: %s", source, found, listed)
     if found not in ("trl", "columns"):
+        _check_systems(source, found, unread, rows)
         return found
-    _tell_unread(source, found, mapping, list(_columns(rows)))
     named = _named(rows, mapping)
     if printed := json_cells.printed(named):
         raise DataError(
@@ -79,12 +91,28 @@ def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:
     return named
 
 
-def _tell_unread(source: str, layout: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
-    ours = trl.READ if layout == "trl" else set(columns.FIELDS) - {*columns.ONLY_IF_MAPPED}
-    unread = [name for name in seen if name not in {*ours} - {*mapping} | {*mapping.values()}]
-    if unread:
-        listed = ", ".join(shown(name, 40) for name in unread)
-        logger.info("source %r: columns that layout %r does not read: %s", source, layout, listed)
+def _unread(
+    layout: str, options: Options, mapping: Mapping[str, str], seen: Sequence[str]
+) -> list[str]:
+    """The columns of the source that the layout does not read."""
+    ours = {*columns_of(layout, options)} - {*mapping}
+    if layout == "columns":
+        ours -= {*columns.ONLY_IF_MAPPED}
+    return [name for name in seen if name not in ours | {*mapping.values()}]
+
+
+def _check_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
+    """Raises DataError where answers under different systems would be taken for answers to one
+    prompt."""
+    for name in (name for name in unread if name in trl.SYSTEMS):
+        held = [row[name] for row in rows if str(row.get(name) or "").strip()]
+        if held:
+            raise DataError(
+                f"source {source!r}: its column {name!r} holds {shown(held[0], 60)}, which layout "
+                f"{layout!r} does not read: it would be lost, and answers given under another one "
+                "would be compared. Write it into the prompts, as a first message with the role "
+                "system; or take the column out where it is no part of them"
+            )
 
 
 def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
