@@ -6,6 +6,7 @@ For each source: rows in + added = rows out + rows dropped, reason by reason.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ class Account:
     def bad(self) -> int:
         """Rows dropped through a fault of their own."""
         return sum(n for reason, n in self.dropped.items() if reason not in NEUTRAL_REASONS)
+
+    @property
+    def units(self) -> int:
+        """Rows in + added, but for blank lines: a row that stands for several pairs may lose them
+        one by one."""
+        return self.rows_in + self.added - self.dropped.get("blank_line", 0)
+
+    @property
+    def bad_share(self) -> Fraction:
+        """Share of `units` that were dropped through a fault of their own."""
+        return Fraction(self.bad, self.units) if self.units else Fraction(0)
 
 
 class Ledger:
@@ -78,15 +90,6 @@ class Ledger:
                     f"added, {a.rows_out} out + {a.dropped.total()} dropped {dict(a.dropped)}; "
                     "this is a defect of the stage, please report it"
                 )
-
-    def bad_fraction(self, source: str) -> float:
-        """Share of a source's rows that were dropped through a fault of their own.
-
-        Of rows in + added: a row that stands for several pairs may lose them one by one.
-        """
-        account = self._account(source)
-        units = account.rows_in + account.added
-        return account.bad / units if units else 0.0
 
     @property
     def rows_in(self) -> int:

@@ -16,7 +16,8 @@ class ConversionParams(Params):
     seed: int = 0
     """Another seed holds out other groups."""
     max_bad_fraction: float = Field(default=0.01, ge=0.0, le=1.0)
-    """Share of a source's rows that may be unusable before the run fails."""
+    """Share of a source's rows that may be unusable before the run fails: those that ingestion
+    could not read, and those that make no pair through a fault of their own."""
     min_rows: int = Field(default=1, ge=1)
     """Pairs that have to be left. A real run wants a hundred at least; the default lets examples
     and trial runs of a few rows pass, which are most of the runs that are so small."""

@@ -14,7 +14,7 @@ from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
 from tasks.conversion.params import ConversionParams
 from tasks.conversion.selection import Kept
-from tasks.conversion.tolerance import Examples, check_bad_fraction, frequent, merged
+from tasks.conversion.tolerance import Earlier, Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
 
 Summaries = Sequence[Mapping[str, Any]]
@@ -38,8 +38,11 @@ def incoming(summaries: Summaries) -> Ledger:
     return ledger
 
 
-def check_usable(ledger: Ledger, examples: Examples, params: ConversionParams) -> None:
-    """Raises DataError for a source whose columns look swapped, or with too many bad rows."""
+def check_usable(
+    ledger: Ledger, examples: Examples, params: ConversionParams, ingested: Earlier
+) -> None:
+    """Raises DataError for a source whose columns look swapped, or with too many bad rows, those
+    that ingestion could not read included."""
     for source, account in ledger.accounts.items():
         against = account.dropped.get("score_contradicts_label", 0)
         total = account.rows_in + account.added
@@ -52,7 +55,7 @@ def check_usable(ledger: Ledger, examples: Examples, params: ConversionParams) -
             )
     advice = "Correct the source, name another layout"
     key = "conversion.max_bad_fraction"
-    check_bad_fraction(ledger, params.max_bad_fraction, key, examples, advice)
+    check_bad_fraction(ledger, params.max_bad_fraction, key, examples, advice, ingested)
 
 
 def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionParams) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.artifact import Artifact, Step, Workspace, file_digest, input_digests
+from tasks.artifact import Artifact, Ledger, Step, Workspace, file_digest, input_digests
 from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, recognise
 from tasks.conversion.options import Options
 from tasks.conversion.params import ConversionParams
@@ -25,6 +25,7 @@ from tasks.ingestion.shards import ROWS, row_shards
 
 if TYPE_CHECKING:
     from tasks.conversion.plan import Plan
+    from tasks.conversion.tolerance import Earlier
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ def build(
     summaries = passes.convert()
     ledger = report.incoming(summaries)
     examples = report.examples_of(summaries)
-    report.check_usable(ledger, examples, params)
+    report.check_usable(ledger, examples, params, _lost_in(ingestion))
     noted = [passes.keys(r) for r in rows]
     keys = records(noted)
     verdicts = judge(keys)
@@ -125,6 +126,14 @@ def build(
     ]
     with workspace.writing(shards.QUARANTINE_FILE) as path:
         merge(parts, path)
+
+
+def _lost_in(ingestion: Artifact) -> "Earlier":
+    from tasks.conversion.tolerance import Earlier
+    from tasks.ingestion.unit import QUARANTINE
+
+    ledger = Ledger.from_json(ingestion.report["ledger"])
+    return Earlier(ingestion.stage, ledger, ingestion.path / QUARANTINE)
 
 
 def plan_sources(

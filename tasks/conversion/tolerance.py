@@ -1,13 +1,17 @@
-"""How many rows of a source a stage may lose through faults of their own before it fails.
+"""How many rows of a source may be lost through faults of their own before a stage fails.
 
-In:  a stage's ledger, and the first quarantined row of each source and reason.
+In:  a stage's ledger, and the first quarantined row of each source and reason; of the stage before
+     its ledger and its quarantine, where what that one lost counts too.
 Out: nothing, or a DataError that names the three most frequent reasons with an example each.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tasks.artifact import NEUTRAL_REASONS, Ledger, Quarantine
+from tasks.artifact.ledger import Account
 from tasks.errors import DataError
 
 Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -33,23 +37,70 @@ def merged(examples: Sequence[Examples]) -> Examples:
     return first
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What the stage before lost of the same sources: its rows out are this one's rows in."""
+
+    stage: str
+    ledger: Ledger
+    quarantine: Path
+    """Each row that it could not use."""
+
+    def examples_of(self, source: str) -> Examples:
+        """The first row of each reason, read until all are found."""
+        import pyarrow.parquet as pq
+
+        missing = {r for r in self.ledger.accounts[source].dropped if r not in NEUTRAL_REASONS}
+        first: dict[str, Mapping[str, Any]] = {}
+        columns = ["source", "reason", "file", "row", "field", "message"]
+        with pq.ParquetFile(self.quarantine) as file:
+            for batch in file.iter_batches(1024, columns=columns):
+                for row in batch.to_pylist():
+                    if row["source"] == source:
+                        first.setdefault(row["reason"], row)
+                if missing <= first.keys():
+                    break
+        return {source: first}
+
+
 def check_bad_fraction(
-    ledger: Ledger, limit: float, key: str, examples: Examples, advice: str
+    ledger: Ledger,
+    limit: float,
+    key: str,
+    examples: Examples,
+    advice: str,
+    earlier: Earlier | None = None,
 ) -> None:
     """Raises DataError for the first source with a larger share of bad rows than `limit`.
 
-    `key` names the limit in the params file; `advice` is what to do beside raising it.
+    `key` names the limit in the params file; `advice` is what to do beside raising it. With
+    `earlier` the share is of the rows that came into that stage. Where it took a sample of them,
+    it is that of a source which is all like the sample.
     """
     for source, account in ledger.accounts.items():
-        fraction = ledger.bad_fraction(source)
+        before = earlier.ledger.accounts.get(source) if earlier else None
+        kept = 1 - account.bad_share
+        fraction = float(1 - kept * (1 - before.bad_share) if before else 1 - kept)
         if fraction <= limit:
             continue
-        units = account.rows_in + account.added
+        told = f"{_counted(account)} ({fraction:.2%}) cannot be used"
+        why = frequent(ledger, source, examples)
+        if earlier and before and before.bad:
+            told = (
+                f"{_counted(before)} could not be read by {earlier.stage}, and of the others "
+                f"{_counted(account)} cannot be used: {fraction:.2%}"
+            )
+            lost = frequent(earlier.ledger, source, earlier.examples_of(source))
+            why = f"In {earlier.stage}: {lost} All of these are in {earlier.quarantine}. {why}"
         raise DataError(
-            f"source {source!r}: {account.bad} of {units} rows"
-            f"{' or pairs' if account.added else ''} ({fraction:.2%}) cannot be used, more than "
-            f"{key} {limit:.2%}. {frequent(ledger, source, examples)} {advice}, or raise {key}"
+            f"source {source!r}: {told}, more than {key} {limit:.2%}. {why.rstrip()} {advice}, or "
+            f"raise {key}"
         )
+
+
+def _counted(account: Account) -> str:
+    what = "rows or pairs" if account.added else "rows"
+    return f"{account.bad} of {account.units} {what}"
 
 
 def frequent(ledger: Ledger, source: str, examples: Examples) -> str:
@@ -60,8 +111,9 @@ def frequent(ledger: Ledger, source: str, examples: Examples) -> str:
     sentences: list[str] = []
     for n, reason in bad[:3]:
         example = examples[source][reason]
+        field = f", {example['field']}" if example["field"] else ""
         sentences.append(
-            f"{reason} ({n}x), first {example['file']} row {example['row']}, "
-            f"{example['field']}: {example['message']}."
+            f"{reason} ({n}x), first {example['file']} row {example['row']}{field}: "
+            f"{example['message']}."
         )
     return " ".join(sentences)

@@ -1,6 +1,7 @@
 """The ledger balances, or says so; the quarantine keeps every row."""
 
 import json
+from fractions import Fraction
 
 import pyarrow.parquet as pq
 import pytest
@@ -45,7 +46,9 @@ def test_a_row_without_a_line_is_found():
 
 def test_duplicates_are_not_bad_rows():
     ledger = ledger_of([("a", "duplicate"), ("a", "empty"), ("a", "out"), ("a", "out")])
-    assert ledger.bad_fraction("a") == 1 / 4
+    ledger.drop("a", "blank_line", 7)
+    ledger.count_in("a", 7)
+    assert ledger.accounts["a"].bad_share == Fraction(1, 4)
 
 
 def test_the_quarantine_keeps_the_row_and_its_origin(tmp_path):

@@ -29,9 +29,8 @@ def ingested(directory: Path, shards: list[list[tuple]]) -> Artifact:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), rows / f"{number:05d}.parquet")
     digest = hashlib.sha256(json.dumps(shards).encode()).hexdigest()
-    return Artifact(
-        "ingestion", digest[:16], directory, digest, {"files": payload_digests(directory)}
-    )
+    record = {"files": payload_digests(directory), "report": {"ledger": {}}}
+    return Artifact("ingestion", digest[:16], directory, digest, record)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from tasks.artifact import Store
+from tasks.conversion import ConversionParams, step
 from tasks.errors import DataError
+from tasks.ingestion import IngestionParams, Source
+from tasks.ingestion import step as ingestion_step
 
 
 def user(text):
@@ -175,6 +179,52 @@ def test_too_many_bad_rows_fail_with_the_three_most_frequent_reasons(convert):
     assert "bad_margin (2x), first votes.jsonl row 98" in message
     assert "identical" not in message
     assert convert(rows, max_bad_fraction=0.1).report["pairs"] == 90
+
+
+@pytest.fixture
+def read_and_convert(tmp_path):
+    """Runs ingestion and conversion on the lines of a file."""
+
+    def run(lines, most, **source):
+        (tmp_path / "votes.jsonl").write_text("\n".join(lines))
+        given = Source(name="votes", path=str(tmp_path / "votes.jsonl"), layout="trl", **source)
+        store = Store(tmp_path / "data")
+        rows = store.obtain(ingestion_step(IngestionParams(sources=(given,))))
+        params = ConversionParams(eval_fraction=0.0, max_bad_fraction=most)
+        return store.obtain(step(params, (given,), rows)), rows.path
+
+    return run
+
+
+GOOD = [json.dumps(TEXT | {"prompt": str(i)}) for i in range(200)]
+EMPTY = json.dumps(TEXT | {"chosen": ""})
+
+
+def test_rows_that_ingestion_could_not_read_are_bad_rows(read_and_convert):
+    lines = [*GOOD[:90], *["{bad"] * 6, "", "[]", *[EMPTY] * 3, *[""] * 900]
+    with pytest.raises(DataError) as caught:
+        read_and_convert(lines, 0.09)
+    message = str(caught.value)
+    assert "7 of 100 rows could not be read by ingestion, and of the others 3 of 93 rows" in message
+    assert "cannot be used: 10.00%, more than conversion.max_bad_fraction 9.00%." in message
+    assert "In ingestion: bad_json (6x), first" in message
+    assert "votes.jsonl row 91: " in message
+    assert "not_object (1x), first" in message
+    assert "empty_response (3x), first" in message
+    artifact, rows = read_and_convert(lines, 0.1)
+    assert artifact.report["pairs"] == 90
+    assert f"All of these are in {rows / 'quarantine.parquet'}." in message
+
+
+def test_rows_that_a_source_leaves_out_make_its_bad_ones_no_larger_share(read_and_convert):
+    lines = [*GOOD, "{bad", "{bad"]
+    assert read_and_convert(lines, 0.01, cap=5)[0].report["pairs"] == 5
+    assert read_and_convert(lines, 0.01, weight=0.1)[0].report["pairs"] < 60
+    assert read_and_convert(lines, 0.0, limit=200)[0].report["pairs"] == 200
+    with pytest.raises(DataError, match=r"2 of 202 rows could not be read .* 0 of 5 rows .* 0.99%"):
+        read_and_convert(lines, 0.009, cap=5)
+    with pytest.raises(DataError, match=r"1 of 1 rows \(100\.00%\) cannot be used"):
+        read_and_convert([EMPTY] * 100, 0.1, cap=1)
 
 
 def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):
