@@ -8,7 +8,7 @@ Sorted arrays rather than sets: at the peak about 40 bytes a pair.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The verdict of every pair, in row order, whatever the params then do with it."""
+    """The verdict of every pair, in row order; what becomes of it, `selection.applied` says."""
 
     codes: Array
     other_margin: int
     """Duplicates whose margin is not that of the pair that is kept."""
 
 
-def judge(shards: Sequence[Array]) -> Verdicts:
+def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "drop") -> Verdicts:
     """The verdict of every pair; of duplicates the first in row order is the one to keep.
 
-    All pairs of a contradiction are one, duplicates among them included: that verdict does not
-    depend on the order of rows.
+    All pairs of a contradiction that is dropped are one, duplicates among them included: that
+    verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
+    is; those that repeat it are duplicates.
     """
     high, low = _field(shards, "high"), _field(shards, "low")
     order = _order(high, low)
@@ -51,7 +52,10 @@ def judge(shards: Sequence[Array]) -> Verdicts:
     codes[order[repeats & _same(shards, "exact", order, leader)]] = DUPLICATE
     codes[order[repeats & (codes[order] == KEEP)]] = ALIKE
     other_margin = int((repeats & ~_same(shards, "margin", order, leader)).sum())
-    codes[order[_both_ways(starts_key, starts_side)]] = CONTRADICTION
+    both_ways = _both_ways(starts_key, starts_side)
+    if contradictions == "keep":
+        both_ways &= starts_side
+    codes[order[both_ways]] = CONTRADICTION
     return Verdicts(codes, other_margin)
 
 

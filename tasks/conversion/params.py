@@ -24,7 +24,8 @@ class ConversionParams(Params):
     duplicates: Literal["drop", "keep"] = "drop"
     """Pairs that another pair repeats, exactly or up to NFC and surrounding whitespace."""
     contradictions: Literal["drop", "keep"] = "drop"
-    """Pairs that stand in the data both ways round: dropped on both sides, or kept."""
+    """Pairs that stand in the data both ways round: dropped on both sides, or kept, one of each
+    side unless `duplicates` keeps more."""
     ties: Literal["drop", "keep"] = "drop"
     """Pairs neither answer of which is better: left out and counted, or kept with preference 0.5.
     Such a pair has no right answer, and evaluation counts it apart."""

@@ -103,7 +103,7 @@ def build(
     report.check_usable(ledger, examples, params, _lost_in(ingestion))
     noted = [passes.keys(r) for r in rows]
     keys = records(noted)
-    verdicts = judge(keys)
+    verdicts = judge(keys, params.contradictions)
     kept = counted(keys, applied(verdicts, params), list(plan.layouts))
     passes.select(kept.codes, [len(mine) for mine in keys])
     ledger.merge(kept.ledger)

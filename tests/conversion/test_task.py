@@ -72,8 +72,20 @@ def test_contradictions_are_dropped_on_both_sides_and_quarantined(convert, pairs
     assert json.loads(found[3]["raw"]) == padded
     assert "conversion.contradictions: keep" in found[3]["message"]
     kept = convert(rows, shard_rows=2, contradictions="keep")
-    assert [pair["row"] for pair in pairs_of(kept)] == [1, 2, 3, 4, 5]
-    assert kept.report["contradictions"] == 3
+    assert [pair["row"] for pair in pairs_of(kept)] == [1, 2, 3, 5]  # 4 repeats 1
+    assert kept.report["contradictions"] == 2
+    everything = convert(rows, shard_rows=2, contradictions="keep", duplicates="keep")
+    assert [pair["row"] for pair in pairs_of(everything)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.catalogue(77, 78)
+def test_of_a_contradiction_that_is_kept_each_side_is_kept_once(convert, pairs_of):
+    rows = [TEXT, SWAPPED, TEXT, TEXT | {"chosen": "Hello. "}, SWAPPED | {"margin": 2}]
+    kept = convert(rows, shard_rows=2, contradictions="keep")
+    assert [pair["row"] for pair in pairs_of(kept)] == [1, 2]
+    assert kept.report["duplicates"] == {"exact": 2, "normalised": 1, "other_margin": 1}
+    assert kept.report["ledger"]["votes"]["dropped"] == {"duplicate": 3}
+    assert kept.report["contradictions"] == 2
 
 
 def test_length_baseline_counts_equal_lengths_one_half(convert):
