@@ -93,8 +93,8 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     )
     parts = [f"{s}: {_rate(facts['length_baseline'])}" for s, facts in report["sources"].items()]
     yield (
-        f"preferring the longer answer is right for {_rate(baseline['all'])} of the pairs "
-        f"({visible(', '.join(parts))}): a model has to beat that"
+        f"preferring the answer of more characters is right for {_rate(baseline['all'])} of the "
+        f"pairs ({visible(', '.join(parts))}): a model has to beat that"
     )
     near, cycles = report["near_duplicates"], report["cycles"]
     yield (

@@ -119,7 +119,7 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}, on {metrics['pairs']} pairs"
         )
         lines.append(
-            f"baseline: preferring the longer answer gives {metrics['length_baseline']:.3f}"
+            f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"
         )
     lines += [
         f"benchmark: {escape(str(told['title']))} {told['overall']['score']:.3f}, on "

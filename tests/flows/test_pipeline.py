@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from flows.summary import print_summary
 from tasks.artifact import Store
 from tasks.artifact.collection import collect, keep
 
@@ -120,6 +121,12 @@ def test_a_cached_run_imports_neither_torch_nor_prefect_nor_mlflow(root, templat
         text=True,
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_printed_summary_says_what_the_baseline_counts(first, capsys):
+    print_summary(first)
+    said = f"{first['metrics']['length_baseline']:.3f}"
+    assert f"baseline: preferring the answer of more tokens gives {said}" in capsys.readouterr().out
 
 
 def test_the_collection_keeps_what_a_registered_version_was_made_from(root, first):
