@@ -4,13 +4,12 @@ import dataclasses
 import json
 import os
 import signal
-import threading
 import time
 
 import pytest
 
 from tasks.artifact import Store, pool
-from tasks.conversion import ConversionParams, step
+from tasks.conversion import ConversionParams, passes, step
 from tasks.errors import ArtifactError
 from tasks.ingestion import Source
 
@@ -22,18 +21,26 @@ def answers(n):
     return ("votes", "v.jsonl", n + 1, json.dumps(row))
 
 
-def kill_one(work, killed):
-    """Kills the worker once a shard is finished, and two are being worked on: one is its own."""
-    while not killed:
-        begun = [*work.glob("scratch/pairs/*.tmp")]
-        if len(begun) == 2 and any(work.glob("units/rows-*.json")):
-            for worker in pool.ready():
-                os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
-        time.sleep(0.001)
+def killing(work, killed):
+    """Pass 1 of a shard; before its second one in this process the worker is killed at its own."""
+    convert = passes.convert_shard
+
+    def converted(*given):
+        deadline = time.monotonic() + 60  # the worker may be slow to begin
+        while any(work.glob("units/rows-*.json")) and not killed and time.monotonic() < deadline:
+            if any(work.glob("scratch/pairs/*.tmp")):  # nobody else is at work
+                killed.extend(pool.ready())
+                for worker in killed:
+                    os.kill(worker, signal.SIGKILL)
+            time.sleep(0.001)
+        return convert(*given)
+
+    return converted
 
 
-def test_a_killed_worker_is_told_and_the_next_run_goes_on_to_the_same_bytes(tmp_path, ingest):
+def test_a_killed_worker_is_told_and_the_next_run_goes_on_to_the_same_bytes(
+    tmp_path, ingest, monkeypatch
+):
     given = [[answers(n) for n in range(k * ROWS, (k + 1) * ROWS)] for k in range(SHARDS)]
     rows = ingest(tmp_path / "rows", given)
     source = Source(name="votes", path="v.jsonl", layout="trl")
@@ -45,11 +52,11 @@ def test_a_killed_worker_is_told_and_the_next_run_goes_on_to_the_same_bytes(tmp_
     store, killed = Store(tmp_path / "data"), []
     work = store.work(made(2))
     units = work / "units"
-    watcher = threading.Thread(target=kill_one, args=(work, killed), daemon=True)
-    watcher.start()
+    monkeypatch.setattr(passes, "convert_shard", killing(work, killed))
     with pytest.raises(ArtifactError, match=r"a worker process was killed.*run again"):
         store.obtain(made(2))
-    watcher.join()
+    monkeypatch.undo()
+    assert killed
     finished = {path.name: path.stat().st_mtime_ns for path in units.glob("rows-*.json")}
     assert 0 < len(finished) < SHARDS
     kept = {}
