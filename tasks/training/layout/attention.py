@@ -16,6 +16,7 @@ Legend: T rows, Hq query heads, Hkv key heads, D size of a head.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -37,8 +38,6 @@ try:
 except ImportError:  # pragma: no cover
     _varlen_attn = None
 varlen_attn: Callable[..., Any] | None = _varlen_attn
-_TELLS_GQA = _varlen_attn is not None and "enable_gqa" in signature(_varlen_attn).parameters
-"""torch 2.11 takes fewer key heads than query heads as they are; later ones want to be told."""
 
 
 def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
@@ -154,12 +153,18 @@ def _varlen(
     # Causal is a window that ends at the query; transformers' window W holds the query itself.
     sees = (-1 if window is None else window - 1, 0)
     options: dict[str, Any] = {"window_size": sees, "scale": scaling}
-    if _TELLS_GQA:
+    if _wants_gqa_told(varlen_attn):
         options["enable_gqa"] = q.shape[1] != k.shape[1]
     out = varlen_attn(
         q, k, v, layout.query_starts, layout.key_starts, most_queries, most_keys, **options
     )
     return out[None]
+
+
+@cache
+def _wants_gqa_told(attend: Callable[..., Any]) -> bool:
+    """Whether it has to be told of fewer key heads than query heads: torch 2.11's has not."""
+    return "enable_gqa" in signature(attend).parameters
 
 
 AttentionInterface.register(FLAT, flat_attention)
