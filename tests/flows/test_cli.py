@@ -10,6 +10,10 @@ from typer.testing import CliRunner
 from flows.__main__ import app
 
 REPOSITORY = Path(__file__).parents[2]
+SMALLER = [
+    *(f"ingestion.sources.{i}.limit=60" for i in range(3)),
+    "conversion.max_bad_fraction=0.05",  # one of the sixty is no JSON
+]
 
 
 def cli(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
@@ -77,8 +81,7 @@ def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
 
 
 def test_held_out_pairs_none_of_which_fits_end_the_run_before_training(tmp_path):
-    smaller = [f"ingestion.sources.{i}.limit=60" for i in range(3)]
-    shorter = [*smaller, "tokenization.max_length=17", "--root", str(tmp_path)]
+    shorter = [*SMALLER, "tokenization.max_length=17", "--root", str(tmp_path)]
     done = cli("run", "params/quickstart.yaml", *shorter)
     assert done.returncode == 1, done.stdout
     assert "held-out pairs is left" in done.stderr
@@ -140,11 +143,10 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     import json
 
     root = ["--root", str(tmp_path)]
-    smaller = [f"ingestion.sources.{i}.limit=60" for i in range(3)]
     until = ["--until", "tokenization", "--json", *root]
-    first = cli("run", "params/quickstart.yaml", *smaller, *until)
+    first = cli("run", "params/quickstart.yaml", *SMALLER, *until)
     assert first.returncode == 0, first.stderr
-    changed = [*smaller, "tokenization.max_length=64"]
+    changed = [*SMALLER, "tokenization.max_length=64"]
     planned = json.loads(cli("plan", "params/quickstart.yaml", *changed, "--json", *root).stdout)
     verdicts = {line["stage"]: line["verdict"] for line in planned}
     done = json.loads(cli("run", "params/quickstart.yaml", *changed, *until).stdout)
@@ -153,7 +155,7 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     reason = next(line["reason"] for line in planned if line["stage"] == "tokenization")
     assert "PARAMS tokenization.max_length" in reason
     assert reason == done["stages"]["tokenization"]["reason"]
-    explained = cli("explain", "tokenization", "params/quickstart.yaml", *smaller, *root)
+    explained = cli("explain", "tokenization", "params/quickstart.yaml", *SMALLER, *root)
     assert explained.stdout.startswith("HIT tokenization")
     shown = json.loads(cli("show", "--json", *root).stdout)
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
