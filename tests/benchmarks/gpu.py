@@ -25,7 +25,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_contestant import CONTESTANTS, PEERS_PAIRS, SHAPES
+from tests.benchmarks.gpu_contestant import CONTESTANTS, PEERS_PAIRS
+from tests.benchmarks.gpu_model import SHAPES
 from tests.benchmarks.harness import ROOT, surroundings
 
 LONGEST_SECONDS = 300

@@ -12,15 +12,8 @@ import numpy as np
 
 from tests.benchmarks.data import random_pairs
 from tests.benchmarks.gpu_meter import Meter, matmul_rate
+from tests.benchmarks.gpu_model import plain_tokenizer, random_model
 
-SHAPES = {
-    # hidden, intermediate, layers, heads, key-value heads
-    "tiny": (64, 128, 2, 4, 2),
-    "0.6B": (1024, 3072, 28, 16, 8),
-    "1.7B": (2048, 6144, 28, 16, 8),
-    "4B": (2560, 9728, 36, 32, 8),
-}
-VOCABULARY = 151_936
 BATCH = 64
 """Pairs in one optimizer step."""
 CONTESTANTS = {
@@ -82,10 +75,8 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trainer(told: dict[str, Any], pairs: dict[str, list[Any]], meter: Meter) -> Any:
-    from datasets import Dataset
-
-    trainer_of, checkpointing, sampling = CONTESTANTS[told["who"]]
-    model = _model(told["size"])
+    trainer_of, checkpointing, _ = CONTESTANTS[told["who"]]
+    model = random_model(told["size"])
     fields: dict[str, Any] = {
         "output_dir": "/tmp/reward-pipeline-gpu",
         "max_steps": told["steps"],
@@ -105,33 +96,58 @@ def _trainer(told: dict[str, Any], pairs: dict[str, list[Any]], meter: Meter) ->
     if trainer_of == "peer":
         from trl import RewardConfig, RewardTrainer
 
-        micro = told.get("pairs") or (8 if checkpointing else PEERS_PAIRS[told["size"]])
-        names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
-        rows = Dataset.from_dict({names[n]: ids for n, ids in pairs.items()})
-        if sampling:
-            sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
-            rows = rows.add_column("length", [max(map(len, pair)) for pair in sides])
-            fields["train_sampling_strategy"] = sampling
-            fields["remove_unused_columns"] = False  # else the column of lengths goes
+        rows, more = _peers(told, pairs)
     else:
         from tasks.training import RewardConfig, RewardTrainer
-        from tests.benchmarks.flex import use_flex
 
-        micro, rows = BATCH, Dataset.from_dict(pairs)
-        fields |= {"preflight": False, "layout": "prefix_shared"}
-        if not checkpointing:
-            fields["max_tokens_per_micro_batch"] = _budget(told["size"], model)
-        if told["who"] == "ours_flex":
-            use_flex()
-    fields["per_device_train_batch_size"] = micro
-    fields["gradient_accumulation_steps"] = BATCH // micro
+        rows, more = _ours(told, pairs, model)
     return RewardTrainer(
         model=model,
-        args=RewardConfig(**fields),
+        args=RewardConfig(**fields, **more),
         train_dataset=rows,
-        processing_class=_tokenizer(),
+        processing_class=plain_tokenizer(),
         callbacks=[meter.callback(told["steps"])],
     )
+
+
+def _peers(told: dict[str, Any], pairs: dict[str, list[Any]]) -> tuple[Any, dict[str, Any]]:
+    """Rows as the peer takes them, and the settings of its own."""
+    from datasets import Dataset
+
+    _, checkpointing, sampling = CONTESTANTS[told["who"]]
+    micro = told.get("pairs") or (8 if checkpointing else PEERS_PAIRS[told["size"]])
+    more: dict[str, Any] = {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": BATCH // micro,
+    }
+    names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
+    rows = Dataset.from_dict({names[n]: ids for n, ids in pairs.items()})
+    if sampling:
+        sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
+        rows = rows.add_column("length", [max(map(len, pair)) for pair in sides])
+        more["train_sampling_strategy"] = sampling
+        more["remove_unused_columns"] = False  # else the column of lengths goes
+    return rows, more
+
+
+def _ours(
+    told: dict[str, Any], pairs: dict[str, list[Any]], model: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Rows as ours takes them, and the settings of its own."""
+    from datasets import Dataset
+
+    from tests.benchmarks.flex import use_flex
+
+    if told["who"] == "ours_flex":
+        use_flex()
+    more: dict[str, Any] = {
+        "per_device_train_batch_size": BATCH,
+        "preflight": False,
+        "layout": "prefix_shared",
+    }
+    if not CONTESTANTS[told["who"]][1]:
+        more["max_tokens_per_micro_batch"] = _budget(told["size"], model)
+    return Dataset.from_dict(pairs), more
 
 
 def _budget(size: str, model: Any) -> int | None:
@@ -143,35 +159,6 @@ def _budget(size: str, model: Any) -> int | None:
     room = FILLED * torch.cuda.get_device_properties(0).total_memory
     room -= STATIC_BYTES * sum(p.numel() for p in model.parameters())
     return max(2048, int(room / SAVED_BYTES[size]))
-
-
-def _model(size: str) -> Any:
-    import torch
-    from transformers import AutoModelForSequenceClassification, Qwen3Config
-
-    hidden, inner, layers, heads, key_heads = SHAPES[size]
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
-        head_dim=hidden // heads if size == "tiny" else 128,
-        num_labels=1,
-        pad_token_id=0,
-    )
-    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):  # drawn there at once
-        return AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
-
-
-def _tokenizer() -> Any:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    inner = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
 
 
 def _unique_tokens(pairs: dict[str, list[Any]]) -> int:
