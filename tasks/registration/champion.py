@@ -56,7 +56,8 @@ def _table_by_text(
         sides: list[np.ndarray] = []
         for side in (0, 1):
             rows = [texts[str(pair_id)][side] for pair_id in window["pair_id"].to_pylist()]
-            sides.append(served.rewards(rows))
+            # Whatever their length in its own tokens: they fit the model that it is held against.
+            sides.append(served.rewards_of_ids([served.token_ids(row) for row in rows]))
         parts.append(score_table(window, "eval", sides[0], sides[1]))
     return pa.concat_tables(parts)
 

@@ -107,7 +107,7 @@ class ServedModel:
             ValueError: a row is too long, or as `token_ids`.
         """
         ids = [self.token_ids(row) for row in rows]
-        check_lengths(ids, self.max_tokens)
+        check_lengths(ids, positions(self.model.config))
         return ids
 
     def token_ids(self, row: Any) -> list[int]:
@@ -153,8 +153,10 @@ class ServedModel:
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of the longest row that is scored; None: no limit known (positions.py)."""
-        return positions(self.model.config)
+        """Tokens of the longest row that a server takes, stretched positions included; None: no
+        limit known."""
+        known = positions(self.model.config)
+        return known or getattr(self.model.config, "max_position_embeddings", None)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""

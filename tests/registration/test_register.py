@@ -13,7 +13,7 @@ import pytest
 from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation.table import read_scores
-from tasks.registration import alias, current_alias, register, still_registered
+from tasks.registration import alias, current_alias, inference, register, still_registered
 from tasks.registration.comparison import beaten
 from tasks.registration.history import history
 from tasks.registration.task import receipt
@@ -212,7 +212,9 @@ def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked
 
 
 @pytest.mark.slow
-def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, tmp_path_factory):
+def test_a_champion_with_another_tokenizer_reads_the_same_conversations(
+    place, tmp_path_factory, monkeypatch
+):
     from tasks.model.params import ScratchParams
     from tasks.model.scratch import build_scratch
 
@@ -222,6 +224,8 @@ def test_a_champion_with_another_tokenizer_reads_the_same_conversations(place, t
     corpus = ["Colors of other skies: green, blue, say so or not. What?"] * 20
     build_scratch(ScratchParams(vocab_size=300, hidden_size=32), iter(corpus), place.base)
     other = place.evaluated(2)
+    # The pairs fit the new model, whatever their length in the champion's own tokens.
+    monkeypatch.setattr(inference, "positions", lambda _: 4)
     found = place.register(other)
     kept = pq.read_table(found.path / "champion_scores.parquet")
     expected = pq.read_table(champion[1].path / "scores.parquet")
