@@ -6,22 +6,25 @@ raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out w
 """
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
 from tasks.errors import shown
 
 NOBODYS = (
-    *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice", "notice.*"),
+    *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice"),
     *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),
-    *("*.md5", "*.sha1", "*.sha256", "*.sha512", "*.crc", "*sums", "*sums.txt", "checksums.*"),
+    *("*.md5", "*.sha1", "*.sha256", "*.sha512", "*.crc"),
+    *("md5sums", "sha*sums", "md5sums.txt", "sha*sums.txt", "checksums", "checksums.txt"),
     *("_success", "_metadata", "_common_metadata", "_committed_*", "_started_*"),
     *("*.png", "*.jpg", "*.jpeg", "*.webp", "*.gif", "*.bmp", "*.tif", "*.tiff", "*.svg"),
 )
 """Names, in lower case, of what lies beside rows and holds none: texts for people, checksums, marks
 of who wrote them, and the images that rows may name."""
+_NOBODYS = re.compile("|".join(map(translate, NOBODYS)))
 NAMED = 3
 """Of the files that are left out."""
 
@@ -40,15 +43,13 @@ class Below:
         """`, but 'a.txt', 'b.txt', 'deep/c' and 7 more`, where nothing is read."""
         return f", but {self._some}" if self.left_out else ""
 
-    def warnings(self, source: str, path: str) -> list[str]:
-        """One, if something is left out."""
-        if not self.left_out:
-            return []
-        return [
-            f"source {source!r}: {len(self.left_out):,} of the files below {path!r} left out, as "
-            f"their names are of no known format: {self._some}; if they hold rows, name them with "
-            "a glob in `path`, or say what they are with `format`"
-        ]
+    def told(self, path: str) -> str:
+        """What is left out, and what to do."""
+        return (
+            f"{len(self.left_out):,} of the files below {path!r} left out, as their names are of "
+            f"no known format: {self._some}; if they hold rows, name them with a glob in `path`, "
+            "or say what they are with `format`"
+        )
 
     @property
     def _some(self) -> str:
@@ -66,9 +67,10 @@ def below(
     left_out: list[str] = []
     files = set(_files(directory))
     for path in files - _notes_of_datasets(files):
-        if is_data(path.name) or (is_wanted(path.name) and not _is_nobodys(path.name)):
+        nobodys = _NOBODYS.fullmatch(path.name.lower())
+        if is_data(path.name) or (is_wanted(path.name) and not nobodys):
             read.append(path.as_posix())
-        elif not _is_nobodys(path.name):
+        elif not nobodys:
             left_out.append(path.relative_to(directory).as_posix())
     return Below(sorted(read), sorted(left_out))
 
@@ -114,7 +116,3 @@ def _raised(error: OSError) -> None:
 def _leads_back(link: Path, way: Sequence[Path]) -> bool:
     """Whether it goes to where one came from, or above it."""
     return any(place.is_relative_to(link.resolve()) for place in way)
-
-
-def _is_nobodys(name: str) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in NOBODYS)

@@ -61,15 +61,16 @@ class SourceFile:
         return self.format in ARCHIVES.values()
 
 
-def match(source: Source) -> list[SourceFile]:
-    """The local files of a source's path, sorted by name.
+def match(source: Source, found: Below | None = None) -> list[SourceFile]:
+    """The local files of a source's path, sorted by name; `found` is what is below it, if that is
+    a directory and has been looked through.
 
     Raises:
         DataError: nothing matches, or something that matches is no readable data file.
     """
     assert source.path is not None
     given = split_members(source.path)[0]
-    found = found_below(source)
+    found = found or found_below(source)
     names = _names(given) if found is None else found.read
     if found is not None and not names:
         raise DataError(

@@ -9,6 +9,7 @@
 one continues.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,6 @@ from tasks.artifact import Workspace
 from tasks.errors import DataError
 from tasks.ingestion.archives import SEPARATOR, Member, split_members, unpack
 from tasks.ingestion.batches import Origin
-from tasks.ingestion.directories import Below
 from tasks.ingestion.downloads import Remote, download, is_url
 from tasks.ingestion.files import (
     SourceFile,
@@ -38,6 +38,8 @@ from tasks.ingestion.params import Source
 
 DOWNLOADS = "downloads"
 UNPACKED = "unpacked"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,6 @@ class Located:
     pins: Mapping[str, str]
     """Name of each file -> SHA-256, or what stands for its content until it is here."""
     bring: Callable[[Workspace], Brought]
-    warnings: Sequence[str] = ()
-    """About what of it is not read."""
 
 
 def locate(source: Source) -> Located:
@@ -74,19 +74,19 @@ def locate(source: Source) -> Located:
     path, members = split_members(source.path)
     if is_url(path):
         return _of_url(source, path, members)
-    files = match(source)
+    found = found_below(source)
+    files = match(source, found)
     if members is not None and (other := next((f for f in files if not f.is_archive), None)):
         raise DataError(
             f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
             "nothing in it; leave that part out of `path`"
         )
-    found = found_below(source) or Below()
-    left_out = {"left_out": len(found.left_out)} if found.left_out else {}
+    if found and found.left_out:  # told at every run: no row differs by it, so no key does
+        logger.warning("source %r: %s", source.name, found.told(source.path))
     return Located(
-        {"files": [file.name for file in files], "members": members} | left_out,
+        {"files": [file.name for file in files], "members": members},
         {file.name: file.digest for file in files},
         lambda workspace: Brought(_unpacked(workspace, source, files, members), {}),
-        found.warnings(source.name, source.path),
     )
 
 

@@ -80,8 +80,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
         for summary in each:
             ledger.merge(Ledger.from_json(summary["ledger"]))
     ledger.check()
-    warnings = [line for found in located.values() for line in found.warnings]
-    warnings += [line for each in summaries.values() for s in each for line in s["warnings"]]
+    warnings = [line for each in summaries.values() for s in each for line in s["warnings"]]
     for source in params.sources:
         warnings += _check_source(source, matched[source.name], summaries[source.name], ledger)
     for warning in warnings:
