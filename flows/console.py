@@ -48,7 +48,7 @@ def usable_root(root: Path) -> Path:
         if not root.exists():
             with TemporaryDirectory(dir=nearest):
                 pass  # it can be written to
-    except (OSError, RuntimeError) as error:  # the latter: a loop of links
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL character
         said = getattr(error, "strerror", None) or error
         raise ParamsError(
             f"root {root} is no directory, and none can be made there ({said}); give another as "

@@ -191,6 +191,7 @@ def run_steps(
 
 def plan(pipeline: Pipeline) -> list[Planned]:
     """What a run would do; looks, and touches nothing."""
+    conversion.check_sources(pipeline.params.ingestion.sources)
     done: dict[str, Artifact] = {}
     planned: list[Planned] = []
     for stage in ORDER:

@@ -10,6 +10,7 @@ from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step
 from tasks.artifact.collection import keep, run_name
+from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
 
@@ -33,8 +34,10 @@ def run_pipeline(
     _check_stages(until, force)
     if _evaluates(until):
         _check_evaluation(pipeline)
-    if until != "ingestion" and not pipeline.needs("model"):
-        pipeline.step("model", {})  # refuses, before any work, what is no model
+    if until != "ingestion":
+        check_sources(pipeline.params.ingestion.sources)
+        if not pipeline.needs("model"):
+            pipeline.step("model", {})  # refuses, before any work, what is no model
     store = pipeline.store
 
     def ask_store(step: Step) -> Artifact:

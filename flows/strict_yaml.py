@@ -15,13 +15,14 @@ def read_yaml(text: str) -> Any:
     """The value that a text stands for.
 
     Raises:
-        yaml.YAMLError: the text stands for none; what is wrong, with its line.
+        yaml.YAMLError: the text stands for none; what is wrong, with its line where that is known.
     """
     try:
         return yaml.load(text, _StrictLoader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep; params are a few levels of mappings") from None
-    except ValueError as error:  # such as the 31st of February
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        # such as the 31st of February, or a tag that the value does not fit
         raise yaml.YAMLError(f"{error}; quote the text if it is meant as one") from None
 
 

@@ -45,8 +45,7 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
     Raises:
         ParamsError: a layout, a mapped name or an option is unknown, or an option is wrong.
     """
-    for source in sources:
-        check_declared(source.name, source.layout, source.columns or {}, source.options or {})
+    check_sources(sources)
     declared = {
         s.name: {"layout": s.layout, "columns": s.columns or {}, "options": s.options or {}}
         for s in sources
@@ -60,6 +59,16 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
         files={"overrides": _digest(params.overrides)} if params.overrides else {},
         build=partial(build, params=params, sources=tuple(sources), ingestion=ingestion),
     )
+
+
+def check_sources(sources: Sequence[Source]) -> None:
+    """Refuses what the params say of layouts, before any work.
+
+    Raises:
+        ParamsError: a layout, a mapped name or an option is unknown, or an option is wrong.
+    """
+    for source in sources:
+        check_declared(source.name, source.layout, source.columns or {}, source.options or {})
 
 
 def _digest(overrides: Path) -> str:
@@ -142,8 +151,7 @@ def plan_sources(
     """The layout of every source: as declared, or recognised from its first good rows.
 
     Raises:
-        DataError: no layout fits, or several do, a mapped column does not exist, or a system beside
-            the prompts would be lost.
+        DataError: no layout fits, or several do, or a mapped column does not exist.
     """
     from tasks.conversion.overrides import read_overrides
     from tasks.conversion.plan import Plan

@@ -291,16 +291,16 @@ def test_columns_that_nobody_asked_for_are_named_once(convert, pairs_of, caplog)
 
 @catalogue(44)
 @pytest.mark.parametrize("layout", ["scored", None])
-def test_answers_under_different_systems_are_not_compared_without_them(convert, layout):
+def test_a_system_that_the_layout_does_not_read_is_a_warning(convert, layout, caplog):
     asked = {"prompt": "Hi", "system_prompt": " "}
     rows = [asked | {"response": text, "score": len(text)} for text in ("Hello.", "No.")]
-    assert convert(rows, layout=layout).report["pairs"] == 1
+    convert(rows, layout=layout)
+    assert [r for r in caplog.records if r.levelname == "WARNING"] == []
     for row, system in zip(rows, ("Be kind.", "Be rude."), strict=True):
         row["system_prompt"] = system
-    with pytest.raises(
-        DataError, match=r"'system_prompt' holds 'Be kind\.', which layout 'scored'"
-    ):
-        convert(rows, layout=layout)
+    assert convert(rows, layout=layout).report["pairs"] == 1
+    (told,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "'system_prompt' holds 'Be kind.', which layout 'scored' does not read" in told
 
 
 @catalogue(44, 94)

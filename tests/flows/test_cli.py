@@ -63,6 +63,15 @@ def test_a_benchmark_whose_file_is_absent_is_refused_before_any_work(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_mapped_column_that_no_layout_reads_is_refused_before_any_work(tmp_path):
+    mapping = "ingestion.sources.0.columns={promt: question}"
+    for command in ("run", "plan"):
+        done = cli(command, "params/quickstart.yaml", mapping, "--root", str(tmp_path))
+        assert done.returncode == 1
+        assert "columns.promt is unknown to layout 'trl'; did you mean 'prompt'?" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
     root = tmp_path / "root"
     root.mkdir()

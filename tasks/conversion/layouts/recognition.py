@@ -26,12 +26,11 @@ def recognise(
     """The layout of a source: as declared, or the only one that fits most of its first rows.
 
     Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`). The
-    columns that are not read are named once, in the log.
+    columns that are not read are named once, in the log, and a system among them is a warning.
 
     Raises:
-        DataError: no layout fits, or several do, or a mapped column is in none of the rows; or a
-            system beside the prompt would be lost; or the cells of a column are what Python prints
-            of messages.
+        DataError: no layout fits, or several do, or a mapped column is in none of the rows; or the
+            cells of a column are what Python prints of messages.
     """
     if rows:
         _check_mapping(source, mapping, list(_columns(rows)))
@@ -41,8 +40,8 @@ def recognise(
     if unread:
         listed = ", ".join(shown(name, 40) for name in unread)
         logger.info("source %r: columns that layout %r does not read: %s", source, found, listed)
+    _tell_systems(source, found, unread, rows)
     if found not in ("trl", "columns"):
-        _check_systems(source, found, unread, rows)
         return found
     named = _named(rows, mapping)
     if printed := json_cells.printed(named):
@@ -101,17 +100,17 @@ def _unread(
     return [name for name in seen if name not in ours | {*mapping.values()}]
 
 
-def _check_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
-    """Raises DataError where answers under different systems would be taken for answers to one
-    prompt."""
+def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
+    """Warns where a system beside the prompts is not read: answers given under different ones would
+    be compared."""
     for name in (name for name in unread if name in trl.SYSTEMS):
         held = [row[name] for row in rows if str(row.get(name) or "").strip()]
         if held:
-            raise DataError(
-                f"source {source!r}: its column {name!r} holds {shown(held[0], 60)}, which layout "
-                f"{layout!r} does not read: it would be lost, and answers given under another one "
-                "would be compared. Write it into the prompts, as a first message with the role "
-                "system; or take the column out where it is no part of them"
+            logger.warning(
+                "source %r: its column %r holds %s, which layout %r does not read: if it is not in "
+                "the prompts already, it is lost, and answers given under different ones are "
+                "compared; write it into the prompts, as a first message with the role system",
+                *(source, name, shown(held[0], 60), layout),
             )
 
 
