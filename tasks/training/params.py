@@ -53,7 +53,9 @@ class TrainingParams(Params):
     """Steps of linear warm-up; below 1 a share of all steps."""
     optim: str = "adamw_torch_fused"
     """Name of an optimizer of transformers."""
-    optim_args: str | None = Field(default=None, pattern=r"^\s*\w+=[^,=]+(,\s*\w+=[^,=]+)*$")
+    optim_args: str | None = Field(
+        default=None, pattern=r"^\s*(\w+\s*=[^,=]+(,\s*\w+\s*=[^,=]+)*)?$"
+    )
     """Further arguments of the optimizer, `name=value,...`."""
     weight_decay: float = Field(default=0.0, ge=0)
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)

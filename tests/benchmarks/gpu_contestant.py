@@ -32,6 +32,8 @@ SAVED_BYTES = {"tiny": 20e3, "0.6B": 2.4e6, "1.7B": 3.9e6, "4B": 7.5e6}
 """What one token leaves for the backward pass, without checkpointing."""
 STATIC_BYTES = 18
 """Of one parameter: weights, gradients and AdamW's states in float32, the weights in bfloat16."""
+LEAST_TOKENS = 1024
+"""Of one sequence, which a micro-batch has to have room for."""
 FILLED = 0.85
 """Of the device's memory, by our largest micro-batch."""
 
@@ -158,7 +160,10 @@ def _budget(size: str, model: Any) -> int | None:
         return None
     room = FILLED * torch.cuda.get_device_properties(0).total_memory
     room -= STATIC_BYTES * sum(p.numel() for p in model.parameters())
-    return max(2048, int(room / SAVED_BYTES[size]))
+    tokens = int(room / SAVED_BYTES[size])
+    if tokens < 2 * LEAST_TOKENS:
+        raise RuntimeError(f"{size} without checkpointing does not fit into this device's memory")
+    return tokens
 
 
 def _unique_tokens(pairs: dict[str, list[Any]]) -> int:

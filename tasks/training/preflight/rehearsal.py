@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tasks.training.batches.pieces import items_in
 from tasks.training.guard import FiniteGuard
 from tasks.training.handover.roundtrip import check_round_trip, check_writable
 from tasks.training.layout.loader import items_of, longest_batch
@@ -45,6 +46,8 @@ class Rehearsal:
     tokens: int
     state_bytes: int
     """Of the optimizer."""
+    items: int
+    """Pairs, or comparisons, of the batch: fewer than a micro-batch's where a budget says so."""
 
 
 def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: int) -> Forecast:
@@ -117,7 +120,7 @@ def _rehearse(
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
     tokens = len(batch["plan"].input_ids) if "plan" in batch else batch["input_ids"].numel()
-    return Rehearsal(seconds[-1], tokens, size)
+    return Rehearsal(seconds[-1], tokens, size, items_in(batch))
 
 
 def _now() -> float:
@@ -202,7 +205,8 @@ def _forecast(
         if trainer.layout == "padded":
             share = mean_batch_tokens(lengths, size) / rehearsed.tokens
         else:  # no padding: a batch costs what its rows are long
-            share = float(lengths.mean() / np.sort(lengths)[-size:].mean())
+            share = float(lengths.mean() / np.sort(lengths)[-rehearsed.items :].mean())
+            share *= size / rehearsed.items
         seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
         peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes
     parameters: Any = list(trainer.model.parameters()) if trainer.model is not None else []
