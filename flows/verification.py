@@ -6,12 +6,11 @@ from tasks.errors import ModelError
 
 
 def check_asked(directory: Path, device: str) -> None:
-    """Refuses what cannot be verified: a directory without a contract is the replay's to refuse.
+    """Refuses what cannot be verified; what is wrong with the contract is the replay's to tell.
 
     Raises:
-        ModelError: there is no such directory or device, or its contract cannot be read.
+        ModelError: there is no such directory or device.
     """
-    from tasks.registration.contract_replay import FILE, read_contract
     from tasks.registration.device import check_device
 
     if not directory.is_dir():
@@ -19,7 +18,5 @@ def check_asked(directory: Path, device: str) -> None:
         raise ModelError(f"{directory} {found}; expected the directory of a reward model")
     try:
         check_device(device)
-        if (directory / FILE).is_file():
-            read_contract(directory / FILE)
     except ValueError as error:
         raise ModelError(str(error)) from error

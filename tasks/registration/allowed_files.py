@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tasks.training.handover.contract_file import parsed
+
 SUFFIXES = frozenset(
     [
         *(".json", ".jsonl", ".safetensors", ".jinja", ".txt", ".model", ".md", ".yaml"),
@@ -95,13 +97,7 @@ def shipped_digest(sources: list[str], digest: str = UNNAMED) -> str:
 def _check_configuration(path: Path) -> None:
     if path.name == "adapter_config.json":
         raise ValueError(f"{path}: an adapter names its base model elsewhere; expected merged ones")
-    try:
-        content: Any = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is no JSON ({error}): it is cut or damaged; copy or download the model's "
-            "files again"
-        ) from error
+    content: Any = parsed(path)
     if not isinstance(content, dict):
         return
     if "auto_map" in content:

@@ -3,17 +3,18 @@
 In: the golden rows with their token ids and float32 rewards as training wrote them. Out: nothing,
 or an error that names the first row that comes out otherwise. Rows that training refused for a
 special token in their words must be refused again.
-Travels inside the registered model: it must not import any other part of the project.
+Travels inside the registered model: it may import only modules that travel with it.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
-FILE, FORMAT = "reward_contract.json", 1
+from tasks.training.handover.contract_file import CONTRACT, read_contract
+
 SIDES = ("chosen", "rejected")
 
 REFUSED = "special_token_in_text"
@@ -36,7 +37,7 @@ def replay(model: Scorer, directory: Path) -> int | None:
     Raises:
         ValueError: one does not, or the contract is of another format.
     """
-    path = directory / FILE
+    path = directory / CONTRACT
     if not path.is_file():
         return None
     contract = read_contract(path)
@@ -62,37 +63,13 @@ def replay(model: Scorer, directory: Path) -> int | None:
     return len(golden)
 
 
-def read_contract(path: Path) -> dict[str, Any]:
-    """What the file of a contract holds.
-
-    Raises:
-        ValueError: no JSON object, or one of another format.
-    """
-    try:
-        contract = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is no JSON ({error}): it is cut or damaged; copy or download the model's "
-            "files again"
-        ) from error
-    if not isinstance(contract, dict):
-        raise ValueError(f"{path} holds a {type(contract).__name__}, expected an object")
-    found = cast(dict[str, Any], contract)
-    if found.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} has format {found.get('format')!r}, expected {FORMAT}; use the version of the "
-            "project that wrote it"
-        )
-    return found
-
-
 def policy_of(directory: Path) -> Any:
     """What a special token in a row's words becomes; `keep` where no contract says it.
 
     Raises:
         ValueError: the contract is of another format.
     """
-    path = directory / FILE
+    path = directory / CONTRACT
     if not path.is_file():
         return "keep"
     policy = read_contract(path)["rendering"]["special_tokens_in_text"]

@@ -26,9 +26,9 @@ from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.device import check_device
 from tasks.registration.given_rows import content, conversation, rows_of
-from tasks.registration.positions import check_lengths, positions
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
+from tasks.training.model.positions import check_lengths, positions
 from tasks.training.model.products import use_onednn
 
 PASS_TOKENS = {"cpu": 512}

@@ -28,13 +28,15 @@ from tasks.registration.tracking import quietly
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 LOADER = (
     *("allowed_files", "champion_scale", "contract_replay", "device", "given_rows", "inference"),
-    *("positions", "prompt_reuse", "reward_function", "reward_scale", "row_text"),
+    *("prompt_reuse", "reward_function", "reward_scale", "row_text"),
 )
 SHIPPED = {
     **{name: f"tasks.registration.{name}" for name in LOADER},
     "special_tokens": "tasks.templating.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",
+    "contract_file": "tasks.training.handover.contract_file",
+    "positions": "tasks.training.model.positions",
     "products": "tasks.training.model.products",
 }
 """The modules that travel, by the name they get; they import of the project only each other."""

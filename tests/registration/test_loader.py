@@ -137,8 +137,8 @@ def test_the_loader_refuses_by_the_positions_that_training_refuses_by():
 
     from transformers import AutoConfig
 
-    from tasks.registration.positions import positions
     from tasks.training.model.families import positions as in_training
+    from tasks.training.model.positions import positions
 
     stretched = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
     found = {}

@@ -17,17 +17,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError, shown
 from tasks.tokenization.task import RENDERING_FILE
 from tasks.training.batches.reading import Policy, RowReader
+from tasks.training.handover import contract_file
+from tasks.training.handover.contract_file import CONTRACT, FORMAT
 from tasks.training.handover.golden import GOLDEN
 
-CONTRACT = "reward_contract.json"
-FORMAT = 1
 REAL_PAIRS = 4
 TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
 POOLING = "the last token that the attention mask marks, never found by comparing with the pad id"
@@ -108,21 +108,18 @@ def read_contract(directory: Path) -> dict[str, Any]:
     """The contract of a model directory.
 
     Raises:
-        ModelError: there is none, or none of this format.
+        ModelError: there is none, or one that cannot be read or is of another format.
     """
-    contract = read_json(directory / CONTRACT)
-    if not isinstance(contract, dict):
+    path = directory / CONTRACT
+    if not path.is_file():
         raise ModelError(
             f"{directory} holds no {CONTRACT}: nobody can tell whether it scores as it was trained "
             "to; train it with this pipeline, or write one with write_contract"
         )
-    found = cast(dict[str, Any], contract)
-    if found.get("format") != FORMAT:
-        raise ModelError(
-            f"{directory / CONTRACT} has format {found.get('format')}, expected {FORMAT}; replay "
-            "it with the version of the project that wrote it"
-        )
-    return found
+    try:
+        return contract_file.read_contract(path)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
 
 
 def rendering(tokenizer: Any, policy: str, date: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
 from tasks.training.batches.pairs import longest_sides
+from tasks.training.model.positions import positions as positions_in
 from tasks.training.scoring import score
 
 PROBE_TOKENS, PROBE_PADDING = 3, 5
@@ -61,15 +62,7 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
 
 def positions(model: PreTrainedModel) -> int | None:
     """How many tokens the model has positions for; None: no fixed number, or a stretched one."""
-    config: Any = model.config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    if str(rope.get("rope_type", "default")) != "default":
-        return None
-    found = getattr(config, "max_position_embeddings", None)
-    if not isinstance(found, int) or found <= 0:
-        return None
-    offset = {"roberta": config.pad_token_id, "xlm-roberta": config.pad_token_id}
-    return found - (offset[config.model_type] + 1 if config.model_type in offset else 0)
+    return positions_in(model.config)
 
 
 def check_positions(model: PreTrainedModel, rows: Any, name: str) -> None:
