@@ -1,10 +1,11 @@
 """One record batch of canonical pairs on its way through templating, and the columns it ends in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.templating.piece import Piece, pieces, text_array
@@ -35,10 +36,14 @@ OPTIONAL = {"margin": None, "preference": 1.0, "comparison": None}
 """Columns that most data leave as they are by default, and that default: the report counts others,
 and tokenization writes the column only where there are any."""
 CARRIED = ("pair_id", "source", "file", "row", "split", "format", "weight", *OPTIONAL)
-TEXTS = ("prompt", "chosen", "rejected")
+ANSWERS = ("chosen", "rejected")
+TEXTS = ("prompt", *ANSWERS)
 SETTINGS = ("tools", "chat_template_kwargs")
 ASKED = (*TEXTS, *SETTINGS, "format", "images")
 """What the renderer asks of a row."""
+
+
+Places = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -95,6 +100,27 @@ class Batch:
         for side, text in zip(self.texts, texts, strict=True):
             side.append(text.encode())
 
+    def part(self, places: Sequence[int] | Places) -> "Batch":
+        """Some of its rows as a batch of their own; nothing has become of them yet."""
+        return Batch.of(self.rows.take(pa.array(places, pa.int64())))
+
+    def adopt(
+        self, kept: list[int], texts: tuple[pa.Array, pa.Array], others: "Batch", places: Places
+    ) -> None:
+        """Keeps these rows with their texts; what is noted of `others`, which stand at `places`, is
+        noted here, too."""
+        self.kept, self.arrays = kept, [texts]
+        place = dict(zip(kept, range(len(kept)), strict=True)).__getitem__
+        there: list[int] = places[others.kept].tolist()
+        self.literals = {place(there[n]): found for n, found in others.literals.items()}
+        self.pictures = {place(there[n]): found for n, found in others.pictures.items()}
+
+    def both_texts(self) -> tuple[pa.Array, pa.Array]:
+        """All texts of the kept rows, gathered."""
+        chosen, rejected = zip(*self.arrays, strict=True) if self.arrays else ([], [])
+        nothing = text_array([])
+        return pa.concat_arrays([nothing, *chosen]), pa.concat_arrays([nothing, *rejected])
+
     def gather(self) -> None:
         """Makes arrays of the texts since the last call."""
         chosen, rejected = self.texts
@@ -109,8 +135,8 @@ class Batch:
             places = pa.py_buffer(np.array(self.kept, np.int64))
             rows = rows.take(pa.Array.from_buffers(pa.int64(), count, [None, places]))
         columns: dict[str, Any] = {name: rows[name] for name in CARRIED}
-        for n, side in enumerate(("chosen", "rejected")):
-            columns[side] = pa.concat_arrays([both[n] for both in self.arrays] or [text_array([])])
+        for n, (side, texts) in enumerate(zip(ANSWERS, self.both_texts(), strict=True)):
+            columns[side] = texts
             columns[f"{side}_literals"] = self._literals(n)
         if IMAGES.name in schema.names:
             pictures = [self.pictures.get(n) for n in range(count)]

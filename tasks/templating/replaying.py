@@ -8,6 +8,7 @@ the first row of each; from its text and a trace of the template the replay is l
 `SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard_rows`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import begins_badly
 from tasks.templating.render import parse_tools
 from tasks.templating.special_tokens import SpecialTokens, suspicious
-from tasks.templating.traced_text import Replay, replayed
+from tasks.templating.traced_text import Joint, Replay, replayed
 from tasks.templating.tracing import Tracer, tracer
 
 MOST_PATHS = 16
@@ -45,6 +46,8 @@ class Structure:
     paths: list[Replay] = field(default_factory=list[Replay])
     calm: list[Replay] = field(default_factory=list[Replay])
     """Those for contents that hold no mark, which they need not look for."""
+    joint: Joint | None = None
+    """What the text of contents is joined of that leave nothing to be asked."""
     closed: bool = False
     """Nothing more is learned."""
 
@@ -159,8 +162,16 @@ class Replayer:
         structure.paths.append(found.replay)
         if found.calm is not None:
             structure.calm.append(found.calm)
+        structure.joint = structure.joint or found.joint
         self._firsts |= found.firsts
         structure.closed = len(structure.paths) >= MOST_PATHS
+
+    def joints(self, roles: Sequence[str], *answers: Sequence[str]) -> list[Joint]:
+        """What the texts of conversations with these roles are joined of, one for each of the
+        answers, without tools and settings; none where that is not known of all of them."""
+        given = (self.structures.get((None, None, *roles, *answer)) for answer in answers)
+        found = [structure.joint for structure in given if structure and structure.joint]
+        return found if len(found) == len(answers) else []
 
     def _pair(self, shape: tuple[Any, ...]) -> Pair | None:
         """The replays of both sides of rows of one shape; None where one of them is new."""

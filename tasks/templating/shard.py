@@ -21,14 +21,16 @@ from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncolle
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
 from tasks.templating.batch import OPTIONAL
+from tasks.templating.columns import Columns
 from tasks.templating.params import TemplatingParams
 from tasks.templating.plain_tokenizer import PlainTokenizer
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
-from tasks.templating.shard_rows import Differs, Pictured, ShardRows
+from tasks.templating.row_by_row import Differs, Pictured
+from tasks.templating.shard_rows import Renderers, ShardRows
 
 REPEATING = ["source", "file", "split", "format"]
-BATCH_ROWS = 1024
+BATCH_ROWS = 2048
 BATCH_BYTES = 16 * 2**20
 
 
@@ -43,7 +45,7 @@ class TemplateShard:
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's texts; counts for the report."""
         replaying, pictured = True, False
-        _, replayer = self._renderers
+        replayer = self._renderers.replayer
         replayer.begin()
         while True:
             own_ledger, own_quarantine = Ledger(), Quarantine(quarantine.stage)
@@ -69,8 +71,8 @@ class TemplateShard:
         return numbers | {"replays_differed": int(not replaying)}
 
     @cached_property
-    def _renderers(self) -> tuple[Renderer, Replayer]:
-        """The process's own, for all shards: each shape of conversation is found out once."""
+    def _renderers(self) -> Renderers:
+        """The process's own, for all shards."""
         return renderers(self.tokenizer, self.params)
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
@@ -105,7 +107,8 @@ def _unequal(column: pa.Array, usual: float) -> int:
     return sum(value != usual for value in column.to_pylist())
 
 
-def renderers(tokenizer: PlainTokenizer, params: TemplatingParams) -> tuple[Renderer, Replayer]:
-    """What renders the rows, and what replays them."""
+def renderers(tokenizer: PlainTokenizer, params: TemplatingParams) -> Renderers:
+    """What renders the rows, replays them, and joins them in columns."""
     renderer = Renderer(tokenizer, params.special_tokens_in_text, images=True)
-    return renderer, Replayer(tokenizer, renderer.special, renderer.bos)
+    replayer = Replayer(tokenizer, renderer.special, renderer.bos)
+    return Renderers(renderer, replayer, Columns(replayer))

@@ -23,6 +23,12 @@ Replay = Callable[[Sequence[str], Sequence[bytes]], bytes | None]
 """The text for other contents, none of them empty, which are also given as UTF-8; or None where a
 test comes out otherwise than in the trace."""
 _CONTENT = re.compile(r"c\[(\d+)\]")
+_BARE = r"c\[(\d+)\](?:\.[lr]?strip\((?:None|'(?: |\\[nrt])+')?\))*"
+"""A content, or what is left of it without white space around it."""
+_MARK = r"""(?P<quote>['"])(?P<mark>[^\w'"\\][^'"\\]*)(?P=quote)"""
+_WHOLE, _ANYTHING = re.compile(_BARE), re.compile(rf"bool\({_BARE}\)")
+_IN = re.compile(rf"\({_MARK} in {_BARE}\)")
+_AT_AN_END = re.compile(rf"{_BARE}\.(?:starts|ends)with\({_MARK}\)")
 _ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
 """True of every content: none is empty."""
 _LOOKED_FOR = re.compile(r"""\((['"])([^\w'"\\][^'"\\]*)\1 in c\[\d+\]\)""")
@@ -37,6 +43,20 @@ class Replays(NamedTuple):
     """The same of contents that hold none of `firsts`; None: such contents come out otherwise."""
     firsts: frozenset[str]
     """The first characters of the marks that are looked for in contents."""
+    joint: "Joint | None"
+    """The same as data."""
+
+
+class Joint(NamedTuple):
+    """A text as what it is joined of, where no content has white space around it, or one of
+    `firsts` in it."""
+
+    parts: tuple[bytes | int, ...]
+    """Text, and places of contents."""
+    bared: bool
+    """Whether white space around contents is cut off, or asked for."""
+    firsts: frozenset[str]
+    """The first characters of all marks that are looked for, in ASCII."""
 
 
 def replays_of(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Replays:
@@ -54,7 +74,30 @@ def replays_of(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Re
     calm = None if any(answer for _, answer in marks) else whole
     if calm and marks:
         calm = _function(joined, [test for test in told if test not in marks])
-    return Replays(whole, calm, frozenset(mark[0] for mark in marks.values()))
+    firsts = frozenset(mark[0] for mark in marks.values())
+    return Replays(whole, calm, firsts, _joint(merged, tests))
+
+
+def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint | None:
+    """The parts as data; None where they are more than contents, or a test looks for more than a
+    mark that is not there."""
+    firsts: set[str] = set()
+    bared = any(made and not _CONTENT.fullmatch(text) for made, text in merged)
+    for test, answer in tests:
+        if answer and _ANYTHING.fullmatch(test):
+            bared = bared or not _ALWAYS.fullmatch(test)
+            continue
+        found = _IN.fullmatch(test) or _AT_AN_END.fullmatch(test)
+        if answer or found is None or not found["mark"].isascii():
+            return None
+        firsts.add(found["mark"][0])
+    parts: list[bytes | int] = []
+    for made, text in merged:
+        content = _WHOLE.fullmatch(text) if made else None
+        if made and content is None:
+            return None
+        parts.append(int(content[1]) if content else text.encode())
+    return Joint(tuple(parts), bared, frozenset(firsts))
 
 
 def replayed(replay: Replay, contents: Sequence[str]) -> str | None:

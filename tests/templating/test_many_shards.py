@@ -10,7 +10,9 @@ from tasks.artifact import Ledger, Quarantine, Workspace
 from tasks.templating import TemplatingParams, replaying
 from tasks.templating.plain_tokenizer import plain_tokenizer
 from tasks.templating.replaying import Replayer
-from tasks.templating.shard import TemplateShard, renderers
+from tasks.templating.shard import BATCH_ROWS, TemplateShard, renderers
+from tasks.templating.shard_rows import SAMPLE_FIRST
+from tasks.templating.traced_text import Joint
 from tests.templating.families import build_family
 from tests.templating.test_stretches import outcome, table
 
@@ -53,8 +55,9 @@ def test_a_shard_comes_out_the_same_whatever_shards_came_before(chatml, template
             assert told == alone[n]
 
 
+@pytest.mark.parametrize("what", ["replay", "joint"])
 def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
-    chatml, tmp_path, monkeypatch
+    chatml, tmp_path, monkeypatch, what
 ):
     def rows(count, prompt):
         usual = {"prompt": prompt, "chosen": [{"role": "assistant", "content": "blue"}]}
@@ -66,8 +69,11 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
     def wrong(self, side, text):
         true(self, side, text)
         structure = self.structures[side[0]]
-        if len(side[1]) == 2:
+        if len(side[1]) == 2 and what == "replay":
             structure.paths[:] = structure.calm[:] = [lambda _, e: b"wrong" + e[1]]
+            structure.joint = None
+        elif len(side[1]) == 2:
+            structure.joint = Joint((b"wrong", 0, 1), False, frozenset())
 
     monkeypatch.setattr(Replayer, "learn", wrong)
     short = [{"role": "user", "content": "What?"}]
@@ -76,7 +82,7 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
     given = tmp_path / "given"
     given.mkdir()
     numbers = []
-    for n, shard in enumerate([rows(1000, short), [*rows(20, long), *rows(20, short)]]):
+    for n, shard in enumerate([rows(2 * BATCH_ROWS, short), [*rows(20, long), *rows(20, short)]]):
         pq.write_table(pa.Table.from_batches([table(shard)]), given / f"{n}.parquet")
         numbers.append(work(given / f"{n}.parquet", Ledger(), Quarantine("templating")))
     assert [(n["replays_differed"], n["replayed"]) for n in numbers] == [(1, 0), (0, 0)]
@@ -106,4 +112,4 @@ def test_where_no_more_structures_fit_the_next_shard_begins_anew(chatml, tmp_pat
         (plain,), *_ = outcome(chatml, params, [whole], replaying=False)[0]
         found = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")
         assert found.to_pylist() == plain.to_pylist()
-    assert replayed == [36] * 4
+    assert replayed == [2 * 20 - SAMPLE_FIRST] * 4

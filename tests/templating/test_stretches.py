@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Ledger, Quarantine
 from tasks.conversion.tables import SCHEMA
-from tasks.templating import TemplatingParams
+from tasks.templating import TemplatingParams, columns
+from tasks.templating.batch import Batch
 from tasks.templating.conversations import conversations_of
 from tasks.templating.delimiters import DELIMITERS, delimiters_in, rows_to_ask
 from tasks.templating.piece import ROWS, pieces
 from tasks.templating.plain_tokenizer import plain_tokenizer
+from tasks.templating.row_by_row import Pictured
 from tasks.templating.shard import renderers
-from tasks.templating.shard_rows import SAMPLE_FIRST, Pictured, ShardRows
+from tasks.templating.shard_rows import SAMPLE_FIRST, ShardRows
 from tasks.templating.special_tokens import special_tokens
 from tasks.templating.template import with_effective_template
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
@@ -78,14 +80,14 @@ def rows_of(draw):
     return {"prompt": prompt, "chosen": chosen, "rejected": rejected} | more.get(kind, {})
 
 
-def table(rows):
+def table(rows, form=(",", ":")):
     """The canonical pairs as conversion writes them, in one batch."""
     columns = {name: [None] * len(rows) for name in SCHEMA.names}
     for n, row in enumerate(rows):
         text = isinstance(row["chosen"], str)
         for name in ("prompt", "chosen", "rejected", "tools", "chat_template_kwargs", "images"):
             if row.get(name) is not None:
-                columns[name][n] = json.dumps(row[name], ensure_ascii=False)
+                columns[name][n] = json.dumps(row[name], ensure_ascii=False, separators=form)
         columns["format"][n] = "standard" if text else "conversational"
         columns["source"][n], columns["file"][n], columns["row"][n] = "s", "f", n
         columns["preference"][n] = columns["weight"][n] = 1.0
@@ -108,6 +110,14 @@ def outcome(tokenizer, params, batches, *, replaying, pictured=False, known=None
         return outcome(tokenizer, params, batches, **again)
     told = (found, ledger.to_json(), quarantine.rows, rows.delimiters, rows.images)
     return told, rows.replayed
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _every_batch_is_looked_at_in_columns():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "WORTH_ROWS", 10**9)
+        patch.setattr(columns, "BATCHES_UNASKED", 0)
+        yield
 
 
 @pytest.fixture(scope="module", params=SOME)
@@ -142,6 +152,78 @@ def test_stretches_of_any_rows_come_out_as_the_renderer_alone_makes_them(
     outcome(tokenizer, params, [table(before)], replaying=True, known=known)
     taught, _ = outcome(tokenizer, params, batches, replaying=True, known=known)
     assert taught == plain
+
+
+QUIET = (
+    *(
+        "Hi",
+        "naïve 🦩",
+        "a\n\nb",
+        '“quoted” \\ "x"',
+        "im_end",
+        "im_end ",
+        " padded ",
+        "\nled",
+        "x" * 90,
+    ),
+    *("天空", "\u3000天", "\x1f", "\x1cx", "tail\t", "", " ", "end", "“", "0", "\u00a0"),
+)
+RARE = ("1 < 2", "</think>", "### Response: yes", "[INST]", "x" * 120_000, "<s>", "a\u2028")
+
+
+@st.composite
+def quiet_rows(draw):
+    """Rows of a few structures, nearly all of them plain."""
+    words = st.sampled_from(QUIET * 4 + RARE)
+    asked = draw(
+        st.sampled_from([("user",), ("system", "user"), ("user", "assistant", "user"), ()])
+    )
+    turns = [{"role": role, "content": draw(words)} for role in asked]
+    sides = [[{"role": "assistant", "content": draw(words)}] for _ in range(2)]
+    if not asked or draw(st.integers(0, 7)) == 0:
+        sides = [[{"role": "user", "content": draw(words)}, *side] for side in sides]
+    row = {"prompt": turns or None, "chosen": sides[0], "rejected": sides[1]}
+    return row | draw(st.sampled_from([{}] * 20 + [{"tools": [TOOL]}, {"images": ["a.png"]}]))
+
+
+@given(
+    rows=st.lists(quiet_rows(), min_size=1, max_size=24),
+    others=st.lists(rows_of(), max_size=3),
+    seed=st.integers(0, 99),
+    forged=st.sampled_from(("quarantine", "encode", "keep")),
+)
+def test_rows_that_are_joined_in_columns_come_out_as_the_renderer_alone_makes_them(
+    tokenizer, rows, others, seed, forged
+):
+    params = TemplatingParams(special_tokens_in_text=forged)
+    known = renderers(tokenizer, params)
+    usual = [{"role": "user", "content": "What?"}], [{"role": "assistant", "content": "blue"}]
+    for prompt, side in (usual, ([*usual[0], *usual[1], usual[0][0]], usual[1])):
+        other = [{"role": "assistant", "content": "green"}]
+        shard = table([{"prompt": prompt, "chosen": side, "rejected": other}] * 4)
+        outcome(tokenizer, params, [shard], replaying=True, known=known)
+    outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
+    rows = [*rows * 3, *others]
+    random.Random(seed).shuffle(rows)
+    ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
+    plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
+    assert ours == plain
+
+
+def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
+    prompt = [{"role": "user", "content": "What?"}]
+    rows = [
+        {
+            "prompt": prompt,
+            "chosen": [{"role": "assistant", "content": f'"blue" {n}'}],
+            "rejected": [{"role": "assistant", "content": f"green\n{n}"}],
+        }
+        for n in range(100)
+    ]
+    known = renderers(tokenizer, TemplatingParams())
+    outcome(tokenizer, TemplatingParams(), [table(rows[:9])], replaying=True, known=known)
+    assert known.columns.joined(Batch.of(table(rows))).there.all()
+    assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
 
 
 @pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
