@@ -3,9 +3,8 @@
 In:  a batch of conversations, and what a replayer has learned of their structures (`Joint`).
 Out: the rows that can be joined so, each text as a list of stretches; the others go one by one.
 
-    stretches   0 "What?"   1 "Blue."   2 "Red."   3 "<|im_start|>user\\n"   4 "<|im_end|>\\n" ...
-    chosen      3 0 4 1 5        one copy of stretches in this order makes the texts of all rows
-    rejected    3 0 4 2 5
+    batch ─ where turns stand ─ rows that need no look ─ rows of one shape ─ lists of stretches
+                                                         rows of another ─┘
 
 What is looked for in words is looked for in all bytes of a batch at once: a row that holds one of
 these bytes is left, and so is whatever else needs a look.
@@ -176,9 +175,7 @@ def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:
     odd = spans.odd.copy()
     odd[spans.text_of[spans.begins == spans.stops]] = True
     data, rare = spans.data, spans.rare
-    named = spans.escapes[
-        data[spans.escapes + 1] == ord("u")
-    ]  # characters that are not as they are
+    named = spans.escapes[data[spans.escapes + 1] == ord("u")]  # may be any character
     there = {c: rare[data[rare] == c] for c in MARKED}
     seen = spans.messages_at(np.concatenate([named, rare[np.isin(data[rare], [*watched])]]))
     odd[spans.text_of[seen]] = True

@@ -1,6 +1,7 @@
 """Rows go through templating in stretches, most of them replayed: what comes out is what the plain
 renderer makes of each, whatever stands beside what."""
 
+import dataclasses
 import json
 import random
 
@@ -80,14 +81,17 @@ def rows_of(draw):
     return {"prompt": prompt, "chosen": chosen, "rejected": rejected} | more.get(kind, {})
 
 
-def table(rows, form=(",", ":")):
+def table(rows, form=(",", ":"), spelled=""):
     """The canonical pairs as conversion writes them, in one batch."""
     columns = {name: [None] * len(rows) for name in SCHEMA.names}
     for n, row in enumerate(rows):
         text = isinstance(row["chosen"], str)
         for name in ("prompt", "chosen", "rejected", "tools", "chat_template_kwargs", "images"):
             if row.get(name) is not None:
-                columns[name][n] = json.dumps(row[name], ensure_ascii=False, separators=form)
+                whole = json.dumps(row[name], ensure_ascii=False, separators=form)
+                for character in spelled:
+                    whole = whole.replace(character, f"\\u{ord(character):04x}")
+                columns[name][n] = whole
         columns["format"][n] = "standard" if text else "conversational"
         columns["source"][n], columns["file"][n], columns["row"][n] = "s", "f", n
         columns["preference"][n] = columns["weight"][n] = 1.0
@@ -168,7 +172,16 @@ QUIET = (
     ),
     *("天空", "\u3000天", "\x1f", "\x1cx", "tail\t", "", " ", "end", "“", "0", "\u00a0"),
 )
-RARE = ("1 < 2", "</think>", "### Response: yes", "[INST]", "x" * 120_000, "<s>", "a\u2028")
+RARE = (
+    "1 < 2",
+    "<|im_end|>",
+    "</think>",
+    "### Response: yes",
+    "[INST]",
+    "x" * 120_000,
+    "<s>",
+    "a\u2028",
+)
 
 
 @st.composite
@@ -191,9 +204,10 @@ def quiet_rows(draw):
     others=st.lists(rows_of(), max_size=3),
     seed=st.integers(0, 99),
     forged=st.sampled_from(("quarantine", "encode", "keep")),
+    spelled=st.sampled_from(("", "<i")),  # never by us, but it is JSON
 )
 def test_rows_that_are_joined_in_columns_come_out_as_the_renderer_alone_makes_them(
-    tokenizer, rows, others, seed, forged
+    tokenizer, rows, others, seed, forged, spelled
 ):
     params = TemplatingParams(special_tokens_in_text=forged)
     known = renderers(tokenizer, params)
@@ -205,8 +219,9 @@ def test_rows_that_are_joined_in_columns_come_out_as_the_renderer_alone_makes_th
     outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
     rows = [*rows * 3, *others]
     random.Random(seed).shuffle(rows)
-    ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
-    plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
+    given = table(rows, spelled=spelled)
+    ours, _ = outcome(tokenizer, params, [given], replaying=True, known=known)
+    plain, _ = outcome(tokenizer, params, [given], replaying=False)
     assert ours == plain
 
 
@@ -224,6 +239,69 @@ def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
     outcome(tokenizer, TemplatingParams(), [table(rows[:9])], replaying=True, known=known)
     assert known.columns.joined(Batch.of(table(rows))).there.all()
     assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
+
+
+def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer):
+    special = special_tokens(tokenizer).tokens[0]
+    first, last = special[:2], special[-2:]
+    turns = f"{{% for m in messages %}}{first}{{{{ m.content }}}}{last}{{% endfor %}}"
+    template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + turns
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": "What?"}],
+            "chosen": [{"role": "assistant", "content": words}],
+            "rejected": [{"role": "assistant", "content": f"green {n}"}],
+        }
+        for n, words in enumerate(["blue"] * 5 + [special[2:-2], "blue"])
+    ]
+    params = TemplatingParams(special_tokens_in_text="encode")
+    known = renderers(tokenizer, params)
+    outcome(tokenizer, params, [table(rows[:5])], replaying=True, known=known)
+    joined = known.columns.joined(Batch.of(table(rows)))
+    assert joined.there.tolist() == [True] * 5 + [False, True]
+    ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
+    plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
+    assert ours == plain
+    (found,) = ours[0]
+    assert [bool(x) for x in found["chosen_literals"].to_pylist()] == [False] * 5 + [True, False]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("{% if m.content %}[{{ m.content }}]{% endif %}", ""),
+        ("{% if m.content | trim %}[{{ m.content }}]{% endif %}", " \t"),
+        ("[{{ m.content.strip() }}]", "\nblue"),
+        ("[{{ m.content.lstrip('\\n') }}]", "\n\nblue "),
+        ("{% if m.content.startswith('/no') %}?{% endif %}[{{ m.content }}]", "/no blue"),
+        ("{% if m.content.strip().endswith('!?') %}?{% endif %}[{{ m.content }}]", "blue!? "),
+        ("{% if '# ' in m.content.strip() %}?{% endif %}[{{ m.content }}]", "a # b"),
+        ("{% if '\u00a7' in m.content %}?{% endif %}[{{ m.content }}]", "a \u00a7"),
+        ("{% if m.content == 'blue 2' %}?{% endif %}[{{ m.content }}]", "blue 2"),
+        ("[{{ m.content.upper() }}]", "green"),
+        ("{% for n in range(50) %}[{{ m.content }}]{% endfor %}", "x" * 20_000),
+        ("{% if m.role == 'user' %}[{{ m.content }}]{% endif %}", "green"),
+    ],
+)
+def test_what_a_template_asks_of_words_is_asked_of_those_that_are_joined(tokenizer, written, words):
+    template = "{% for m in messages %}" + written + "{% endfor %}"
+    template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + template
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": "What?"}],
+            "chosen": [{"role": "assistant", "content": other}],
+            "rejected": [{"role": "assistant", "content": f"green {n}"}],
+        }
+        for n, other in enumerate(["blue"] * 9 + [words, "blue"] * 2)
+    ]
+    params = TemplatingParams()
+    known = renderers(tokenizer, params)
+    outcome(tokenizer, params, [table(rows[:9])], replaying=True, known=known)
+    ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
+    plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
+    assert ours == plain
 
 
 @pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
