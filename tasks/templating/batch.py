@@ -1,6 +1,6 @@
 """One record batch of canonical pairs on its way through templating, and the columns it ends in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.templating.piece import Piece, pieces, text_array
+from tasks.templating.piece import Piece, pieces, place_array, text_array
 from tasks.templating.renderer import Rendered
 from tasks.templating.replaying import BothTexts, both_texts
 
@@ -100,9 +100,9 @@ class Batch:
         for side, text in zip(self.texts, texts, strict=True):
             side.append(text.encode())
 
-    def part(self, places: Sequence[int] | Places) -> "Batch":
+    def part(self, places: Places) -> "Batch":
         """Some of its rows as a batch of their own; nothing has become of them yet."""
-        return Batch.of(self.rows.take(pa.array(places, pa.int64())))
+        return Batch.of(self.rows.take(place_array(places)))
 
     def adopt(
         self, kept: list[int], texts: tuple[pa.Array, pa.Array], others: "Batch", places: Places
@@ -132,8 +132,7 @@ class Batch:
         """The kept rows, as `schema` has them."""
         rows, count = self.rows, len(self.kept)
         if count < rows.num_rows:
-            places = pa.py_buffer(np.array(self.kept, np.int64))
-            rows = rows.take(pa.Array.from_buffers(pa.int64(), count, [None, places]))
+            rows = rows.take(place_array(self.kept))
         columns: dict[str, Any] = {name: rows[name] for name in CARRIED}
         for n, (side, texts) in enumerate(zip(ANSWERS, self.both_texts(), strict=True)):
             columns[side] = texts

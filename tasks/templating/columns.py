@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from tasks.templating.batch import TEXTS, Batch
 from tasks.templating.contents import Contents
@@ -23,6 +22,7 @@ from tasks.templating.delimiters import MARKED, hits
 from tasks.templating.joined import Joined
 from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import begins_badly
+from tasks.templating.piece import place_array
 from tasks.templating.replaying import MOST_STRUCTURES, Replayer
 from tasks.templating.traced_text import Joint
 from tasks.templating.turn_spans import Mask, Places, TurnSpans, roles_of, turn_spans
@@ -118,7 +118,7 @@ class Columns:
             chosen, rejected = (sizes[numbers].sum(1) for numbers in both)
             good = chosen + rejected <= LENGTH_ALLOWANCE
             for row in np.flatnonzero(chosen == rejected).tolist():
-                one, other = (stretches.take(pa.array(numbers[row])) for numbers in both)
+                one, other = (stretches.take(place_array(numbers[row])) for numbers in both)
                 good[row] &= "".join(one.to_pylist()) != "".join(other.to_pylist())
             there[rows[good]] = True
             lists += [(side, rows[good], both[side][good]) for side in (0, 1)]

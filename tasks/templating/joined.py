@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tasks.templating.piece import place_array
 from tasks.templating.turn_spans import Mask, Places
 
 
@@ -51,7 +52,7 @@ def _copied(
     order = np.empty(begins[-1], np.int64)
     for side, rows, numbers in lists:
         order[begins[side * count + rows][:, None] + np.arange(numbers.shape[1])] = numbers
-    copied = stretches.take(pa.array(order))
+    copied = stretches.take(place_array(order))
     _, offsets, data = copied.buffers()
     ends = np.frombuffer(offsets, np.int32, len(copied) + 1)[begins]
     texts = pa.Array.from_buffers(pa.string(), 2 * count, [None, pa.py_buffer(ends), data])

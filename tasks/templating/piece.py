@@ -69,6 +69,12 @@ def text_array(texts: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), parts)
 
 
+def place_array(places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:
+    """Places as Arrow has them; see `text_array`."""
+    data = pa.py_buffer(np.ascontiguousarray(places, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, data])
+
+
 _END, _COMMA = text_array([b"", b","])
 
 
