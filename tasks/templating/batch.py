@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.templating.piece import Piece, pieces, place_array, text_array
+from tasks.templating.piece import Piece, Places, pieces, place_array, text_array
 from tasks.templating.renderer import Rendered
 from tasks.templating.replaying import BothTexts, both_texts
 
@@ -36,14 +34,10 @@ OPTIONAL = {"margin": None, "preference": 1.0, "comparison": None}
 """Columns that most data leave as they are by default, and that default: the report counts others,
 and tokenization writes the column only where there are any."""
 CARRIED = ("pair_id", "source", "file", "row", "split", "format", "weight", *OPTIONAL)
-ANSWERS = ("chosen", "rejected")
-TEXTS = ("prompt", *ANSWERS)
+TEXTS = ("prompt", "chosen", "rejected")
 SETTINGS = ("tools", "chat_template_kwargs")
 ASKED = (*TEXTS, *SETTINGS, "format", "images")
 """What the renderer asks of a row."""
-
-
-Places = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -134,7 +128,7 @@ class Batch:
         if count < rows.num_rows:
             rows = rows.take(place_array(self.kept))
         columns: dict[str, Any] = {name: rows[name] for name in CARRIED}
-        for n, (side, texts) in enumerate(zip(ANSWERS, self.both_texts(), strict=True)):
+        for n, (side, texts) in enumerate(zip(TEXTS[1:], self.both_texts(), strict=True)):
             columns[side] = texts
             columns[f"{side}_literals"] = self._literals(n)
         if IMAGES.name in schema.names:

@@ -15,7 +15,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from tasks.templating.turn_spans import Mask, Places, TurnSpans
+from tasks.templating.piece import Places
+from tasks.templating.turn_spans import Mask, TurnSpans
 
 _FIRST, _LAST = np.zeros((2, 256), np.bool_)
 for _space in filter(str.isspace, map(chr, range(0x3001))):
@@ -29,7 +30,7 @@ class Contents:
 
     spans: TurnSpans
     padded: Mask
-    """`[m]`: contents that have white space around them, or might."""
+    """`[m]`: contents that have white space around them, of the texts that were asked for."""
     parsed: Places
     """Messages whose contents hold a backslash ..."""
     texts: Sequence[str]
@@ -39,9 +40,13 @@ class Contents:
     def of(cls, spans: TurnSpans, asked: Mask) -> "Contents":
         """Those of the texts that are `asked` for (`[t]`)."""
         data, begins, stops = spans.data, spans.begins, spans.stops
-        padded = _FIRST[data[begins]] | _LAST[data[stops - 1]]
+        wanted = asked[spans.text_of]
+        padded = wanted & (_FIRST[data[begins]] | _LAST[data[stops - 1]])
+        for message in np.flatnonzero(padded).tolist():
+            text = data[begins[message] : stops[message]].tobytes().decode()
+            padded[message] = text != text.strip()
         parsed = spans.messages_at(spans.escapes)
-        parsed = parsed[asked[spans.text_of[parsed]]]
+        parsed = parsed[wanted[parsed]]
         texts: list[str] = []
         if len(parsed):
             whole = data.data

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tasks.templating.piece import Piece
+from tasks.templating.piece import Piece, Places
 
 DELIMITERS = (
     "[INST]",
@@ -25,7 +25,6 @@ DELIMITERS = (
     "<start_of_turn>",
     "<end_of_turn>",
 )
-Places = npt.NDArray[np.int64]
 _AS_BYTES = {name: name.encode() for name in DELIMITERS}
 _PAIRS = [(b"<|", 1), (b"<<", 1), (b">n", -1), (b"# ", 3), (b"]T", -1)]
 _SEEN = [(text[0], step, text[1]) for text, step in _PAIRS]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.templating.piece import place_array
-from tasks.templating.turn_spans import Mask, Places
+from tasks.templating.piece import Places, place_array
+from tasks.templating.turn_spans import Mask
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Joined:
     stretches: pa.Array
     lists: Sequence[tuple[int, Places, Places]]
     """Side (0, 1), rows `[r]`, and their stretches `[r, s]`: of rows that have as many."""
+    first: Sequence[int]
+    """Rows of shapes that were never joined before."""
 
     def with_others(
         self, places: Places, others: Sequence[pa.Array]
@@ -38,10 +40,10 @@ class Joined:
         more = base + np.arange(2 * count).reshape(2, count, 1)
         lists += [(side, order[places], more[side]) for side in (0, 1)]
         stretches = pa.concat_arrays([self.stretches, *others])
-        return np.flatnonzero(kept), _copied(stretches, lists, int(kept.sum()))
+        return np.flatnonzero(kept), copied(stretches, lists, int(kept.sum()))
 
 
-def _copied(
+def copied(
     stretches: pa.Array, lists: Sequence[tuple[int, Places, Places]], count: int
 ) -> tuple[pa.Array, pa.Array]:
     """Both texts of `count` rows."""
@@ -52,8 +54,8 @@ def _copied(
     order = np.empty(begins[-1], np.int64)
     for side, rows, numbers in lists:
         order[begins[side * count + rows][:, None] + np.arange(numbers.shape[1])] = numbers
-    copied = stretches.take(place_array(order))
-    _, offsets, data = copied.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(copied) + 1)[begins]
+    whole = stretches.take(place_array(order))
+    _, offsets, data = whole.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(whole) + 1)[begins]
     texts = pa.Array.from_buffers(pa.string(), 2 * count, [None, pa.py_buffer(ends), data])
     return texts.slice(0, count), texts.slice(count)

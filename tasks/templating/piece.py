@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Places = npt.NDArray[np.int64]
 ROWS = 64
 """Rows of a piece: with many more of them everything would take half as long again."""
 PRINTABLE = 32
@@ -44,7 +45,7 @@ class Piece:
         """One row's three values, with commas between them."""
         return self.text[self.begins[place] : self.begins[place + 1] - 1]
 
-    def rows_at(self, places: npt.NDArray[np.int64]) -> set[int]:
+    def rows_at(self, places: Places) -> set[int]:
         """The rows that the places in `text` belong to."""
         return set((np.searchsorted(self.begins, places, "right") - 1).tolist())
 
@@ -69,7 +70,7 @@ def text_array(texts: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), parts)
 
 
-def place_array(places: Sequence[int] | npt.NDArray[np.int64]) -> pa.Array:
+def place_array(places: Sequence[int] | Places) -> pa.Array:
     """Places as Arrow has them; see `text_array`."""
     data = pa.py_buffer(np.ascontiguousarray(places, np.int64))
     return pa.Array.from_buffers(pa.int64(), len(places), [None, data])

@@ -6,7 +6,7 @@ Out: record batches of `SCHEMA`; the ledger and the quarantine are kept on the w
     batch ─┬─ plain rows of structures that are known ─ `Columns` ─ joined all together ─┬─ table
            └─ all others ─ `RowByRow` ─ replayed or rendered, and learned from ──────────┘
 
-The first rows and every 997th are rendered both ways.
+The first rows, every 997th and the first joined one of each shape are rendered both ways.
 """
 
 from collections.abc import Collection
@@ -83,7 +83,7 @@ class ShardRows(RowByRow):
         kept, texts = joined.with_others(left[others.kept], others.both_texts())
         batch.adopt(kept.tolist(), texts, others, left)
         self.replayed += int(joined.there.sum())
-        for row in (row for row in sampled if joined.there[row]):
+        for row in {*joined.first, *(row for row in sampled if joined.there[row])}:
             self.replayed -= 1
             self._compare(batch, row)
 

@@ -97,7 +97,7 @@ def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint |
         if made and content is None:
             return None
         parts.append(int(content[1]) if content else text.encode())
-    return Joint(tuple(parts), bared, frozenset(firsts))
+    return Joint(tuple(parts), bared, frozenset(firsts)) if parts else None
 
 
 def replayed(replay: Replay, contents: Sequence[str]) -> str | None:

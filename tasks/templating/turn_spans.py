@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.templating.piece import text_array
+from tasks.templating.piece import Places, text_array
 
-Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 ROLES = ("user", "assistant", "system")
 """Those of plain turns, by what they add to a text's number: 1, 2, 3."""
@@ -60,7 +59,7 @@ class TurnSpans:
     numbers: npt.NDArray[np.uint64]
     """`[t]`: the roles of a text's messages, see `roles_of`; 0: it has none."""
     odd: Mask
-    """`[t]`: texts that are no conversation in this form; they have no messages."""
+    """`[t]`: texts that are no conversation in this form: what else is told of them is wrong."""
     escapes: Places
     """Where backslashes stand."""
     rare: Places

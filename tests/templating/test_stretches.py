@@ -226,18 +226,10 @@ def test_rows_that_are_joined_in_columns_come_out_as_the_renderer_alone_makes_th
 
 
 def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
-    prompt = [{"role": "user", "content": "What?"}]
-    rows = [
-        {
-            "prompt": prompt,
-            "chosen": [{"role": "assistant", "content": f'"blue" {n}'}],
-            "rejected": [{"role": "assistant", "content": f"green\n{n}"}],
-        }
-        for n in range(100)
-    ]
+    rows = answered([f'"blue"\n{n}' for n in range(100)])
+    assert joined_and_rendered(tokenizer, rows, rows[:9]) == 100
     known = renderers(tokenizer, TemplatingParams())
     outcome(tokenizer, TemplatingParams(), [table(rows[:9])], replaying=True, known=known)
-    assert known.columns.joined(Batch.of(table(rows))).there.all()
     assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
 
 
@@ -247,14 +239,7 @@ def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer
     turns = f"{{% for m in messages %}}{first}{{{{ m.content }}}}{last}{{% endfor %}}"
     template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + turns
     tokenizer = dataclasses.replace(tokenizer, chat_template=template)
-    rows = [
-        {
-            "prompt": [{"role": "user", "content": "What?"}],
-            "chosen": [{"role": "assistant", "content": words}],
-            "rejected": [{"role": "assistant", "content": f"green {n}"}],
-        }
-        for n, words in enumerate(["blue"] * 5 + [special[2:-2], "blue"])
-    ]
+    rows = answered(["blue"] * 5 + [special[2:-2], "blue"])
     params = TemplatingParams(special_tokens_in_text="encode")
     known = renderers(tokenizer, params)
     outcome(tokenizer, params, [table(rows[:5])], replaying=True, known=known)
@@ -267,41 +252,89 @@ def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer
     assert [bool(x) for x in found["chosen_literals"].to_pylist()] == [False] * 5 + [True, False]
 
 
-@pytest.mark.parametrize(
-    ("written", "words"),
-    [
-        ("{% if m.content %}[{{ m.content }}]{% endif %}", ""),
-        ("{% if m.content | trim %}[{{ m.content }}]{% endif %}", " \t"),
-        ("[{{ m.content.strip() }}]", "\nblue"),
-        ("[{{ m.content.lstrip('\\n') }}]", "\n\nblue "),
-        ("{% if m.content.startswith('/no') %}?{% endif %}[{{ m.content }}]", "/no blue"),
-        ("{% if m.content.strip().endswith('!?') %}?{% endif %}[{{ m.content }}]", "blue!? "),
-        ("{% if '# ' in m.content.strip() %}?{% endif %}[{{ m.content }}]", "a # b"),
-        ("{% if '\u00a7' in m.content %}?{% endif %}[{{ m.content }}]", "a \u00a7"),
-        ("{% if m.content == 'blue 2' %}?{% endif %}[{{ m.content }}]", "blue 2"),
-        ("[{{ m.content.upper() }}]", "green"),
-        ("{% for n in range(50) %}[{{ m.content }}]{% endfor %}", "x" * 20_000),
-        ("{% if m.role == 'user' %}[{{ m.content }}]{% endif %}", "green"),
-    ],
-)
-def test_what_a_template_asks_of_words_is_asked_of_those_that_are_joined(tokenizer, written, words):
-    template = "{% for m in messages %}" + written + "{% endfor %}"
-    template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + template
-    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
-    rows = [
+def answered(answers, asked="What?"):
+    """Rows with these chosen answers."""
+    return [
         {
-            "prompt": [{"role": "user", "content": "What?"}],
-            "chosen": [{"role": "assistant", "content": other}],
+            "prompt": [{"role": "user", "content": asked}],
+            "chosen": [{"role": "assistant", "content": words}],
             "rejected": [{"role": "assistant", "content": f"green {n}"}],
         }
-        for n, other in enumerate(["blue"] * 9 + [words, "blue"] * 2)
+        for n, words in enumerate(answers)
     ]
-    params = TemplatingParams()
+
+
+def joined_and_rendered(tokenizer, rows, learned, **params):
+    """How many rows are joined after these have been learned; all come out as they should."""
+    params = TemplatingParams(**params)
     known = renderers(tokenizer, params)
-    outcome(tokenizer, params, [table(rows[:9])], replaying=True, known=known)
+    outcome(tokenizer, params, [table(learned)], replaying=True, known=known)
+    found = known.columns.joined(Batch.of(table(rows)))
     ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
     plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
     assert ours == plain
+    return 0 if found is None else int(found.there.sum())
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "joined"),
+    [
+        ("{% if m.content %}[{{ m.content }}]{% endif %}", "", 11),
+        ("{% if m.content | trim %}[{{ m.content }}]{% endif %}", " \t", 11),
+        ("[{{ m.content.strip() }}]", "\nblue", 11),
+        ("[{{ m.content.lstrip('\\n') }}]", "\n\nblue ", 11),
+        ("[{{ m.content | trim }}]", "\u5929\u3000", 11),
+        ("[{{ m.content | trim }}]", "\u3042\u5929\u3002", 13),
+        ("{% if m.content.startswith('/no') %}?{% endif %}[{{ m.content }}]", "/no blue", 11),
+        ("{% if m.content.strip().endswith('!?') %}?{% endif %}[{{ m.content }}]", "blue!? ", 11),
+        ("{% if '# ' in m.content.strip() %}?{% endif %}[{{ m.content }}]", "a # b", 11),
+        ("{% if '\u00a7' in m.content %}?{% endif %}[{{ m.content }}]", "a \u00a7", 0),
+        ("{% if m.content == 'blue 2' %}?{% endif %}[{{ m.content }}]", "blue 2", 0),
+        ("[{{ m.content.upper() }}]", "green", 0),
+        ("{% for n in range(50) %}[{{ m.content }}]{% endfor %}", "x" * 20_000, 11),
+        ("{% if m.role == 'user' %}[{{ m.content }}]{% endif %}", "green", 0),
+    ],
+)
+def test_what_a_template_asks_of_words_is_asked_of_those_that_are_joined(
+    tokenizer, written, words, joined
+):
+    template = "{% for m in messages %}" + written + "{% endfor %}"
+    template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + template
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    rows = answered(["blue"] * 9 + [words, "blue"] * 2)
+    assert joined_and_rendered(tokenizer, rows, rows[:9]) == joined
+
+
+@pytest.mark.parametrize("before", ["", "\n", " ", "\u3000", "x"])
+@pytest.mark.parametrize("after", ["", "\n", "\u3000", "\u00a0", "|", "<"])
+def test_a_text_that_may_begin_with_its_bos_twice_is_not_joined(tokenizer, before, after):
+    bos = tokenizer.bos_token or ""
+    template = before + "{{ bos_token }}" * bool(bos) + after
+    template += "{% for m in messages %}{{ m.content }}|{% endfor %}"
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    learned = answered(["blue"] * 9)
+    for asked in (f"{bos}x", f" {bos}x", bos[1:] + "x"):
+        rows = [*learned, *answered(["blue"] * 3, asked)]
+        joined_and_rendered(tokenizer, rows, learned, special_tokens_in_text="keep")
+
+
+def test_characters_that_are_spelled_out_are_looked_at(tokenizer):
+    template = "{% for m in messages %}{% if '</x>' in m.content %}?{% endif %}[{{ m.content }}]"
+    template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + template + "{% endfor %}"
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    params = TemplatingParams(special_tokens_in_text="keep")
+    known = renderers(tokenizer, params)
+    rows = answered(["blue"] * 9 + ["a </x>", "\x1f", "blue"])
+    outcome(tokenizer, params, [table(rows[:9])], replaying=True, known=known)
+    given = table(rows, spelled="</>")
+    assert known.columns.joined(Batch.of(given)).there.tolist() == [*[True] * 9, False, False, True]
+    ours, _ = outcome(tokenizer, params, [given], replaying=True, known=known)
+    plain, _ = outcome(tokenizer, params, [given], replaying=False)
+    assert ours == plain
+    half = table([*rows[:9], rows[0]]).to_pylist()
+    half[9]["chosen"] = half[9]["chosen"].replace("blue", "\\ud800")  # half a character
+    given = pa.RecordBatch.from_pylist(half, schema=SCHEMA)
+    assert known.columns.joined(Batch.of(given)).there.tolist() == [*[True] * 9, False]
 
 
 @pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
