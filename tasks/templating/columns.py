@@ -26,7 +26,7 @@ from tasks.templating.opening import begins_badly
 from tasks.templating.piece import Places
 from tasks.templating.replaying import MOST_STRUCTURES, Replayer
 from tasks.templating.traced_text import Joint
-from tasks.templating.turn_spans import Mask, TurnSpans, roles_of, turn_spans
+from tasks.templating.turn_spans import Mask, Numbers, TurnSpans, roles_of, turn_spans
 
 WORTH_ROWS = 4
 """Where not one row in so many is joined, in two batches in a row, the next ones are not asked."""
@@ -35,8 +35,6 @@ EACH = len(TEXTS)
 """Texts of a row: one column after the other they are looked at."""
 _MIX = np.array([[0x9E3779B97F4A7C15], [0xC2B2AE3D27D4EB4F], [0x165667B19E3779F9]], np.uint64)
 """By which the three numbers of a row become one: rows of one shape are sorted by it."""
-Numbers = tuple[int, ...]
-"""The roles of a row's texts: see `roles_of`."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ class Columns:
         """Bytes whose rows are left."""
         self._literals: dict[bytes, int] = {}
         self._recipes: dict[Numbers, tuple[bool, Sequence[Recipe]]] = {}
-        self._compared: set[Numbers] = set()
-        """Shapes of which a row was joined before."""
+        self.compared: set[Numbers] = set()
+        """Shapes of which a joined row was held against the template's text."""
         self._unasked = self._in_vain = 0
 
     def joined(self, batch: Batch) -> Joined | None:
@@ -75,22 +73,20 @@ class Columns:
             self._unasked = max(0, self._unasked - 1)
             return None
         watched = len(self._watched)
-        shapes, found = self._joined(batch)
+        found = self._joined(batch)
         if len(self._watched) > watched:  # what has been learned looks for more
-            shapes, found = self._joined(batch)
+            found = self._joined(batch)
         if np.count_nonzero(found.there) * WORTH_ROWS < len(found.there):
             self._in_vain += 1
             self._unasked = BATCHES_UNASKED if self._in_vain > 1 else 0
             return None
         self._in_vain = 0
-        self._compared |= shapes
         return found
 
-    def _joined(self, batch: Batch) -> tuple[set[Numbers], Joined]:
-        """The shapes that were joined, and their rows."""
+    def _joined(self, batch: Batch) -> Joined:
         if len(self._recipes) >= MOST_STRUCTURES:
             self._recipes.clear()
-            self._compared.clear()
+            self.compared.clear()
             self._literals.clear()
         watched = bytes(self._watched)
         columns = [batch.rows[name] for name in TEXTS]
@@ -112,7 +108,7 @@ class Columns:
 
     def _listed(
         self, contents: Contents, found: Mapping[Numbers, tuple[Places, Sequence[Recipe]]]
-    ) -> tuple[set[Numbers], Joined]:
+    ) -> Joined:
         """The rows as lists of stretches, but for those that need a look once they are."""
         spans = contents.spans
         count = len(spans.odd) // EACH
@@ -135,9 +131,9 @@ class Columns:
             good[same] &= differ.to_numpy(zero_copy_only=False)
             there[rows[good]] = True
             lists += [(side, rows[good], both[side][good]) for side in (0, 1)]
-            first |= {shape: int(rows[good][0])} if good.any() else {}
-        new = [row for shape, row in first.items() if shape not in self._compared]
-        return {*first}, Joined(there, stretches, lists, new)
+            if good.any() and shape not in self.compared:
+                first[shape] = int(rows[good][0])
+        return Joined(there, stretches, lists, first)
 
     def _recipe(self, numbers: Numbers) -> tuple[bool, Sequence[Recipe]] | None:
         """Whether white space around contents matters, and the recipes of both sides of rows of one

@@ -5,14 +5,14 @@ chosen      3 0 4 1 5        one copy of stretches in this order makes the texts
 rejected    3 0 4 2 5
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.templating.piece import Places, place_array
-from tasks.templating.turn_spans import Mask
+from tasks.templating.turn_spans import Mask, Numbers
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Joined:
     stretches: pa.Array
     lists: Sequence[tuple[int, Places, Places]]
     """Side (0, 1), rows `[r]`, and their stretches `[r, s]`: of rows that have as many."""
-    first: Sequence[int]
-    """Rows of shapes that were never joined before."""
+    first: Mapping[Numbers, int]
+    """A row of each shape of which none was compared before."""
 
     def with_others(
         self, places: Places, others: Sequence[pa.Array]

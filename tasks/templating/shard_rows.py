@@ -83,9 +83,10 @@ class ShardRows(RowByRow):
         kept, texts = joined.with_others(left[others.kept], others.both_texts())
         batch.adopt(kept.tolist(), texts, others, left)
         self.replayed += int(joined.there.sum())
-        for row in {*joined.first, *(row for row in sampled if joined.there[row])}:
+        for row in {*joined.first.values(), *(row for row in sampled if joined.there[row])}:
             self.replayed -= 1
             self._compare(batch, row)
+        self.columns.compared |= joined.first.keys()
 
     def _compare(self, batch: Batch, row: int) -> None:
         """Renders a row that was joined by the template itself, too.

@@ -22,6 +22,8 @@ import pyarrow as pa
 from tasks.templating.piece import Places, text_array
 
 Mask = npt.NDArray[np.bool_]
+Numbers = tuple[int, ...]
+"""The roles of a row's texts: see `roles_of`."""
 ROLES = ("user", "assistant", "system")
 """Those of plain turns, by what they add to a text's number: 1, 2, 3."""
 MOST_TURNS = 31
