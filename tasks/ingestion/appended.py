@@ -5,8 +5,9 @@
 
 A mark stands where a shard ends: the line, the byte, and the SHA-256 of the whole file up to there.
 A shard is taken where the file has the same bytes from its beginning up to its mark, so a change
-anywhere lets all that stands behind it be read anew. For plain JSONL of which every row is taken;
-other files are read whole.
+anywhere lets all that stands behind it be read anew; a small shard only where what follows the last
+full one is still too little for another. For plain JSONL of which every row is taken; other files
+are read whole.
 """
 
 import hashlib
@@ -19,28 +20,13 @@ from tasks.artifact import Kept, Memo, side_by_side
 from tasks.ingestion.batches import BadRow, Fault
 from tasks.ingestion.decompression import PIECE_BYTES, codec_of
 from tasks.ingestion.files import SourceFile
+from tasks.ingestion.marks import Mark, may_fill
 from tasks.ingestion.params import Source
 
 MOST_EARLIER = 3
 """Artifacts of the same file that are looked at."""
 MOST_BAD_BYTES = 2**20
 """A file with more of bad rows is read whole the next time, too."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Where a shard ends, or the file."""
-
-    shards: int
-    """How many end here or before."""
-    rows: int
-    """Rows that they hold."""
-    line: int
-    """Lines up to here, whatever became of them."""
-    end: int = 0
-    """Bytes up to here."""
-    prefix: str = ""
-    """SHA-256 of these bytes."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +42,11 @@ class Past:
     def last(self) -> Mark:
         """Where to go on."""
         return self.marks[-1] if self.marks else Mark(0, 0, 0)
+
+    @property
+    def last_full(self) -> Mark:
+        """Where the last of the full shards ends."""
+        return last_full(self.marks)
 
 
 def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
@@ -85,6 +76,8 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         found = [*takewhile(stands, marks[id(kept)])]
         if marks[id(kept)][-1] in found and found[-1].end < file.size:
             found.pop()  # the file went on behind its last line, which ended no shard
+        if found and found[-1].small and may_fill(file.path, last_full(found)):
+            found = [mark for mark in found if not mark.small]
         if found and (best is None or found[-1].end > best[1][-1].end):
             best = kept, found
     if best is None:
@@ -103,6 +96,11 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         return Past()
     bad = [_bad_row(entry) for entry in kept.summary["bad"]]
     return Past(found, [b for b in bad if b.row <= found[-1].line], states[found[-1].end])
+
+
+def last_full(marks: Sequence[Mark]) -> Mark:
+    """The last mark at the end of a full shard; the file's beginning where there is none."""
+    return next((mark for mark in reversed(marks) if not mark.small), Mark(0, 0, 0))
 
 
 class KeptBadRows:

@@ -21,7 +21,8 @@ from typing import Any
 from tasks.artifact import Workspace, each, processes_for, uncollected
 from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
 from tasks.errors import ArtifactError, DataError
-from tasks.ingestion.appended import Mark, Past
+from tasks.ingestion.appended import Past
+from tasks.ingestion.marks import Mark
 from tasks.ingestion.batches import Batch, Origin
 from tasks.ingestion.files import SourceFile, changed
 from tasks.ingestion.jsonl import read_jsonl_from
@@ -149,7 +150,7 @@ class MakeShard:
 
         where = self.workspace.writing, self.directory, self.source, self.file
         try:
-            with ShardWriter(*where, span.shards, span.rows, ended) as shards, uncollected():
+            with ShardWriter(*where, span.shards, span.rows, ended=ended) as shards, uncollected():
                 for batch in self._batches(span):
                     shards.extend(batch.rows, batch.raws)
                 if not full:

@@ -6,11 +6,13 @@ extend ─> group of rows ─┬─ first shard: written at once ─────
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tasks.artifact import Behind
 from tasks.ingestion.shards import (
@@ -30,7 +32,8 @@ number. Rows that come later change nothing in it."""
 class ShardWriter:
     """Writes the rows of one file of one source as numbered shards; a context manager.
 
-    `shards` of the file stand already, all full, and hold its first `rows` rows.
+    `shards` of the file stand already: full ones with its first `rows` rows, and small ones with
+    `small_rows` behind them, so few that they and what is to come fill no shard.
     """
 
     def __init__(
@@ -41,9 +44,12 @@ class ShardWriter:
         file: str,
         shards: int = 0,
         rows: int = 0,
+        small_rows: int = 0,
         ended: Ended | None = None,
     ) -> None:
         self.shards = shards
+        self.small: list[tuple[int, int, int]] = []
+        """Of each small shard that took no more rows, what `Ended` is told of full ones."""
         self._ended = ended
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
@@ -54,7 +60,7 @@ class ShardWriter:
         self._held: list[Any] = []
         """Groups of the shard that is not full yet: `SHARD_BYTES` and one group at most."""
         self._before = rows
-        self._shard_rows = self._shard_bytes = 0
+        self._shard_rows, self._shard_bytes = small_rows, 0
         self._rows: list[int] = []
         self._raws: list[bytes] = []
         self._bytes = 0
@@ -67,9 +73,7 @@ class ShardWriter:
             if failure[0] is None:
                 self._flush()
                 self._close()  # the first one, which may be all
-                for groups in _small_shards(self._held):
-                    self._write(groups)
-                    self._close()
+                self._end_in_small_shards()
                 self._behind.finish()
         except BaseException as error:
             failure = type(error), error, error.__traceback__
@@ -128,7 +132,24 @@ class ShardWriter:
         self._shard_bytes += self._bytes
         self._rows, self._raws, self._bytes = [], [], 0
 
-    def _write(self, groups: Sequence[Any]) -> None:
+    def _end_in_small_shards(self) -> None:
+        """Writes what does not fill a shard: so many rows at a time, whatever groups they were in,
+        so that the next ones may come another time."""
+        if not self._held:
+            return
+        import pyarrow as pa
+
+        left = pa.concat_tables(self._held)
+        done = self._before + self._shard_rows - left.num_rows
+        for start in range(0, left.num_rows, SMALL_SHARD_ROWS):
+            rows = left.slice(start, SMALL_SHARD_ROWS)
+            self._write(_row_groups(rows))
+            self._close()
+            if rows.num_rows == SMALL_SHARD_ROWS:
+                done += SMALL_SHARD_ROWS
+                self.small.append((self.shards, done, rows["row"][-1].as_py()))
+
+    def _write(self, groups: Iterable[Any]) -> None:
         """Writes groups into the shard that is open, or opens one."""
         for group in groups:
             if self._writer is None:
@@ -165,18 +186,15 @@ class ShardWriter:
         self._open.remove(stack)
 
 
-def _small_shards(groups: Sequence[Any]) -> Iterator[list[Any]]:
-    """The rows of these tables in their order, so many at a time; tables end where they did."""
-    parts: list[Any] = []
-    room = SMALL_SHARD_ROWS
-    for group in groups:
-        start = 0
-        while start < group.num_rows:
-            parts.append(group.slice(start, room))
-            start += parts[-1].num_rows
-            room -= parts[-1].num_rows
-            if not room:
-                yield parts
-                parts, room = [], SMALL_SHARD_ROWS
-    if parts:
-        yield parts
+def _row_groups(rows: Any) -> Iterator[Any]:
+    """A small shard's rows in groups that end where they would if they were the first to come."""
+    import pyarrow.compute as pc
+
+    whole = rows.combine_chunks()  # or else its pages would depend on where the tables came from
+    sizes = np.cumsum(pc.binary_length(whole["raw"]).to_numpy(), dtype=np.int64)
+    start = 0
+    while start < len(sizes):
+        limit = GROUP_BYTES + (sizes[start - 1] if start else 0)
+        end = min(int(np.searchsorted(sizes, limit)) + 1, len(sizes), start + GROUP_ROWS)
+        yield whole.slice(start, end - start)
+        start = end

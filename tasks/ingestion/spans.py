@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from tasks.ingestion.appended import Past
+from tasks.ingestion.marks import Ends, line_ends
 from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS, is_full
-
-PIECE_BYTES = 2**20
-Ends = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def spans(path: Path, past: Past) -> Iterator[Span]:
     shards, rows, line, start = past.last.shards, past.last.rows, past.last.line, past.last.end
     group, count, size = start, 0, 0
     ends = np.zeros(0, np.int64)
-    for more in _line_ends(path, start):
+    for more in line_ends(path, start):
         ends = np.concatenate([ends, more])
         while full := _full_group(ends, group):
             end = int(ends[full - 1])
@@ -66,14 +63,3 @@ def _full_group(ends: Ends, start: int) -> int:
     sizes = ends[:GROUP_ROWS] - start - np.arange(1, min(len(ends), GROUP_ROWS) + 1)
     full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
     return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS
-
-
-def _line_ends(path: Path, start: int) -> Iterator[Ends]:
-    """The bytes behind every line end from `start` on, piece by piece."""
-    buffer = bytearray(PIECE_BYTES)
-    piece = np.frombuffer(buffer, np.uint8)
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        while count := file.readinto(buffer):
-            yield np.flatnonzero(piece[:count] == ord("\n")) + (start + 1)
-            start += count

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 4
-MARKS = 2
+VERSION = 5
+MARKS = 3
 """Of what is noted of a file beside its rows: notes of another form are not read."""
 
 Summaries = Mapping[str, Sequence[dict[str, Any]]]

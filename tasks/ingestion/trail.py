@@ -10,7 +10,8 @@ So the rows are those of the very bytes whose digest the key was made of, and th
 import numpy as np
 
 from tasks.artifact import Behind
-from tasks.ingestion.appended import Mark, Past
+from tasks.ingestion.appended import Past
+from tasks.ingestion.marks import Mark
 
 
 class Trail:
@@ -18,6 +19,8 @@ class Trail:
 
     def __init__(self, past: Past) -> None:
         self.marks = [*past.marks]
+        self.marked = past.last, past.state
+        """The last mark at a shard's end, and the hash up to there."""
         self._state = past.state.copy()
         self._line, self._end = past.last.line, past.last.end
         """Of what is hashed, or waits for it."""
@@ -47,6 +50,7 @@ class Trail:
         until = int(breaks[number - 1]) + 1
         self._hash(until)
         self.marks.append(Mark(shards, rows, line, self._end, self._state.hexdigest()))
+        self.marked = self.marks[-1], self._state.copy()
 
     def with_end(self, shards: int, rows: int, line: int) -> list[Mark]:
         """The marks of all that was read, the last of them at its end."""

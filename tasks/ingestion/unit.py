@@ -21,6 +21,7 @@ from tasks.ingestion.full_shards import side_by_side_past
 from tasks.ingestion.isolation import isolated
 from tasks.ingestion.json_array import read_json
 from tasks.ingestion.jsonl import read_jsonl, read_jsonl_from
+from tasks.ingestion.marks import small_marks
 from tasks.ingestion.mixture import Sample, leave_out, lowest
 from tasks.ingestion.params import Source
 from tasks.ingestion.prefixes import stamp
@@ -81,10 +82,12 @@ def ingest_file(
             origin = replace(origin, follow=trail.follow)
         batches = _limited(_batches(origin, file, past), limit, file.name)
         ended = trail.mark if grows else None
-        shards = _write(workspace, unit, account, origin, batches, past, ended)
+        shards, small = _write(workspace, unit, account, origin, batches, past, ended)
         marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
     if grows and marks[-1].prefix != file.digest:
         raise changed(file)
+    if grows:
+        marks[-1:] = [*small_marks(file.path, *trail.marked, small, marks[-1]), marks[-1]]
     if not grows or stamp(file.path) != before:
         check_unchanged(file)
     leave_out(account.ledger, source.name, account.sample.left_out)
@@ -139,15 +142,16 @@ def _write(
     batches: Iterator[Batch],
     past: Past,
     ended: Ended | None,
-) -> int:
-    """How many shards the file has, once its past and its batches are written and booked."""
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """How many shards the file has, once its past and its batches are written and booked, and of
+    each new small one the shards, rows and lines up to its end."""
     name = f"{workspace.scratch.name}/{unit}"
     of_file = account.source.name, account.file
-    in_place = past.last.shards, past.last.rows
+    in_place = past.last.shards, past.last_full.rows, past.last.rows - past.last_full.rows
     with (
         workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
         QuarantineWriter(quarantine_path, *of_file) as quarantine,
-        ShardWriter(partial(_hashed, workspace), name, *of_file, *in_place, ended) as shards,
+        ShardWriter(partial(_hashed, workspace), name, *of_file, *in_place, ended) as writer,
         uncollected(),
     ):
         account.add_past(past)
@@ -155,9 +159,9 @@ def _write(
         for batch in batches:
             account.add(batch)
             quarantine.extend(batch.bad)
-            shards.extend(*account.sample.of(batch))
+            writer.extend(*account.sample.of(batch))
             origin.advance(0)  # raises when the run is being stopped
-    return shards.shards
+    return writer.shards, writer.small
 
 
 def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator[Batch]:

@@ -2,11 +2,15 @@
 what is new is read."""
 
 import json
+import shutil
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tasks.artifact import Store
-from tasks.ingestion import row_shards
+from tasks.ingestion import marks, row_shards, shard_writer, shards
+from tests.ingestion.conftest import Ingestion
 
 BAD = '{"a":1,"a":2}\n'
 
@@ -23,7 +27,8 @@ def lines(start: int, stop: int, bad: bool = True) -> str:
 
 WHOLE = lines(0, 25_000)
 FULL = 4
-"""Shards of it: with 10,000 rows and three times 4,000; three small ones stand behind them."""
+"""Shards of it: with 10,000 rows and three times 4,000; three small ones stand behind them, of
+which the first two take no more rows."""
 CHANGES = {
     "appended": WHOLE + lines(25_000, 25_300),
     "appended in many shards": WHOLE + lines(25_000, 40_000),
@@ -68,11 +73,12 @@ def test_shards_before_the_change_are_those_of_the_earlier_artifact(ingestion):
     first = ingestion.run(path)
     path.write_text(CHANGES["appended"])
     second = ingestion.run(path)
-    assert nodes(second)[:FULL] == nodes(first)[:FULL]
-    assert not {*nodes(second)[FULL:]} & {*nodes(first)}  # small ones: read again, the same bytes
-    assert [shard.read_bytes() for shard in row_shards(second)[: FULL + 2]] == [
-        shard.read_bytes() for shard in row_shards(first)[: FULL + 2]
-    ]
+    assert nodes(second)[: FULL + 2] == nodes(first)[: FULL + 2]
+    assert not {*nodes(second)[FULL + 2 :]} & {*nodes(first)}
+    path.write_text(CHANGES["appended in many shards"])
+    full = ingestion.run(path)  # the small ones have become parts of full ones
+    assert nodes(full)[:FULL] == nodes(first)[:FULL]
+    assert not {*nodes(full)[FULL:]} & {*nodes(second)}
     path.write_text(CHANGES["edited in the middle"] + lines(25_000, 25_010))
     third = ingestion.run(path)
     assert nodes(third)[:2] == nodes(first)[:2]
@@ -105,3 +111,56 @@ def test_a_damaged_shard_of_the_earlier_artifact_is_not_taken(ingestion):
     )
     assert second.digest == alone.digest
     assert nodes(second)[0] == nodes(first)[0]
+
+
+TINY = {
+    "GROUP_ROWS": 6,
+    "GROUP_BYTES": 120,
+    "FIRST_SHARD_ROWS": 12,
+    "LEAST_SHARD_ROWS": 12,
+    "SMALL_SHARD_ROWS": 4,
+    "SHARD_BYTES": 300,
+    "PIECE_BYTES": 50,
+}
+"""Full shards of two groups, with three small ones before them; rows have 9 to 60 bytes."""
+LINES = st.one_of(
+    st.integers(1, 50).map(lambda size: json.dumps({"n": "x" * size}) + "\n"),
+    st.sampled_from(['{"n":1}\n', '{"n":1}\n', " \n", BAD]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(LINES, max_size=15), min_size=2, max_size=6),
+    st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, parts, opened):
+    """Part by part, its last line closed or not, and small shards become full ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (shards, shard_writer, marks):
+            for name in TINY.keys() & vars(module).keys():
+                patch.setattr(module, name, TINY[name])
+        ingestion = Ingestion(tmp_path_factory.mktemp("grows"))
+        whole = '{"n":0}\n' * 12
+        for number, (part, cut) in enumerate(zip(parts, opened, strict=False)):
+            whole += "".join(part)
+            path = ingestion.write("a.jsonl", whole[: len(whole) - cut])
+            again = ingestion.run(path)
+            apart = Store(ingestion.directory / str(number)).obtain(
+                ingestion.step({"name": "s", "path": str(path)})
+            )
+            assert (again.digest, again.report) == (apart.digest, apart.report)
+        shutil.rmtree(ingestion.directory)
+
+
+def test_small_shards_are_taken_until_there_are_rows_enough_for_a_full_one(ingestion):
+    """Whether lines are rows is not asked: blank ones count, and one that might still be open."""
+    start = "".join(f'{{"n":{n}}}\n' for n in range(12_000))
+    path = ingestion.write("a.jsonl", start)
+    first = ingestion.run(path)
+    for more, taken in ((" \n" * 1_998, 3), (" \n" * 1_999, 1)):
+        path.write_text(start + more)
+        again = ingestion.run(path)
+        assert len(row_shards(again)) == 3
+        assert [*map(int.__eq__, nodes(again), nodes(first))] == [n < taken for n in range(3)]
+        shutil.rmtree(again.path)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tasks.artifact import Store, Workspace, each, pool
 from tasks.artifact.durable import writing
 from tasks.errors import ArtifactError, DataError
-from tasks.ingestion import full_shards, shard_writer, shards, unit
+from tasks.ingestion import full_shards, marks, shard_writer, shards, unit
 from tasks.ingestion import spans as spans_module
 from tasks.ingestion.appended import Past
 from tasks.ingestion.full_shards import MakeShard
@@ -266,7 +266,7 @@ def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, si
             }.items():
                 if hasattr(module, name):
                     patch.setattr(module, name, value)
-        patch.setattr(spans_module, "PIECE_BYTES", 64)
+        patch.setattr(marks, "PIECE_BYTES", 64)
         directory = tmp_path_factory.mktemp("x")
         raws = [b'"' + b"x" * (each - 2) + b'"' for each in sizes]
         path = directory / "a.jsonl"
