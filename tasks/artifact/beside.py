@@ -84,7 +84,7 @@ def ahead(items: Iterable[T]) -> Generator[T]:
 
 
 def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """What the call gives for every item, in order; some at a time, in threads.
+    """What the call gives for every item, in order; some at a time, in threads and here.
 
     For files that are hashed, or waited for: neither holds the interpreter. A thread goes from one
     item to the next by itself, since handing them over one by one costs more than a small file.
@@ -94,14 +94,17 @@ def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
     left = iter(enumerate(items))  # each of its items goes to one thread alone
     found: dict[int, T] = {}
 
-    def some(_: int) -> None:
+    def some() -> None:
         with _ends_where_it_fails(left):
             for place, item in left:
                 found[place] = call(item)
 
-    threads = min(MOST_THREADS, len(items))
+    threads = min(MOST_THREADS, len(items)) - 1
     with ThreadPoolExecutor(threads, "side") as pool, _ends_where_it_fails(left):
-        deque(pool.map(some, range(threads)), maxlen=0)
+        waiting = [pool.submit(some) for _ in range(threads)]
+        some()
+        for each in waiting:
+            each.result()
     return [found[place] for place in range(len(items))]
 
 

@@ -23,14 +23,15 @@ SETTLED_NANOSECONDS = 2 * 10**9
 """A file changed more recently than this may change again within one clock tick: not cached."""
 
 
-def file_digest(path: Path, hashed: Callable[[Path], str] | None = None) -> str:
-    """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read."""
+def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: str = "") -> str:
+    """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read, and may make
+    another digest of them: then `kind` names that."""
     hashed = hashed or hash_file
     if path.stat().st_size < SMALL_FILE_BYTES:
         return hashed(path)
     cache_path = _cache_path()
     cache = _read_cache(cache_path)
-    name, before = str(path.resolve()), stamp(path)
+    name, before = f"{kind}:{path.resolve()}" if kind else str(path.resolve()), stamp(path)
     known = cache.get(name)
     if known and known[:-1] == before:
         return str(known[-1])

@@ -3,14 +3,13 @@
     a file then    | shard 0 | shard 1 | shard 2 |
     the file now   | shard 0 | shard 1 | shard 2 and more |      0 and 1 are taken from there
 
-A mark stands where a shard ends: the line, the byte, and the SHA-256 of the whole file up to there.
+A mark stands where a shard ends: the line, the byte, and the digest of the whole file up to there.
 A shard is taken where the file has the same bytes from its beginning up to its mark, so a change
 anywhere lets all that stands behind it be read anew; a small shard only where what follows the last
 full one is still too little for another. For plain JSONL of which every row is taken; other files
 are read whole.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
@@ -22,6 +21,7 @@ from tasks.ingestion.decompression import PIECE_BYTES, codec_of
 from tasks.ingestion.files import SourceFile
 from tasks.ingestion.marks import Mark, may_fill
 from tasks.ingestion.params import Source
+from tasks.ingestion.prefixes import PiecesHash
 
 MOST_EARLIER = 3
 """Artifacts of the same file that are looked at."""
@@ -35,7 +35,7 @@ class Past:
 
     marks: Sequence[Mark] = ()
     bad: Sequence[BadRow] = ()
-    state: Any = field(default_factory=hashlib.sha256)
+    state: PiecesHash = field(default_factory=PiecesHash)
     """The hash over that part, to go on with."""
 
     @property

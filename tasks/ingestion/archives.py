@@ -7,7 +7,6 @@ A member that leads out of the archive, or is a link or a device, refuses the wh
 whether it is asked for or not; so does a bomb. Names of members never become paths on disk.
 """
 
-import hashlib
 import lzma
 import struct
 import tarfile
@@ -30,6 +29,7 @@ from tasks.ingestion.decompression import (
     pieces,
     said,
 )
+from tasks.ingestion.prefixes import PiecesHash
 
 ARCHIVES = {".zip": "zip", ".tar": "tar", ".tgz": "tar", ".tbz2": "tar", ".txz": "tar"}
 MEMBERS_LIMIT = 100_000
@@ -90,7 +90,7 @@ def unpack(
             raise DataError(f"{origin.name}: over {MEMBERS_LIMIT:,} members; unpack it yourself")
         if content is None:
             continue
-        path, digest, written = target / f"{len(found):05d}", hashlib.sha256(), 0
+        path, digest, written = target / f"{len(found):05d}", PiecesHash(), 0
         with path.open("wb") as file:
             for piece in content:
                 file.write(piece)

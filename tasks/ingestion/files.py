@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
 from tasks.ingestion.archives import ARCHIVES, SEPARATOR, split_members
 from tasks.ingestion.directories import Below, below
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
-from tasks.ingestion.prefixes import Prefixes
+from tasks.ingestion.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.redaction import redacted
 
 FORMATS = {
@@ -51,7 +50,7 @@ class SourceFile:
     delimiter: str
     size: int
     digest: str
-    """SHA-256 of its bytes on disk."""
+    """Of its bytes on disk: see `prefixes`."""
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False, repr=False)
     """What its digest's pass over it knows of its beginnings."""
 
@@ -176,7 +175,7 @@ def _is_archive(name: str) -> bool:
 def check_unchanged(file: SourceFile) -> None:
     """Raises DataError when the file's bytes are not those that the key was made of."""
     try:
-        same = file_digest(file.path) == file.digest
+        same = pieces_digest(file.path) == file.digest
     except OSError:
         same = False
     if not same:

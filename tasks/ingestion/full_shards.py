@@ -22,11 +22,11 @@ from tasks.artifact import Workspace, each, processes_for, uncollected
 from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
 from tasks.errors import ArtifactError, DataError
 from tasks.ingestion.appended import Past
-from tasks.ingestion.marks import Mark
 from tasks.ingestion.batches import Batch, Origin
 from tasks.ingestion.files import SourceFile, changed
 from tasks.ingestion.jsonl import read_jsonl_from
-from tasks.ingestion.prefixes import hash_on, stamp
+from tasks.ingestion.marks import Mark
+from tasks.ingestion.prefixes import PiecesHash, hash_on, stamp
 from tasks.ingestion.shard_writer import ShardWriter
 from tasks.ingestion.spans import Span, spans
 
@@ -109,9 +109,9 @@ def _after(
     return Past([*past.marks, *marks], past.bad, marked[len(sound) - 1][1]), sound
 
 
-def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, Any]]:
+def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, PiecesHash]]:
     """The mark at the end of every span, and the hash over the file up to there, to go on with."""
-    state, found = past.state.copy(), list[tuple[Mark, Any]]()
+    state, found = past.state.copy(), list[tuple[Mark, PiecesHash]]()
     with path.open("rb", buffering=0) as file:
         for span in some:
             hash_on(file, state, span.start, span.end)

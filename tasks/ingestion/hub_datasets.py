@@ -17,6 +17,7 @@ from typing import Any, cast
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
 from tasks.ingestion.hub import api, endpoint, explained
+from tasks.ingestion.prefixes import pieces_digest
 
 CARD = "README.md"
 SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
@@ -138,10 +139,9 @@ def _fetched(repository: str, commit: str, name: str) -> Path:
 
 
 def _verified(repository: str, entry: Any, path: Path) -> str:
-    """The file's SHA-256, once its bytes are what the repository says they are."""
-    digest = file_digest(path)
+    """The file's digest, once its bytes are what the repository says they are."""
     if entry.lfs is not None:
-        same = digest == entry.lfs.sha256
+        same = file_digest(path) == entry.lfs.sha256
     else:
         blob = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
         with path.open("rb") as file:
@@ -153,7 +153,7 @@ def _verified(repository: str, entry: Any, path: Path) -> str:
             f"{repository}/{entry.path}: the cached file {path} is not what the repository holds; "
             "delete it and run again"
         )
-    return digest
+    return pieces_digest(path)
 
 
 def _none(

@@ -10,12 +10,11 @@ What a mark says of the file is true of a longer one that begins with the same b
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.ingestion.prefixes import hash_on
+from tasks.ingestion.prefixes import PiecesHash, hash_on
 from tasks.ingestion.shards import SHARD_BYTES, shard_rows_after
 
 PIECE_BYTES = 2**20
@@ -35,7 +34,7 @@ class Mark:
     end: int = 0
     """Bytes up to here."""
     prefix: str = ""
-    """SHA-256 of these bytes."""
+    """Digest of these bytes."""
     small: bool = False
     """Whether the shard is one of those that become a full one when there are enough of them."""
 
@@ -52,7 +51,7 @@ def line_ends(path: Path, start: int) -> Iterator[Ends]:
 
 
 def small_marks(
-    path: Path, last: Mark, state: Any, told: Sequence[tuple[int, int, int]], whole: Mark
+    path: Path, last: Mark, state: PiecesHash, told: Sequence[tuple[int, int, int]], whole: Mark
 ) -> list[Mark]:
     """The marks of the small shards behind the mark `last`, where the hash is in `state`.
 

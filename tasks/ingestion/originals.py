@@ -35,6 +35,7 @@ from tasks.ingestion.files import (
 from tasks.ingestion.hub import resolve_commit
 from tasks.ingestion.hub_datasets import data_files
 from tasks.ingestion.params import Source
+from tasks.ingestion.prefixes import pieces_digest
 
 DOWNLOADS = "downloads"
 UNPACKED = "unpacked"
@@ -58,7 +59,7 @@ class Located:
     identity: Mapping[str, Any]
     """What of it is in the key beside the pins."""
     pins: Mapping[str, str]
-    """Name of each file -> SHA-256, or what stands for its content until it is here."""
+    """Name of each file -> its digest, or what stands for its content until it is here."""
     bring: Callable[[Workspace], Brought]
 
 
@@ -138,6 +139,7 @@ def _downloaded(
     from tqdm import tqdm
 
     files: list[SourceFile] = []
+    fetched: list[dict[str, Any]] = []
     title = f"ingestion: {source.name} from {urlsplit(remotes[0].name).netloc}"
     total = sum(remote.size or 0 for remote in remotes)
     with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None) as bar:
@@ -147,14 +149,14 @@ def _downloaded(
             target.parent.mkdir(exist_ok=True)
             done = workspace.finished(unit)
             if done is None or not target.exists():
-                done = {"digest": download(remote, target, bar.update)}
+                digest = download(remote, target, bar.update)
+                done = {"sha256": digest, "digest": pieces_digest(target)}
                 workspace.finish(unit, done)
             size = target.stat().st_size
             files.append(described(source, remote.name, target, size, done["digest"], remote.said))
-    fetched = [
-        {"name": r.name, "pin": r.pin, "sha256": f.digest, "bytes": f.size}
-        for r, f in zip(remotes, files, strict=True)
-    ]
+            fetched.append(
+                {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
+            )
     return Brought(_unpacked(workspace, source, files, members), {"downloads": fetched})
 
 
@@ -186,14 +188,14 @@ def _members(
 ) -> list[Member]:
     done = workspace.finished(unit)
     if done is not None:
-        return [Member(m["name"], target / m["place"], m["size"], m["sha256"]) for m in done["of"]]
+        return [Member(m["name"], target / m["place"], m["size"], m["digest"]) for m in done["of"]]
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
     origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
     found = unpack(origin, file.format, members, wanted, target)
     check_unchanged(file)
     entries = [
-        {"name": m.name, "place": m.path.name, "size": m.size, "sha256": m.digest} for m in found
+        {"name": m.name, "place": m.path.name, "size": m.size, "digest": m.digest} for m in found
     ]
     workspace.finish(unit, {"of": entries})
     return found

@@ -1,25 +1,60 @@
-"""SHA-256 of a file, and of any of its beginnings, in one pass over it.
+"""What a source's file is known by, and any of its beginnings: the SHA-256 of its pieces' SHA-256s.
 
-    hashed once   |-------|-------|-------|-------|---|    states of the hash, every so many bytes
-    asked later        ^                      ^            from the state before: a few bytes
+    file      |  256 KiB  |  256 KiB  |  256 KiB  | rest |
+    pieces          a           b           c        d         hashed side by side
+    digest     SHA-256(a b c d)
+    of a beginning that ends in c:  SHA-256(a b c'), for which a few bytes are read again
 
-So whether a file still begins as it once did costs next to nothing beside its digest.
+So several cores hash one file, and whether it still begins as it once did costs next to nothing.
 """
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterable
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import file_digest
+from tasks.artifact import file_digest, side_by_side
 from tasks.artifact.stamps import Stamp
 from tasks.artifact.stamps import stamp as stamp_of
 
-EVERY_BYTES = 2**16
-MOST_STATES = 2**12
-"""A file with more of them gets every second one only, and so on: what bounds memory."""
+PIECE_BYTES = 2**18
+STRETCH_PIECES = 16
+"""Of a file that one thread hashes in one go."""
+
+
+class PiecesHash:
+    """The digest of bytes as they come."""
+
+    def __init__(self, over: Any = None) -> None:
+        """`over`: the hash over the SHA-256s of the pieces before, where it goes on behind them."""
+        self._over, self._piece, self._filled = over or hashlib.sha256(), hashlib.sha256(), 0
+
+    def update(self, content: bytes | memoryview) -> None:
+        """Takes in more bytes."""
+        left = memoryview(content)
+        while left:
+            part = left[: PIECE_BYTES - self._filled]
+            self._piece.update(part)
+            self._filled += len(part)
+            left = left[len(part) :]
+            if self._filled == PIECE_BYTES:
+                self._over.update(self._piece.digest())
+                self._piece, self._filled = hashlib.sha256(), 0
+
+    def copy(self) -> "PiecesHash":
+        """One that goes on by itself."""
+        other = PiecesHash(self._over.copy())
+        other._piece, other._filled = self._piece.copy(), self._filled
+        return other
+
+    def hexdigest(self) -> str:
+        """The digest of all bytes so far."""
+        over = self._over.copy()
+        if self._filled:
+            over.update(self._piece.digest())
+        return over.hexdigest()
 
 
 def stamp(path: Path) -> Stamp:
@@ -30,57 +65,73 @@ def stamp(path: Path) -> Stamp:
         return []
 
 
-def hash_on(file: FileIO, state: Any, start: int, end: int) -> int:
+def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
     """Takes a file's bytes from `start` to `end` into a hash; up to where it has them."""
     file.seek(start)
-    while start < end and (piece := file.read(min(EVERY_BYTES, end - start))):
+    while start < end and (piece := file.read(min(PIECE_BYTES, end - start))):
         state.update(piece)
         start += len(piece)
     return start
 
 
+def pieces_digest(path: Path) -> str:
+    """The digest of a file's bytes, as long as it is known not to have changed without reading."""
+    return Prefixes().digest(path)
+
+
 class Prefixes:
-    """States of the hash over one file; at first that of no byte alone."""
+    """What is known of one file's pieces; nothing at first."""
 
     def __init__(self) -> None:
-        self._ends: list[int] = [0]
-        self._states: list[Any] = [hashlib.sha256()]
+        self._pieces = b""
+        """Their SHA-256s, of 32 bytes each; the last one's is that of the rest."""
         self._stamp: Stamp = []
 
     def digest(self, path: Path) -> str:
-        """SHA-256 (hex) of the file's bytes; where they have to be read for it, states are kept."""
-        return file_digest(path, self._read)
+        """The digest of the file's bytes; where they have to be read for it, pieces are kept."""
+        return file_digest(path, self._read, "pieces")
 
     def _read(self, path: Path) -> str:
-        ends, states, every = [0], [hashlib.sha256()], EVERY_BYTES
-        state, end = hashlib.sha256(), 0
         self._stamp = stamp(path)
-        buffer = bytearray(EVERY_BYTES)
-        with path.open("rb", buffering=0) as file:
-            while count := file.readinto(buffer):
-                state.update(memoryview(buffer)[:count])
-                end += count
-                if end - ends[-1] >= every:
-                    ends.append(end)
-                    states.append(state.copy())
-                if len(ends) > MOST_STATES:
-                    ends, states, every = ends[::2], states[::2], 2 * every
-        self._ends, self._states = ends, states
-        return state.hexdigest()
+        stretch = STRETCH_PIECES * PIECE_BYTES
+        starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
+        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts))
+        return hashlib.sha256(self._pieces).hexdigest()
 
-    def at(self, path: Path, ends: Iterable[int]) -> dict[int, Any]:
+    def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
         """The state of the hash behind each of these bytes that the file has."""
-        found: dict[int, Any] = {}
-        last = 0
-        known = len(self._ends) if stamp(path) == self._stamp else 1
+        found: dict[int, PiecesHash] = {}
+        state, done = PiecesHash(), 0
+        over, taken = hashlib.sha256(), 0
+        known = self._pieces if stamp(path) == self._stamp else b""
         with path.open("rb", buffering=0) as file:
             for end in sorted({*ends}):
-                nearest = bisect_right(self._ends, end, hi=known) - 1
-                start, state = self._ends[nearest], self._states[nearest]
-                if last > start:
-                    start, state = last, found[last]
-                state = state.copy()
-                if hash_on(file, state, start, end) < end:  # the file has become shorter
+                whole = end // PIECE_BYTES
+                before = whole * over.digest_size
+                if done < whole * PIECE_BYTES and before <= len(known):
+                    over.update(known[taken:before])
+                    taken = before
+                    state, done = PiecesHash(over.copy()), whole * PIECE_BYTES
+                done = hash_on(file, state, done, end)
+                if done < end:  # the file has become shorter
                     break
-                found[end], last = state, end
+                found[end] = state.copy()
         return found
+
+
+def _pieces(path: Path, start: int) -> bytes:
+    """The SHA-256s of a stretch's pieces, end to end."""
+    found, buffer = list[bytes](), bytearray(PIECE_BYTES)
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        while len(found) < STRETCH_PIECES and (count := _filled(file, buffer)):
+            found.append(hashlib.sha256(memoryview(buffer)[:count]).digest())
+    return b"".join(found)
+
+
+def _filled(file: FileIO, buffer: bytearray) -> int:
+    """Reads until the buffer is full, or the file ends; how many bytes that were."""
+    done = 0
+    while done < len(buffer) and (count := file.readinto(memoryview(buffer)[done:])):
+        done += count
+    return done

@@ -2,16 +2,18 @@
 
 import hashlib
 import os
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.artifact import Memo, Store, Workspace
+from tasks.artifact import Memo, Store, Workspace, file_digest
 from tasks.errors import DataError
 from tasks.ingestion import prefixes, row_shards, shards
-from tasks.ingestion.appended import Mark, Past
+from tasks.ingestion.appended import Past
 from tasks.ingestion.files import match
+from tasks.ingestion.marks import Mark
 from tasks.ingestion.params import Source
 from tasks.ingestion.prefixes import Prefixes
 from tasks.ingestion.trail import Trail
@@ -20,24 +22,42 @@ from tasks.ingestion.unit import ingest_file
 CONTENT = bytes(range(256)) * 100
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(content: bytes) -> str:
+    """As `prefixes` says that it is made."""
+    size = prefixes.PIECE_BYTES
+    starts = range(0, len(content), size)
+    pieces = [hashlib.sha256(content[start : start + size]).digest() for start in starts]
+    return hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-@pytest.mark.parametrize(("every", "most"), [(2**16, 4096), (100, 4096), (100, 8), (7, 3)])
-def test_the_hash_of_every_beginning_is_that_of_its_bytes(tmp_path, monkeypatch, every, most):
-    monkeypatch.setattr(prefixes, "EVERY_BYTES", every)
-    monkeypatch.setattr(prefixes, "MOST_STATES", most)
+@pytest.mark.parametrize(("size", "pieces"), [(2**18, 16), (100, 16), (100, 3), (7, 1), (256, 50)])
+def test_the_hash_of_every_beginning_is_that_of_its_bytes(tmp_path, monkeypatch, size, pieces):
+    monkeypatch.setattr(prefixes, "PIECE_BYTES", size)
+    monkeypatch.setattr(prefixes, "STRETCH_PIECES", pieces)
     path = tmp_path / "x"
     path.write_bytes(CONTENT)
     ends = [0, 1, 99, 100, 101, 5000, 5001, len(CONTENT) - 1, len(CONTENT)]
     hashed, fresh = Prefixes(), Prefixes()
-    assert hashed.digest(path) == _sha256(CONTENT)
+    assert hashed.digest(path) == _digest(CONTENT)
     for known in (hashed, fresh):
         found = known.at(path, reversed(ends))
         assert {end: state.hexdigest() for end, state in found.items()} == {
-            end: _sha256(CONTENT[:end]) for end in ends
+            end: _digest(CONTENT[:end]) for end in ends
         }
+
+
+def test_a_files_digest_is_as_documented_and_another_one_than_its_digest(tmp_path):
+    """The two of one large file stand in one cache, each under its own name."""
+    path = tmp_path / "x"
+    path.write_bytes(CONTENT * 1000)  # more than is hashed each time
+    os.utime(path, (0, 0))
+    time.sleep(2.1)  # until the file counts as settled
+    for _ in range(2):
+        assert file_digest(path) == hashlib.sha256(CONTENT * 1000).hexdigest()
+        assert Prefixes().digest(path) == _digest(CONTENT * 1000)
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert Prefixes().digest(empty) == hashlib.sha256(b"").hexdigest()
 
 
 def test_of_a_file_that_has_become_shorter_only_what_it_has_is_told(tmp_path):
@@ -56,7 +76,7 @@ def test_states_of_a_file_that_has_been_written_to_since_are_not_used(tmp_path):
     known = Prefixes()
     known.digest(path)
     path.write_bytes(CONTENT[::-1])
-    assert known.at(path, [20_000])[20_000].hexdigest() == _sha256(CONTENT[::-1][:20_000])
+    assert known.at(path, [20_000])[20_000].hexdigest() == _digest(CONTENT[::-1][:20_000])
 
 
 @settings(max_examples=100, deadline=None)
@@ -78,8 +98,8 @@ def test_a_mark_holds_the_bytes_up_to_its_line_and_their_hash(lines, data):
         marks = trail.with_end(99, 99, line)
     expected = [(end, b"".join(lines[:end])) for end in sorted(ends)]
     assert marks == [
-        *(Mark(end, end, end, len(bytes_), _sha256(bytes_)) for end, bytes_ in expected),
-        Mark(99, 99, len(lines), len(content), _sha256(content)),
+        *(Mark(end, end, end, len(bytes_), _digest(bytes_)) for end, bytes_ in expected),
+        Mark(99, 99, len(lines), len(content), _digest(content)),
     ]
 
 
