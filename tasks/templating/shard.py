@@ -8,6 +8,7 @@ light is begun again, too, with a column for them.
 """
 
 import gc
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,8 @@ from tasks.templating.replaying import Replayer
 from tasks.templating.row_by_row import Differs, Pictured
 from tasks.templating.shard_rows import Renderers, ShardRows
 
+_last = threading.local()
+"""What renders with the template that was asked for last: all that was found out of it."""
 REPEATING = ["source", "file", "split", "format"]
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 * 2**20
@@ -62,6 +65,7 @@ class TemplateShard:
             except Differs:
                 replaying = False
                 replayer.end()
+                _last.asked = None
             except Pictured:
                 pictured = True
             else:
@@ -72,8 +76,11 @@ class TemplateShard:
 
     @cached_property
     def _renderers(self) -> Renderers:
-        """The process's own, for all shards."""
-        return renderers(self.tokenizer, self.params)
+        """The thread's own, for all shards, and for the next stage like this one."""
+        asked = self.tokenizer, self.params
+        if getattr(_last, "asked", None) != asked:
+            _last.asked, _last.made = asked, renderers(*asked)
+        return _last.made
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
         given: Counter[str] = Counter()

@@ -91,6 +91,34 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
         assert not any("wrong" in text for text in texts)
 
 
+def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
+    chatml, tmp_path, monkeypatch
+):
+    """In the same thread; a structure is traced once, whatever workspace its rows stand in."""
+    traced: list[str] = []
+    learn = Replayer.learn
+    monkeypatch.setattr(
+        Replayer, "learn", lambda self, *told: (traced.append(told[1]), learn(self, *told))
+    )
+    rows = [
+        {"prompt": [{"role": "user", "content": "What?"}], "chosen": a, "rejected": b}
+        for a, b in (([{"role": "assistant", "content": w}] for w in ws) for ws in ("ab", "cd"))
+    ]
+    pq.write_table(pa.Table.from_batches([table(rows * 20)]), tmp_path / "0.parquet")
+    texts, counts = [], []
+    other = dataclasses.replace(
+        chatml, chat_template=chatml.chat_template.replace("assistant", "a") + "!"
+    )
+    params = TemplatingParams()
+    for n, told in enumerate([chatml, dataclasses.replace(chatml), other, chatml]):
+        work = TemplateShard(Workspace(tmp_path / str(n), -1), told, params)
+        work(tmp_path / "0.parquet", Ledger(), Quarantine("templating"))
+        texts.append(pq.read_table(tmp_path / str(n) / "pairs" / "0.parquet").to_pylist())
+        counts.append(len(traced))
+    assert counts[0] == counts[1] < counts[2] < counts[3]
+    assert texts[0] == texts[1] == texts[3] != texts[2]
+
+
 def test_where_no_more_structures_fit_the_next_shard_begins_anew(chatml, tmp_path, monkeypatch):
     monkeypatch.setattr(replaying, "MOST_STRUCTURES", 2)
     turns = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That"}]
