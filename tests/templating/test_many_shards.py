@@ -102,7 +102,10 @@ def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
     )
     rows = [
         {"prompt": [{"role": "user", "content": "What?"}], "chosen": a, "rejected": b}
-        for a, b in (([{"role": "assistant", "content": w}] for w in ws) for ws in ("ab", "cd"))
+        for a, b in (
+            ([{"role": "assistant", "content": w}] for w in ws.split())
+            for ws in ("blue green", "red gold")
+        )
     ]
     pq.write_table(pa.Table.from_batches([table(rows * 20)]), tmp_path / "0.parquet")
     texts, counts = [], []
