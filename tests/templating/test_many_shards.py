@@ -100,13 +100,9 @@ def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
     monkeypatch.setattr(
         Replayer, "learn", lambda self, *told: (traced.append(told[1]), learn(self, *told))
     )
-    rows = [
-        {"prompt": [{"role": "user", "content": "What?"}], "chosen": a, "rejected": b}
-        for a, b in (
-            ([{"role": "assistant", "content": w}] for w in ws.split())
-            for ws in ("blue green", "red gold")
-        )
-    ]
+    prompt = [{"role": "user", "content": "What?"}]
+    blue, green = ([{"role": "assistant", "content": word}] for word in ("blue", "green"))
+    rows = [{"prompt": prompt, "chosen": blue, "rejected": green}]
     pq.write_table(pa.Table.from_batches([table(rows * 20)]), tmp_path / "0.parquet")
     texts, counts = [], []
     other = dataclasses.replace(
