@@ -4,13 +4,14 @@ replayed."""
 import itertools
 import json
 import random
+import threading
 
 import orjson
 import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.templating import TemplatingParams
+from tasks.templating import TemplatingParams, shard
 from tasks.templating.conversations import Plain, conversations_of
 from tasks.templating.piece import pieces
 from tasks.templating.plain_tokenizer import PlainTokenizer, is_plain, plain_tokenizer
@@ -195,6 +196,7 @@ def test_a_replay_that_differs_sends_the_whole_shard_to_jinja(tmp_path, monkeypa
         return texts if texts is None or next(calls) < 1 else (texts[0] + "!", texts[1])
 
     monkeypatch.setattr(Replayer, "known", wrong)
+    monkeypatch.setattr(shard, "_last", threading.local())  # as in another process
     rendered, rows = run(rows, model, tmp_path / "second")
     assert rendered.report["shards_replay_differed"] == 1
     assert rows_replayed(rendered) == 0
