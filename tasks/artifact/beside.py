@@ -9,6 +9,7 @@ second core is free.
 """
 
 import gc
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ S = TypeVar("S")
 
 MOST_THREADS = 8
 """Of files that are read, or waited for, side by side."""
+WORTH_THREADS_SECONDS = 0.001
+"""Of work in this thread, before others are started for what is left."""
 MOST_WAITING = 2
 """Calls that may wait behind the one in progress: what bounds memory."""
 
@@ -83,23 +86,31 @@ def ahead(items: Iterable[T]) -> Generator[T]:
             yield item
 
 
-def side_by_side(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """What the call gives for every item, in order; some at a time, in threads and here.
+def side_by_side(call: Callable[[S], T], items: Sequence[S], most: int = MOST_THREADS) -> list[T]:
+    """What the call gives for every item, in order; some at a time, here and in other threads
+    (`most` of them in all).
 
     For files that are hashed, or waited for: neither holds the interpreter. A thread goes from one
-    item to the next by itself, since handing them over one by one costs more than a small file.
+    item to the next by itself, since handing them over one by one costs more than a small file;
+    and of files that are done in no time, all are done here.
     """
-    if len(items) < 2:
-        return [call(item) for item in items]
     left = iter(enumerate(items))  # each of its items goes to one thread alone
     found: dict[int, T] = {}
+    begun = time.perf_counter()
+    for place, item in left:
+        found[place] = call(item)
+        if time.perf_counter() - begun > WORTH_THREADS_SECONDS:
+            break
 
     def some() -> None:
         with _ends_where_it_fails(left):
             for place, item in left:
                 found[place] = call(item)
 
-    threads = min(MOST_THREADS, len(items)) - 1
+    threads = min(most - 1, len(items) - len(found))
+    if threads < 1:
+        some()
+        return [found[place] for place in range(len(items))]
     with ThreadPoolExecutor(threads, "side") as pool, _ends_where_it_fails(left):
         waiting = [pool.submit(some) for _ in range(threads)]
         some()

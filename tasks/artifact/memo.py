@@ -1,6 +1,6 @@
 """Shards that an earlier artifact holds already are taken from there, byte for byte.
 
-    <artifact>/logs/units/<unit key>.json    {unit, files, summary, checksum}
+    <artifact>/logs/units/<unit key>    SHA-256 of what follows, and {unit, files, summary} as JSON
 
 A unit's key is made of all that its bytes depend on: the step's version, params, libraries and
 files, and the digest of its own input shard in place of the whole input's. So rows that are
@@ -9,6 +9,8 @@ were held against the record that they were committed with; the collection may t
 artifact at any time. What is damaged, changed or gone is built anew.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from typing import Any
 
 from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
-from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync, read_json, write_json
+from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync
 from tasks.artifact.key import KEY_LENGTH, digest_json
 from tasks.artifact.record import LOGS, Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
@@ -96,8 +98,8 @@ class Memo:
         if unit not in self.digests or not self.workspace.ingredients:
             return
         for path in self._known.get(self.key(unit), ()):
-            entry = read_json(path)
-            if not isinstance(entry, dict) or entry.get("checksum") != _checksum(entry):
+            entry = _read_note(path)
+            if entry is None:
                 continue
             found = self._artifact(path.parents[2])
             if found is not None:
@@ -114,7 +116,8 @@ class Memo:
         # equal bytes have one note, which several may write at once.
         note = self._note(unit)
         mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
-        write_json(mine, entry | {"checksum": _checksum(entry)}, durable=False)
+        mine.parent.mkdir(parents=True, exist_ok=True)
+        mine.write_bytes(_as_note(entry))
         mine.replace(note)
 
     def link(self, kept: Kept, name: str, place: str, *, read: bool = True) -> bool:
@@ -158,7 +161,7 @@ class Memo:
         self.keep(unit, places, kept.summary)
 
     def _note(self, unit: str) -> Path:
-        return self.workspace.path / LOGS / UNITS / f"{self.key(unit)}.json"
+        return self.workspace.path / LOGS / UNITS / self.key(unit)
 
     def _artifact(self, directory: Path) -> tuple[Artifact, Mapping[str, Stamp]] | None:
         if directory not in self._artifacts:
@@ -197,8 +200,19 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
     }
 
 
-def _checksum(entry: Mapping[str, Any]) -> str:
-    return digest_json({k: v for k, v in entry.items() if k != "checksum"})
+def _as_note(entry: Mapping[str, Any]) -> bytes:
+    content = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
+    return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    """What a note says; None where it is gone, or not as it was written."""
+    try:
+        checksum, _, content = path.read_bytes().partition(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    sound = hashlib.sha256(content).hexdigest().encode() == checksum
+    return json.loads(content) if sound else None
 
 
 def _renamed(name: str, old: str, new: str) -> str:

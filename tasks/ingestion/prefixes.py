@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import file_digest, side_by_side
+from tasks.artifact import file_digest, physical_cores, side_by_side
 from tasks.artifact.stamps import Stamp
 from tasks.artifact.stamps import stamp as stamp_of
 
@@ -95,7 +95,7 @@ class Prefixes:
         self._stamp = stamp(path)
         stretch = STRETCH_PIECES * PIECE_BYTES
         starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
-        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts))
+        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts, physical_cores()))
         return hashlib.sha256(self._pieces).hexdigest()
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
