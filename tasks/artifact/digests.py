@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -52,29 +52,31 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remember(path: Path, digest: str) -> None:
-    """Notes the digest of a file that is known just now, in a place where nobody else writes."""
-    _remembered[path] = (stamp(path), digest)
+def remember(path: Path, digest: str, known: Stamp | None = None) -> None:
+    """Notes the digest of a file that is known just now, in a place where nobody else writes.
+    `known`: the file's stamp, where that is at hand."""
+    _remembered[path] = (known or stamp(path), digest)
 
 
-def digests_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """SHA-256 (hex) of the bytes of files: as remembered, where they are as they were then."""
-    known = {path: _still_known(path) for path in paths}
+def digests_of(stamps: Mapping[Path, Stamp]) -> dict[Path, str]:
+    """SHA-256 (hex) of the bytes of files, given their stamps: as remembered, where they are as
+    they were then."""
+    known = {path: _still_known(path, now) for path, now in stamps.items()}
     left = [path for path, digest in known.items() if not digest]
     return known | dict(zip(left, side_by_side(file_digest, left), strict=True))
 
 
 def move(path: Path, place: Path) -> None:
     """Renames a file; what is remembered of it stays known."""
-    digest = _still_known(path)
+    digest = _still_known(path, stamp(path))
     path.replace(place)
     if digest:
         remember(place, digest)
 
 
-def _still_known(path: Path) -> str:
+def _still_known(path: Path, now: Stamp) -> str:
     before, digest = _remembered.get(path, ([], ""))
-    return digest if digest and before == stamp(path) else ""
+    return digest if before == now else ""
 
 
 _remembered: dict[Path, tuple[Stamp, str]] = {}

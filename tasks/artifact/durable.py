@@ -90,20 +90,27 @@ def files_below(directory: Path) -> list[Path]:
     Raises:
         ArtifactError: something there is a link or no plain file.
     """
-    found: list[str] = []
-    left = [str(directory)]
+    return [directory / name for name in statuses_below(directory)]
+
+
+def statuses_below(directory: Path) -> dict[str, os.stat_result]:
+    """The same by posix names within the directory, each with what the file system says of it."""
+    found: dict[str, os.stat_result] = {}
+    left = [""]
     while left:
-        with os.scandir(left.pop()) as entries:
+        folder = left.pop()
+        with os.scandir(directory / folder) as entries:
             for entry in entries:
+                name = f"{folder}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    left.append(f"{name}/")
                 elif entry.is_file(follow_symlinks=False):
-                    found.append(entry.path)
+                    found[name] = entry.stat(follow_symlinks=False)
                 else:
                     raise ArtifactError(
                         f"{entry.path} is no plain file; an artifact holds plain files only"
                     )
-    return [Path(path) for path in sorted(found)]
+    return dict(sorted(found.items()))
 
 
 @contextmanager

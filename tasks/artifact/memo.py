@@ -137,13 +137,13 @@ class Memo:
                 return False
             if directory not in self._touched:
                 directory.mkdir(parents=True, exist_ok=True)
-            new.unlink(missing_ok=True)
-            os.link(old, new)
-            untouched = untouched and same_but_linked(before, stamp(new))
+            _link(old, new)
+            now = stamp(new)
+            untouched = untouched and same_but_linked(before, now)
             if untouched or (read and file_digest(new) == recorded):
                 if not untouched:  # it may have come here by itself, and not last yet
                     fsync(new)
-                remember(new, recorded)
+                remember(new, recorded, now)
                 self._touched.add(directory)
                 return True
         new.unlink(missing_ok=True)
@@ -198,6 +198,15 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
         for name, entry in files.items()
         if Path(name).parent.as_posix() == folder
     }
+
+
+def _link(old: Path, new: Path) -> None:
+    """Gives a file another name, which another one may have had."""
+    try:
+        os.link(old, new)
+    except FileExistsError:
+        new.unlink()
+        os.link(old, new)
 
 
 def _as_note(entry: Mapping[str, Any]) -> bytes:

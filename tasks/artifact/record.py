@@ -7,6 +7,7 @@
 The record holds its own checksum, so a flipped bit in a ledger or a metric does not pass.
 """
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,9 +16,9 @@ from typing import Any
 
 from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
-from tasks.artifact.durable import files_below, read_json
+from tasks.artifact.durable import read_json, statuses_below
 from tasks.artifact.key import digest_json
-from tasks.artifact.stamps import untouched_stamps
+from tasks.artifact.stamps import stamp_of, untouched_stamps
 
 RECORD = "record.json"
 LOGS = "logs"
@@ -55,13 +56,20 @@ class Artifact:
         return replace(self, cached=cached, reason=reason, seconds=seconds)
 
 
-def payload_digests(directory: Path) -> dict[str, dict[str, Any]]:
-    """`{posix path: {bytes, sha256}}` of the files that the content digest covers."""
-    files = {path.relative_to(directory).as_posix(): path for path in files_below(directory)}
-    covered = {n: p for n, p in files.items() if n != RECORD and not n.startswith(f"{LOGS}/")}
-    digests = digests_of([*covered.values()])
+def payload_digests(
+    directory: Path, statuses: Mapping[str, os.stat_result] | None = None
+) -> dict[str, dict[str, Any]]:
+    """`{posix path: {bytes, sha256}}` of the files that the content digest covers; `statuses`: as
+    `statuses_below` told them, where that is at hand."""
+    statuses = statuses or statuses_below(directory)
+    covered = {
+        name: directory / name
+        for name in statuses
+        if name != RECORD and not name.startswith(f"{LOGS}/")
+    }
+    digests = digests_of({path: stamp_of(statuses[name]) for name, path in covered.items()})
     return {
-        name: {"bytes": path.stat().st_size, "sha256": digests[path]}
+        name: {"bytes": statuses[name].st_size, "sha256": digests[path]}
         for name, path in covered.items()
     }
 

@@ -9,8 +9,9 @@ a copy elsewhere (the collection, which takes names away, notes what it found un
 What a disk loses by itself shows when bytes are read: `verify --deep` reads them all.
 """
 
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +30,11 @@ def stamp(path: Path) -> Stamp:
     Raises:
         OSError: there is no such file.
     """
-    status = path.stat()
+    return stamp_of(path.stat())
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The same, where the file's status is at hand."""
     return [
         status.st_dev,
         status.st_ino,
@@ -44,13 +49,13 @@ def same_but_linked(before: Stamp, now: Stamp) -> bool:
     return before[:-1] == now[:-1]
 
 
-def stamps_of(directory: Path, paths: Iterable[Path]) -> dict[str, Stamp]:
-    """The stamps of files below a directory; of one just written to, none that holds.
+def settled_stamps(statuses: Mapping[str, os.stat_result]) -> dict[str, Stamp]:
+    """The stamps of files, given their statuses; of one just written to, none that holds.
 
     One that has just got another name, as all do that are put in place at the end, is as it was:
     whoever writes to it from now on sets its time of modification.
     """
-    stamps = {path.relative_to(directory).as_posix(): stamp(path) for path in paths}
+    stamps = {name: stamp_of(status) for name, status in statuses.items()}
     limit = time.time_ns() - TICK_NANOSECONDS
     return {name: found if found[-2] < limit else [] for name, found in stamps.items()}
 

@@ -10,8 +10,10 @@ reason; nothing stale or broken is ever handed on.
 """
 
 import logging
+import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +23,9 @@ from typing import Any
 from tasks.artifact.durable import (
     TEMPORARY_SUFFIX,
     explained_disk_errors,
-    files_below,
     fsync,
     fsync_bytes,
+    statuses_below,
     write_json,
 )
 from tasks.artifact.explain import explain
@@ -39,7 +41,7 @@ from tasks.artifact.record import (
     payload_digests,
     read_artifact,
 )
-from tasks.artifact.stamps import note_stamps, stamps_of
+from tasks.artifact.stamps import STAMPS, note_stamps, settled_stamps
 from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ logger = logging.getLogger(__name__)
 RECORDED_LIBRARIES = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy")
 MODE = 0o644
 """Of every file of an artifact."""
+Statuses = Mapping[str, os.stat_result]
 
 
 @dataclass(frozen=True)
@@ -139,17 +142,22 @@ class Store:
         start = time.monotonic()
         step.build(workspace)
         give_memory_back()
-        record = _record(step, workspace, reason, time.monotonic() - start)
-        return self._commit(step, work, record)
+        seconds = time.monotonic() - start
+        statuses = _put_in_order(work)
+        record = _record(step, workspace, statuses, reason, seconds)
+        return self._commit(step, work, statuses, record)
 
-    def _commit(self, step: Step, work: Path, record: dict[str, Any]) -> Artifact:
+    def _commit(
+        self, step: Step, work: Path, statuses: Statuses, record: dict[str, Any]
+    ) -> Artifact:
         """Everything fsynced, then the record, then the rename that makes it visible."""
-        directories = {work, *(path for path in work.rglob("*") if path.is_dir())}
         # What has another name stands in an artifact that was committed, and lasts.
-        fsync_bytes([path for path in files_below(work) if path.stat().st_nlink == 1])
+        new = [name for name, status in statuses.items() if status.st_nlink == 1]
+        fsync_bytes([work / name for name in (*new, STAMPS)])
         write_json(work / RECORD, record)
-        for directory in sorted(directories, reverse=True):
-            fsync(directory)
+        folders = {folder for name in (*statuses, STAMPS) for folder in Path(name).parents}
+        for folder in sorted(folders, reverse=True):
+            fsync(work / folder)
         final = self.place(step)
         final.parent.mkdir(parents=True, exist_ok=True)
         work.rename(final)
@@ -157,18 +165,25 @@ class Store:
         return Artifact(step.stage, step.key, final, record["digest"], record)
 
 
-def _record(step: Step, workspace: Workspace, reason: str, seconds: float) -> dict[str, Any]:
+def _put_in_order(work: Path) -> Statuses:
+    """What the file system says of the artifact's files, once all others are gone."""
     for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
-        shutil.rmtree(workspace.path / name, ignore_errors=True)
-    (workspace.path / RECORD).unlink(missing_ok=True)
-    paths = files_below(workspace.path)
-    for path in paths:
-        if S_IMODE(path.stat().st_mode) != MODE:
-            path.chmod(MODE)
-    stamps = stamps_of(
-        workspace.path, paths
-    )  # first: what is written to from here on is not as noted
-    files = payload_digests(workspace.path)
+        shutil.rmtree(work / name, ignore_errors=True)
+    (work / RECORD).unlink(missing_ok=True)
+    (work / STAMPS).unlink(missing_ok=True)
+    statuses = statuses_below(work)
+    wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
+    for name in wrong:
+        (work / name).chmod(MODE)
+    return statuses_below(work) if wrong else statuses
+
+
+def _record(
+    step: Step, workspace: Workspace, statuses: Statuses, reason: str, seconds: float
+) -> dict[str, Any]:
+    """`statuses` are of before: what is written to from here on is not as they say."""
+    stamps = settled_stamps(statuses)
+    files = payload_digests(workspace.path, statuses)
     note_stamps(workspace.path, {name: stamps[name] for name in files})
     record: dict[str, Any] = {
         "stage": step.stage,

@@ -107,9 +107,7 @@ def _seen(wanted: Array, trained_on: Iterator[Array]) -> Array:
     likely = np.zeros(int(mask) + 1, bool)
     likely[slots] = True
     for given in trained_on:
-        found = sorted_set(
-            given[likely[given & mask]]
-        )  # in order: several times as fast
+        found = sorted_set(given[likely[given & mask]])  # in order: several times as fast
         places = np.searchsorted(wanted, found)
         places[places == len(wanted)] = 0
         places = places[wanted[places] == found]
