@@ -11,6 +11,7 @@ group hashes are looked at; all that is trained on is gone through, shard by sha
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,31 @@ _FILTER_SHARE = 64
 """Entries, for each hash that is wanted, of the table that rules out most others at a glance."""
 
 
+@dataclass(frozen=True)
+class _Prompts:
+    """Those of one shard's pairs: each is noted with one of its pairs, the others have no hash."""
+
+    hashes: Array
+    groups: Array
+    counts: Array
+    """Hashes of each."""
+    held_out: Array
+    """Which count as held out, and have hashes."""
+    trained: Array
+    """Which count as trained on."""
+
+
 def near_duplicates(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> dict[str, int]:
     """Held-out prompts looked at, and how many of them are nearly training prompts.
 
     `shards`, `keys`: the files of records, and the records; `codes`: the verdicts on all pairs as
     they are applied.
     """
-    looked_at = _looked_at(keys, codes)
-    found, owners = _held_out(shards, keys, codes, looked_at)
+    prompts = [*_prompts(shards, keys, codes)]
+    looked_at = sorted_set(np.concatenate([p.groups[p.held_out] for p in prompts]))[:MOST_HELD_OUT]
+    found, owners = _held_out(prompts, looked_at)
     wanted, places = np.unique(found, return_inverse=True)
-    seen = _seen(wanted, _trained_on(shards, keys, codes)) if len(wanted) else found
+    seen = _seen(wanted, prompts) if len(wanted) else found
     # Of every prompt each stretch once, however often it holds it.
     own = sorted_set(owners * len(wanted) + places)
     owner, each = np.divmod(own, max(1, len(wanted)))
@@ -46,58 +62,45 @@ def near_duplicates(shards: Sequence[Path], keys: Sequence[Array], codes: Array)
     return {"looked_at": int((of_prompt > 0).sum()), "near_duplicates": int(alike.sum())}
 
 
-def _looked_at(keys: Sequence[Array], codes: Array) -> Array:
-    """The groups of held-out prompts that are looked at, sorted."""
-    groups: list[Array] = []
-    for mine, kept in _shards(keys, codes):
-        groups.append(mine["group"][kept & mine["eval"] & (mine["stretches"] > 0)])
-    return sorted_set(np.concatenate(groups))[:MOST_HELD_OUT]
-
-
-def _held_out(
-    shards: Sequence[Path], keys: Sequence[Array], codes: Array, looked_at: Array
-) -> tuple[Array, Array]:
+def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Array]:
     """Stretches of held-out prompts, and the number of each one's group among those looked at."""
     found: list[Array] = []
     owners: list[Array] = []
-    for path, (mine, kept) in zip(shards, _shards(keys, codes), strict=True):
-        own = np.flatnonzero(kept & mine["eval"] & (mine["stretches"] > 0))
-        owner = np.searchsorted(looked_at, mine["group"][own])
+    for mine in prompts:
+        own = np.flatnonzero(mine.held_out)
+        owner = np.searchsorted(looked_at, mine.groups[own])
         own, owner = own[owner < len(looked_at)], owner[owner < len(looked_at)]
-        counts = mine["stretches"].astype(np.int64)
-        mask = np.zeros(len(mine), bool)
-        mask[own] = True
-        found.append(hashes(path, mine)[np.repeat(mask, counts)])
-        owners.append(np.repeat(owner, counts[own]))
+        counts = mine.counts[own].astype(np.int64)
+        before = np.cumsum(mine.counts, dtype=np.int64)[own] - counts
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append(mine.hashes[np.repeat(before, counts) + within])
+        owners.append(np.repeat(owner, counts))
     return np.concatenate(found), np.concatenate(owners)
 
 
-def _trained_on(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> Iterator[Array]:
-    for path, (mine, kept) in zip(shards, _shards(keys, codes), strict=True):
-        yield hashes(path, mine)[np.repeat(kept & ~mine["eval"], mine["stretches"])]
-
-
-def _shards(keys: Sequence[Array], codes: Array) -> Iterator[tuple[Array, Array]]:
-    """Of every shard its records, and which of its pairs' prompts count: those of kept pairs, and
-    those that only a pair that is dropped says the stretches of."""
+def _prompts(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
+    """The prompts of every shard. Those of kept pairs count, and those that only a pair that is
+    dropped says the stretches of."""
     start = 0
     groups = np.zeros(0, np.uint64) if (codes == KEEP).all() else _kept_groups(keys, codes)
-    for mine in keys:
+    for path, mine in zip(shards, keys, strict=True):
         kept = codes[start : start + len(mine)] == KEEP
         start += len(mine)
-        lost = np.flatnonzero(~kept & (mine["stretches"] > 0))
+        noted, counts = mine["group"], mine["stretches"]
+        some = counts > 0
+        lost = np.flatnonzero(~kept & some)
         if len(lost) and len(groups):
-            of_lost = mine["group"][lost]
-            at = np.minimum(np.searchsorted(groups, of_lost), len(groups) - 1)
-            kept[lost] = groups[at] == of_lost
-        yield mine, kept
+            at = np.minimum(np.searchsorted(groups, noted[lost]), len(groups) - 1)
+            kept[lost] = groups[at] == noted[lost]
+        held_out = kept & mine["eval"]
+        yield _Prompts(hashes(path, mine), noted, counts, held_out & some, kept & ~held_out)
 
 
 def _kept_groups(keys: Sequence[Array], codes: Array) -> Array:
     return np.sort(np.concatenate([mine["group"] for mine in keys])[codes == KEEP])
 
 
-def _seen(wanted: Array, trained_on: Iterator[Array]) -> Array:
+def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
     """Which of the sorted hashes are among those trained on."""
     seen = np.zeros(len(wanted), bool)
     mask = np.uint32(2 ** (_FILTER_SHARE * len(wanted)).bit_length() - 1)
@@ -106,8 +109,11 @@ def _seen(wanted: Array, trained_on: Iterator[Array]) -> Array:
     alone = ~np.isin(slots, ordered[1:][ordered[1:] == ordered[:-1]])
     likely = np.zeros(int(mask) + 1, bool)
     likely[slots] = True
-    for given in trained_on:
-        found = sorted_set(given[likely[given & mask]])  # in order: several times as fast
+    for mine in prompts:
+        hits = np.flatnonzero(likely[mine.hashes & mask])
+        ends = np.cumsum(mine.counts, dtype=np.int64)
+        hits = hits[mine.trained[np.searchsorted(ends, hits, "right")]]
+        found = sorted_set(mine.hashes[hits])  # in order they are found several times as fast
         places = np.searchsorted(wanted, found)
         places[places == len(wanted)] = 0
         places = places[wanted[places] == found]

@@ -36,8 +36,7 @@ def records(paths: Sequence[Path]) -> list[Array]:
 
 
 def _records(path: Path) -> Array:
-    with path.open("rb") as stream:
-        content = mmap(stream.fileno(), 0, access=ACCESS_READ)
+    content = _mapped(path)
     start = _HEADER + int.from_bytes(content[_HEADER - 2 : _HEADER], "little")
     return np.frombuffer(content, *_header(content[:start]), start)
 
@@ -53,5 +52,11 @@ def _header(line: bytes) -> tuple[np.dtype[Any], int]:
 
 def hashes(path: Path, records: Array) -> Array:
     """The hashes of one shard, given its records."""
-    size = int(records["stretches"].sum(dtype=np.int64)) * HASH.itemsize
-    return np.fromfile(path, HASH, offset=path.stat().st_size - size)
+    content = _mapped(path)
+    count = int(records["stretches"].sum(dtype=np.int64))
+    return np.frombuffer(content, HASH, count, len(content) - count * HASH.itemsize)
+
+
+def _mapped(path: Path) -> mmap:
+    with path.open("rb") as stream:
+        return mmap(stream.fileno(), 0, access=ACCESS_READ)
