@@ -52,10 +52,10 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remember(path: Path, digest: str, known: Stamp | None = None) -> None:
+def remember(path: Path | str, digest: str, known: Stamp | None = None) -> None:
     """Notes the digest of a file that is known just now, in a place where nobody else writes.
     `known`: the file's stamp, where that is at hand."""
-    _remembered[path] = (known or stamp(path), digest)
+    _remembered[str(path)] = (known or stamp(path), digest)
 
 
 def digests_of(stamps: Mapping[Path, Stamp]) -> dict[Path, str]:
@@ -75,11 +75,11 @@ def move(path: Path, place: Path) -> None:
 
 
 def _still_known(path: Path, now: Stamp) -> str:
-    before, digest = _remembered.get(path, ([], ""))
+    before, digest = _remembered.get(str(path), ([], ""))
     return digest if before == now else ""
 
 
-_remembered: dict[Path, tuple[Stamp, str]] = {}
+_remembered: dict[str, tuple[Stamp, str]] = {}
 
 
 def merkle(digests: dict[str, str]) -> str:

@@ -59,21 +59,22 @@ class Memo:
     _artifacts: dict[Path, tuple[Artifact, Mapping[str, Stamp]] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    _touched: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
+    _touched: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     _keys: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""
         if unit not in self._keys:
-            whole = [self._step_digest, self.digests[unit]]
-            self._keys[unit] = digest_json(whole)[:KEY_LENGTH]
+            whole = json.dumps([self._step_digest, self.digests[unit]])
+            self._keys[unit] = hashlib.sha256(whole.encode()).hexdigest()[:KEY_LENGTH]
         return self._keys[unit]
 
     def take(self, unit: str, *, read: bool = True) -> dict[str, Any] | None:
         """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
         and are noted for later ones. `read`: see `link`."""
         for kept in self.known(unit):
-            places = [_renamed(name, kept.unit, unit) for name in kept.files]
+            same = kept.unit == unit
+            places = kept.files if same else [_renamed(n, kept.unit, unit) for n in kept.files]
             files = zip(kept.files, places, strict=True)
             if all(self.link(kept, *both, read=read) for both in files):
                 self._keep_as_noted(unit, kept, places)
@@ -83,15 +84,17 @@ class Memo:
         return None
 
     def take_all(self, units: Sequence[str]) -> dict[str, dict[str, Any] | None]:
-        """`take` of every unit; what they took lasts. Where files have to be read, side by side."""
+        """`take` of every unit. Where files have to be read, side by side."""
         if not self.workspace.ingredients or not self._known:
             return dict.fromkeys(units)
         taken = {unit: self.take(unit, read=False) for unit in units}
         left = [unit for unit, found in taken.items() if found is None]
-        taken |= zip(left, side_by_side(self.take, left), strict=True)
+        return taken | dict(zip(left, side_by_side(self.take, left), strict=True))
+
+    def last(self) -> None:
+        """Makes what was taken last before the commit does: whoever marks a unit has to ask."""
         while self._touched:  # directory by directory
-            fsync(self._touched.pop())
-        return taken
+            fsync(Path(self._touched.pop()))
 
     def known(self, unit: str) -> Iterator[Kept]:
         """What sound artifacts hold under the unit's key; their files are not looked at yet."""
@@ -124,39 +127,43 @@ class Memo:
         """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
 
         One that its stamp does not vouch for has to be read, or is not believed. It lasts from the
-        end of `take_all` on, or from the commit.
+        commit on (`last`).
         """
-        new = self.workspace.path / place
-        directory = new.parent
+        new = f"{self._here}/{place}"
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
         with suppress(OSError):
-            old = kept.artifact.path / name
+            old = f"{kept.artifact.path}/{name}"
             before = stamp(old)
             untouched = before == kept.stamps.get(name)
             if not (untouched or read):
                 return False
-            if directory not in self._touched:
-                directory.mkdir(parents=True, exist_ok=True)
-            _link(old, new)
+            self._link(old, new)
             now = stamp(new)
             untouched = untouched and same_but_linked(before, now)
-            if untouched or (read and file_digest(new) == recorded):
+            if untouched or (read and file_digest(Path(new)) == recorded):
                 if not untouched:  # it may have come here by itself, and not last yet
-                    fsync(new)
+                    fsync(Path(new))
                 remember(new, recorded, now)
-                self._touched.add(directory)
                 return True
-        new.unlink(missing_ok=True)
+        Path(new).unlink(missing_ok=True)
         return False
+
+    def _link(self, old: str, new: str) -> None:
+        """Gives a file another name, which another one may have had."""
+        directory = new.rpartition("/")[0]
+        if directory not in self._touched:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            self._touched.add(directory)
+        try:
+            os.link(old, new)
+        except FileExistsError:
+            Path(new).unlink()
+            os.link(old, new)
 
     def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
         if kept.unit == unit:
-            note = self._note(unit)
-            with suppress(OSError):  # it is there from an attempt before, or the other one is gone
-                if note.parent not in self._touched:
-                    note.parent.mkdir(parents=True, exist_ok=True)
-                os.link(kept.note, note)
-                self._touched.add(note.parent)
+            with suppress(OSError):  # the other one is gone
+                self._link(str(kept.note), str(self._note(unit)))
                 return
         self.keep(unit, places, kept.summary)
 
@@ -171,6 +178,10 @@ class Memo:
         return self._artifacts[directory]
 
     @cached_property
+    def _here(self) -> str:
+        return str(self.workspace.path)
+
+    @cached_property
     def _step_digest(self) -> str:
         """Of all that a unit's bytes depend on beside its own input."""
         whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
@@ -180,13 +191,13 @@ class Memo:
     def _known(self) -> dict[str, list[Path]]:
         """Notes in all artifacts that stand, by key; first in the newest, whose stamps hold."""
         notes: list[tuple[int, list[Path]]] = []
-        for directory in self.workspace.root.glob(f"[!.]*/*/logs/{UNITS}"):
+        for directory in self.workspace.root.glob(f"[!.]*/*/{LOGS}/{UNITS}"):
             with suppress(FileNotFoundError):  # the collection may take it at any time
                 notes.append((directory.stat().st_mtime_ns, [*directory.iterdir()]))
         found: dict[str, list[Path]] = {}
         for _, paths in sorted(notes, reverse=True):
             for path in paths:
-                found.setdefault(path.stem, []).append(path)
+                found.setdefault(path.name, []).append(path)
         return found
 
 
@@ -198,15 +209,6 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
         for name, entry in files.items()
         if Path(name).parent.as_posix() == folder
     }
-
-
-def _link(old: Path, new: Path) -> None:
-    """Gives a file another name, which another one may have had."""
-    try:
-        os.link(old, new)
-    except FileExistsError:
-        new.unlink()
-        os.link(old, new)
 
 
 def _as_note(entry: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-WORTH_BYTES = 32 * 2**20
+WORTH_BYTES = 128 * 2**20
 """By which the process has grown since it last gave memory back: less serves the next stage, which
 would have to ask the system for it page by page."""
 _left = 0

@@ -55,6 +55,8 @@ def build_shards(
         numbers.append(summary["numbers"])
     ledger.check()
     if ledger.rows_out == 0:
+        if memo:
+            memo.last()
         for unit, summary in taken.items():  # for who has more to say of it
             if summary is not None:
                 workspace.finish(unit, summary)

@@ -11,6 +11,7 @@ of which several rows make a pair are first laid out anew (`routed-NNNNN`, `grou
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,7 +115,12 @@ def build(
     keys = records(noted)
     verdicts = judge(keys, params.contradictions)
     kept = counted(keys, applied(verdicts, params), list(plan.layouts))
-    passes.select(kept.codes, [len(mine) for mine in keys])
+    with ThreadPoolExecutor(
+        1, "near"
+    ) as pool:  # numpy's work, for the most part, beside the disk's
+        near = pool.submit(near_duplicates, noted, keys, kept.codes)
+        passes.select(kept.codes, [len(mine) for mine in keys])
+        cycles = cyclic_pairs(keys, kept.codes)
     ledger.merge(kept.ledger)
     ledger.check()
     report.check_enough_left(ledger, examples, params)
@@ -123,8 +129,8 @@ def build(
     told["overrides"] = report.overridden(plan.overrides, summaries)
     for warning in report.override_warnings(told["overrides"], params):
         logger.warning("%s", warning)
-    told["cycles"] = cyclic_pairs(keys, kept.codes)
-    told["near_duplicates"] = near_duplicates(noted, keys, kept.codes)
+    told["cycles"] = cycles
+    told["near_duplicates"] = near.result()
     workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     quarantines = workspace.path / shards.QUARANTINES
     parts = [

@@ -1,6 +1,6 @@
 """What a source's file is known by, and any of its beginnings: the SHA-256 of its pieces' SHA-256s.
 
-    file      |  256 KiB  |  256 KiB  |  256 KiB  | rest |
+    file      |  128 KiB  |  128 KiB  |  128 KiB  | rest |
     pieces          a           b           c        d         hashed side by side
     digest     SHA-256(a b c d)
     of a beginning that ends in c:  SHA-256(a b c'), for which a few bytes are read again
@@ -19,8 +19,8 @@ from tasks.artifact import file_digest, physical_cores, side_by_side
 from tasks.artifact.stamps import Stamp
 from tasks.artifact.stamps import stamp as stamp_of
 
-PIECE_BYTES = 2**18
-STRETCH_PIECES = 16
+PIECE_BYTES = 2**17
+STRETCH_PIECES = 32
 """Of a file that one thread hashes in one go."""
 
 

@@ -191,7 +191,8 @@ def _row_groups(rows: Any) -> Iterator[Any]:
     import pyarrow.compute as pc
 
     whole = rows.combine_chunks()  # or else its pages would depend on where the tables came from
-    sizes = np.cumsum(pc.binary_length(whole["raw"]).to_numpy(), dtype=np.int64)
+    lengths = pc.call_function("binary_length", [whole["raw"]])
+    sizes = np.cumsum(lengths.to_numpy(), dtype=np.int64)
     start = 0
     while start < len(sizes):
         limit = GROUP_BYTES + (sizes[start - 1] if start else 0)
