@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 def bounded_batches(shard: Path, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Batches of at most `most_rows` rows, and of about `most_bytes` unless a row is larger."""
-    with pq.ParquetFile(shard) as file:
+    with pq.ParquetFile(shard, pre_buffer=False) as file:
         for batch in file.iter_batches(most_rows, use_threads=False):
             rows = max(1, batch.num_rows * most_bytes // max(batch.nbytes, most_bytes))
             for start in range(0, batch.num_rows, rows):

@@ -15,10 +15,10 @@ def first_rows(paths: Sequence[Path], sources: Sequence[str], count: int) -> dic
     """Up to `count` rows of each source that are JSON objects: its first, in row order."""
     rows: dict[str, list[Row]] = {source: [] for source in sources}
     for path in paths:
-        with pq.ParquetFile(path) as file:
-            wanting = {name for name, found in rows.items() if len(found) < count}
-            if not wanting:
-                break
+        wanting = {name for name, found in rows.items() if len(found) < count}
+        if not wanting:
+            break
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             named = set(file.read(columns=["source"])["source"].unique().to_pylist())
             if named & wanting:
                 _take_first(file, rows, count)
