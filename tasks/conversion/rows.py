@@ -69,7 +69,7 @@ def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
     """All pairs, as they are handed on where none of them is dropped; compressed behind the reading
     of the next rows."""
     with (
-        pq.ParquetFile(rows) as file,
+        pq.ParquetFile(rows, pre_buffer=False) as file,
         tables.open_writer(out) as writer,
         Behind() as behind,
     ):

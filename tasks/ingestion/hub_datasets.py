@@ -33,7 +33,7 @@ def data_files(
     split: str | None,
     is_data: Any,
 ) -> list[tuple[str, Path, str]]:
-    """`(name in the repository, local path, SHA-256)` of the chosen files, sorted by name.
+    """`(name in the repository, local path, digest)` of the chosen files, sorted by name.
 
     Raises:
         DataError: none is chosen, or one cannot be fetched or differs from its hash.
