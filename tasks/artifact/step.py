@@ -96,7 +96,7 @@ class Step:
     libraries: tuple[str, ...] = ()
     """Distributions whose behaviour is baked in: their versions are in the key."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Digests of outside bytes that are baked in (tokenizer, template, weights, a source's files)."""
+    """Digests of outside bytes that are baked in: tokenizer, template, weights, sources."""
     uses: Mapping[str, Artifact] = field(default_factory=dict[str, Artifact])
     """Artifacts that are read in part: not in the key as a whole, but kept by the collection."""
     still_valid: Callable[[Artifact], str | None] | None = None

@@ -12,7 +12,6 @@ group hashes are looked at; all that is trained on is gone through, shard by sha
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,13 @@ class _Prompts:
     """Which count as trained on."""
 
 
-def near_duplicates(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> dict[str, int]:
+def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
     """Held-out prompts looked at, and how many of them are nearly training prompts.
 
-    `shards`, `keys`: the files of records, and the records; `codes`: the verdicts on all pairs as
-    they are applied.
+    `keys`: the records of all shards as they were read (`shard_records`); `codes`: the verdicts on
+    all pairs as they are applied.
     """
-    prompts = [*_prompts(shards, keys, codes)]
+    prompts = [*_prompts(keys, codes)]
     looked_at = sorted_set(np.concatenate([p.groups[p.held_out] for p in prompts]))[:MOST_HELD_OUT]
     found, owners = _held_out(prompts, looked_at)
     wanted, places = np.unique(found, return_inverse=True)
@@ -78,12 +77,12 @@ def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Arr
     return np.concatenate(found), np.concatenate(owners)
 
 
-def _prompts(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
+def _prompts(keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
     """The prompts of every shard. Those of kept pairs count, and those that only a pair that is
     dropped says the stretches of."""
     start = 0
     groups = np.zeros(0, np.uint64) if (codes == KEEP).all() else _kept_groups(keys, codes)
-    for path, mine in zip(shards, keys, strict=True):
+    for mine in keys:
         kept = codes[start : start + len(mine)] == KEEP
         start += len(mine)
         noted, counts = mine["group"], mine["stretches"]
@@ -93,7 +92,7 @@ def _prompts(shards: Sequence[Path], keys: Sequence[Array], codes: Array) -> Ite
             at = np.minimum(np.searchsorted(groups, noted[lost]), len(groups) - 1)
             kept[lost] = groups[at] == noted[lost]
         held_out = kept & mine["eval"]
-        yield _Prompts(hashes(path, mine), noted, counts, held_out & some, kept & ~held_out)
+        yield _Prompts(hashes(mine), noted, counts, held_out & some, kept & ~held_out)
 
 
 def _kept_groups(keys: Sequence[Array], codes: Array) -> Array:

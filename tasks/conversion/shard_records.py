@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 from mmap import ACCESS_READ, mmap
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from numpy.lib import format as fmt
 
 Array = npt.NDArray[Any]
 HASH = np.dtype("<u4")
+MOST_MAPPED = 512
+"""Files: each mapping holds a descriptor, and a process often may have no more than 1,024."""
 _HEADER = 10
 """Bytes before numpy's description of an array: the last two tell how long that is."""
 
@@ -31,12 +34,14 @@ def write_records(path: Path, records: Array, hashes: Array) -> None:
 
 
 def records(paths: Sequence[Path]) -> list[Array]:
-    """The records of every shard."""
-    return [_records(path) for path in paths]
+    """The records of every shard; those of many shards are not all mapped, but read."""
+    return [_records(path, mapped=number < MOST_MAPPED) for number, path in enumerate(paths)]
 
 
-def _records(path: Path) -> Array:
-    content = _mapped(path)
+def _records(path: Path, *, mapped: bool) -> Array:
+    with path.open("rb") as stream:
+        size = stream.seek(0, SEEK_END)
+        content = mmap(stream.fileno(), size, access=ACCESS_READ) if mapped else path.read_bytes()
     start = _HEADER + int.from_bytes(content[_HEADER - 2 : _HEADER], "little")
     return np.frombuffer(content, *_header(content[:start]), start)
 
@@ -45,18 +50,14 @@ def _records(path: Path) -> Array:
 def _header(line: bytes) -> tuple[np.dtype[Any], int]:
     """What the first line of such a file says; most shards have the same number of records."""
     stream = BytesIO(line)
-    assert fmt.read_magic(stream) == (1, 0)
+    version = fmt.read_magic(stream)
+    assert version == (1, 0)
     (count,), _, dtype = fmt.read_array_header_1_0(stream)
     return dtype, count
 
 
-def hashes(path: Path, records: Array) -> Array:
-    """The hashes of one shard, given its records."""
-    content = _mapped(path)
+def hashes(records: Array) -> Array:
+    """The hashes of one shard, given its records as they were read: they stand behind them."""
+    content: Any = records.base
     count = int(records["stretches"].sum(dtype=np.int64))
     return np.frombuffer(content, HASH, count, len(content) - count * HASH.itemsize)
-
-
-def _mapped(path: Path) -> mmap:
-    with path.open("rb") as stream:
-        return mmap(stream.fileno(), 0, access=ACCESS_READ)

@@ -111,14 +111,11 @@ def build(
     ledger = report.incoming(summaries)
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params, _lost_in(ingestion))
-    noted = [passes.keys(r) for r in rows]
-    keys = records(noted)
+    keys = records([passes.keys(r) for r in rows])
     verdicts = judge(keys, params.contradictions)
     kept = counted(keys, applied(verdicts, params), list(plan.layouts))
-    with ThreadPoolExecutor(
-        1, "near"
-    ) as pool:  # numpy's work, for the most part, beside the disk's
-        near = pool.submit(near_duplicates, noted, keys, kept.codes)
+    with ThreadPoolExecutor(1, "near") as pool:  # most of it is numpy's, beside the disk's work
+        near = pool.submit(near_duplicates, keys, kept.codes)
         passes.select(kept.codes, [len(mine) for mine in keys])
         cycles = cyclic_pairs(keys, kept.codes)
     ledger.merge(kept.ledger)

@@ -76,8 +76,7 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         found = [*takewhile(stands, marks[id(kept)])]
         if marks[id(kept)][-1] in found and found[-1].end < file.size:
             found.pop()  # the file went on behind its last line, which ended no shard
-        if found and found[-1].small and may_fill(file.path, last_full(found)):
-            found = [mark for mark in found if not mark.small]
+        found = _lasting(file, found)
         if found and (best is None or found[-1].end > best[1][-1].end):
             best = kept, found
     if best is None:
@@ -91,7 +90,7 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     numbers = range(len(names))
     linked = sum(takewhile(bool, (link(number, read=False) for number in numbers)))
     linked += sum(takewhile(bool, side_by_side(link, numbers[linked:])))
-    found = [mark for mark in found if mark.shards <= linked]
+    found = _lasting(file, [mark for mark in found if mark.shards <= linked])
     if not found:
         return Past()
     bad = [_bad_row(entry) for entry in kept.summary["bad"]]
@@ -101,6 +100,13 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
 def last_full(marks: Sequence[Mark]) -> Mark:
     """The last mark at the end of a full shard; the file's beginning where there is none."""
     return next((mark for mark in reversed(marks) if not mark.small), Mark(0, 0, 0))
+
+
+def _lasting(file: SourceFile, found: list[Mark]) -> list[Mark]:
+    """The marks, without those of small shards at their end where the file may fill a full one."""
+    if found and found[-1].small and may_fill(file.path, last_full(found)):
+        return [mark for mark in found if not mark.small]
+    return found
 
 
 class KeptBadRows:

@@ -59,7 +59,9 @@ def side_by_side_past(
         DataError: the file went, or another one took its place.
     """
     processes = _processes(file.size - past.last.end)
-    if processes < 2 or not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
+    if processes < 2 or past.last.small:  # so few bytes stand behind small shards
+        return past
+    if not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
         return past
     alone = replace(workspace, ingredients={}, report={})
     make = MakeShard(alone, directory, source, file.name, file.path)

@@ -15,9 +15,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import file_digest, physical_cores, side_by_side
+from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
+from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.stamps import Stamp
-from tasks.artifact.stamps import stamp as stamp_of
 
 PIECE_BYTES = 2**17
 STRETCH_PIECES = 32
@@ -60,7 +60,7 @@ class PiecesHash:
 def stamp(path: Path) -> Stamp:
     """What differs once a file has been written to, or is another one; empty where it is gone."""
     try:
-        return stamp_of(path)
+        return stamps.stamp(path)
     except OSError:
         return []
 
@@ -86,16 +86,18 @@ class Prefixes:
         self._pieces = b""
         """Their SHA-256s, of 32 bytes each; the last one's is that of the rest."""
         self._stamp: Stamp = []
+        self._size = 0
 
     def digest(self, path: Path) -> str:
         """The digest of the file's bytes; where they have to be read for it, pieces are kept."""
         return file_digest(path, self._read, "pieces")
 
     def _read(self, path: Path) -> str:
-        self._stamp = stamp(path)
+        self._stamp, self._size = stamp(path), path.stat().st_size
         stretch = STRETCH_PIECES * PIECE_BYTES
-        starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
-        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts, physical_cores()))
+        starts = range(0, self._size + 1, stretch)  # one more where it ends with the file
+        most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
+        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts, most))
         return hashlib.sha256(self._pieces).hexdigest()
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
@@ -103,7 +105,9 @@ class Prefixes:
         found: dict[int, PiecesHash] = {}
         state, done = PiecesHash(), 0
         over, taken = hashlib.sha256(), 0
-        known = self._pieces if stamp(path) == self._stamp else b""
+        known = b""
+        if stamp(path) == self._stamp:
+            known = self._pieces[: self._size // PIECE_BYTES * over.digest_size]
         with path.open("rb", buffering=0) as file:
             for end in sorted({*ends}):
                 whole = end // PIECE_BYTES

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tasks.artifact import Memo, Workspace, uncollected
 from tasks.artifact.digests import hash_file, remember
@@ -29,6 +29,7 @@ from tasks.ingestion.quarantine import QuarantineWriter
 from tasks.ingestion.shard_writer import Ended, ShardWriter
 from tasks.ingestion.trail import Trail
 
+T = TypeVar("T")
 QUARANTINE = "quarantine.parquet"
 WARNINGS_LIMIT = 20
 
@@ -70,7 +71,7 @@ def ingest_file(
     past = Past()
     if grows:
         place = f"{workspace.scratch.name}/{unit}"
-        past = _past(memo, unit, file, place)
+        past = _unless_gone(file, past_of, memo, unit, file, place)
         advance(past.last.end)
         past = side_by_side_past(workspace, place, source.name, file, past, before, advance)
     else:
@@ -87,7 +88,8 @@ def ingest_file(
     if grows and marks[-1].prefix != file.digest:
         raise changed(file)
     if grows:
-        marks[-1:] = [*small_marks(file.path, *trail.marked, small, marks[-1]), marks[-1]]
+        told_ends = file.path, *trail.marked, small, marks[-1]
+        marks[-1:] = [*_unless_gone(file, small_marks, *told_ends), marks[-1]]
     if not grows or stamp(file.path) != before:
         check_unchanged(file)
     leave_out(account.ledger, source.name, account.sample.left_out)
@@ -105,14 +107,14 @@ def ingest_file(
     }
 
 
-def _past(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
-    """The file's past.
+def _unless_gone(file: SourceFile, call: Callable[..., T], *args: Any) -> T:
+    """What the call gives, which looks into the file again.
 
     Raises:
         DataError: the file is gone, or is not the one that was hashed any more.
     """
     try:
-        return past_of(memo, unit, file, directory)
+        return call(*args)
     except OSError:
         check_unchanged(file)
         raise
@@ -145,6 +147,7 @@ def _write(
 ) -> tuple[int, list[tuple[int, int, int]]]:
     """How many shards the file has, once its past and its batches are written and booked, and of
     each new small one the shards, rows and lines up to its end."""
+    # The quarantine is put in its place last, and with it all that stands beside it lasts.
     name = f"{workspace.scratch.name}/{unit}"
     of_file = account.source.name, account.file
     in_place = past.last.shards, past.last_full.rows, past.last.rows - past.last_full.rows

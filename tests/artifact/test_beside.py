@@ -62,6 +62,20 @@ def test_items_come_in_order_one_ahead_and_a_failure_comes_where_it_belongs():
         next(items)
 
 
+def test_side_by_side_other_threads_take_part_in_what_takes_time_alone():
+    def call(seconds):
+        time.sleep(seconds)
+        return threading.get_ident()
+
+    here = threading.get_ident()
+    assert {*side_by_side(call, [0.0] * 3)} == {here}
+    slow = side_by_side(call, [0.02] * 12, most=3)
+    assert slow[0] == here
+    assert len({*slow}) == 3
+    assert {*side_by_side(call, [0.02] * 3, most=1)} == {here}
+    assert side_by_side(call, []) == []
+
+
 @pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt()])
 def test_side_by_side_nothing_is_begun_after_a_failure(failure):
     begun = []

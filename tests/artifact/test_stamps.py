@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from tasks.artifact import Memo, Step, Store
+from tasks.artifact import Memo, Step, Store, Workspace
 from tasks.artifact.collection import collect, keep
 from tasks.artifact.durable import fsync_bytes
 from tasks.artifact.record import damage
 from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS
 from tasks.artifact.units import REUSED, build_shards
+from tasks.errors import DataError
 
 NAMES = ("out/a.txt", "out/b.txt")
 SETTLED = 2e-9 * TICK_NANOSECONDS
@@ -154,15 +155,18 @@ def _shards(directory, count, content="rows of {}"):
     return shards
 
 
-def _of_shards(shards):
-    """A step over shards, that makes a file of each."""
+def _of_shards(shards, empty=()):
+    """A step over shards, that makes a file of each; of some no row is left."""
 
     def build(workspace):
         def work(shard, ledger, _quarantine):
             with workspace.writing(f"out/{shard.stem}.txt") as path:
                 path.write_text(shard.read_text())
             ledger.count_in("s")
-            ledger.count_out("s")
+            if shard.stem in empty:
+                ledger.drop("s", "no")
+            else:
+                ledger.count_out("s")
             time.sleep(SETTLED)
             return {"n": 1}
 
@@ -191,6 +195,23 @@ def test_a_kept_shard_is_read_only_where_somebody_has_written_to_it(tmp_path, re
     assert fourth.report[REUSED] == "2 of 4"
     assert (fourth.path / "out/1.txt").read_text() == "rows of 1"
     assert {*read} == {"1.txt"}
+
+
+def test_what_was_taken_lasts_before_a_unit_is_marked_as_done(tmp_path, monkeypatch):
+    """Where no row is left, for who has more to say of it: the commit, which never comes, would
+    have made the links last."""
+    shards = _shards(tmp_path, 3)
+    store = Store(tmp_path / "data")
+    store.obtain(_of_shards(shards, empty=("0", "1")))
+    events: list[str] = []
+    monkeypatch.setattr("tasks.artifact.memo.fsync", lambda path: events.append(path.name))
+    monkeypatch.setattr(
+        Workspace, "finish", lambda _, unit, _summary: events.append(f"mark {unit}")
+    )
+    with pytest.raises(DataError, match="no row is left"):
+        store.obtain(_of_shards(shards[:2], empty=("0", "1")))
+    assert {*events[:2]} == {"out", "units"}
+    assert events[2:] == ["mark 0", "mark 1"]
 
 
 def test_shards_of_equal_bytes_are_all_taken(tmp_path):

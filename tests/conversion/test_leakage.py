@@ -1,6 +1,7 @@
 """Held-out prompts that are nearly prompts trained on: found by the stretches that they share."""
 
 import random
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.conversion import shard_records
 from tasks.conversion.duplicates import CONTRADICTION, DUPLICATE
 from tasks.conversion.leakage import near_duplicates
-from tasks.conversion.shard_records import records, write_records
+from tasks.conversion.shard_records import hashes, records, write_records
 from tasks.conversion.stretches import LONGEST, in_order, stretches_of, without_repeats
 from tasks.conversion.tables import KEYS
 
@@ -45,9 +47,31 @@ def near(tmp_path):
             write_records(path, *shard(prompts))
         keys = records(paths)
         none = np.zeros(sum(map(len, keys)), np.uint8)
-        return near_duplicates(paths, keys, none if codes is None else codes)
+        return near_duplicates(keys, none if codes is None else codes)
 
     return found
+
+
+def _descriptors():
+    return [*Path("/proc/self/fd").iterdir()]
+
+
+def test_of_many_shards_only_some_hold_a_descriptor(tmp_path, near, monkeypatch):
+    monkeypatch.setattr(shard_records, "MOST_MAPPED", 2)
+    prompts = [[(words(n), n == 0), (words(n % 2) + "!", False)] for n in range(5)]
+    before = len(_descriptors())
+    some = near(*prompts)
+    monkeypatch.setattr(shard_records, "MOST_MAPPED", 9)
+    assert some == near(*prompts) == {"looked_at": 1, "near_duplicates": 1}
+    monkeypatch.setattr(shard_records, "MOST_MAPPED", 2)
+    read = records([tmp_path / f"{n}.npy" for n in range(5)])
+    stretches = [hashes(each) for each in read]
+    assert len(_descriptors()) == before + 2
+    assert [(len(a), len(b)) for a, b in zip(read, stretches, strict=True)] == [
+        (2, each["stretches"].sum()) for each in read
+    ]
+    for n, each in enumerate(read):
+        assert (each == np.load(tmp_path / f"{n}.npy")).all()
 
 
 def test_a_stretch_is_known_wherever_it_stands():

@@ -129,28 +129,52 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.lists(LINES, max_size=15), min_size=2, max_size=6),
-    st.lists(st.booleans(), min_size=6, max_size=6),
+STEPS = st.tuples(
+    st.lists(LINES, max_size=15),
+    st.booleans(),  # whether the last line is open
+    st.none() | st.integers(0, 9),  # a shard that is damaged before
 )
-def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, parts, opened):
-    """Part by part, its last line closed or not, and small shards become full ones."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, min_size=2, max_size=6))
+def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, steps):
+    """Part by part, its last line closed or not, while another file changes, and shards of the
+    artifact before are damaged; small shards become full ones."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (shards, shard_writer, marks):
             for name in TINY.keys() & vars(module).keys():
                 patch.setattr(module, name, TINY[name])
         ingestion = Ingestion(tmp_path_factory.mktemp("grows"))
         whole = '{"n":0}\n' * 12
-        for number, (part, cut) in enumerate(zip(parts, opened, strict=False)):
+        found = []
+        for number, (part, cut, damaged) in enumerate(steps):
+            if found and damaged is not None:
+                shard = found[damaged % len(found)]
+                shard.write_bytes(shard.read_bytes()[:-1] + b"x")
             whole += "".join(part)
             path = ingestion.write("a.jsonl", whole[: len(whole) - cut])
-            again = ingestion.run(path)
-            apart = Store(ingestion.directory / str(number)).obtain(
-                ingestion.step({"name": "s", "path": str(path)})
-            )
+            other = ingestion.write("b.jsonl", f'{{"n":{number}}}\n')
+            sources = {"name": "s", "path": str(path)}, {"name": "t", "path": str(other)}
+            again = ingestion.store.obtain(ingestion.step(*sources))
+            apart = Store(ingestion.directory / str(number)).obtain(ingestion.step(*sources))
             assert (again.digest, again.report) == (apart.digest, apart.report)
+            found = row_shards(again)
         shutil.rmtree(ingestion.directory)
+
+
+def test_small_shards_behind_a_damaged_one_are_read_as_from_scratch(ingestion):
+    """The file is as it was, and could fill a shard from where the damage is on."""
+    wide = "".join(json.dumps({"n": n, "s": "x" * 2500}) + "\n" for n in range(4_500))
+    path = ingestion.write("a.jsonl", '{"n":1}\n' * 10_000 + wide)
+    first = ingestion.run(path)
+    shard = row_shards(first)[2]
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    other = ingestion.write("b.jsonl", '{"n":1}\n')
+    sources = {"name": "s", "path": str(path)}, {"name": "t", "path": str(other)}
+    again = ingestion.store.obtain(ingestion.step(*sources))
+    apart = Store(ingestion.directory / "apart").obtain(ingestion.step(*sources))
+    assert (again.digest, again.report) == (apart.digest, apart.report)
 
 
 def test_small_shards_are_taken_until_there_are_rows_enough_for_a_full_one(ingestion):

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Memo, Store, Workspace, file_digest
 from tasks.errors import DataError
-from tasks.ingestion import prefixes, row_shards, shards
+from tasks.ingestion import prefixes, row_shards, shards, unit
 from tasks.ingestion.appended import Past
 from tasks.ingestion.files import match
-from tasks.ingestion.marks import Mark
+from tasks.ingestion.marks import Mark, small_marks
 from tasks.ingestion.params import Source
 from tasks.ingestion.prefixes import Prefixes
 from tasks.ingestion.trail import Trail
@@ -60,16 +61,19 @@ def test_a_files_digest_is_as_documented_and_another_one_than_its_digest(tmp_pat
     assert Prefixes().digest(empty) == hashlib.sha256(b"").hexdigest()
 
 
-def test_of_a_file_that_has_become_shorter_only_what_it_has_is_told(tmp_path):
+def test_only_what_a_file_has_is_told_whether_it_has_become_shorter_or_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(prefixes, "PIECE_BYTES", 100)
     path = tmp_path / "x"
-    path.write_bytes(CONTENT)
+    path.write_bytes(CONTENT + b"rest")
     known = Prefixes()
     known.digest(path)
-    path.write_bytes(CONTENT[:10])
-    assert {*known.at(path, [5, 10, 11, 20_000])} == {5, 10}
+    assert {*known.at(path, [5, 25_604, 25_605, 25_700])} == {5, 25_604}
+    path.write_bytes(CONTENT[:110])
+    assert {*known.at(path, [5, 100, 110, 111, 20_000])} == {5, 100, 110}
 
 
-def test_states_of_a_file_that_has_been_written_to_since_are_not_used(tmp_path):
+def test_states_of_a_file_that_has_been_written_to_since_are_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(prefixes, "PIECE_BYTES", 100)
     path = tmp_path / "x"
     path.write_bytes(CONTENT)
     os.utime(path, (0, 0))
@@ -135,6 +139,30 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, place, change
 
     with pytest.raises(DataError, match="changed_during_read"):
         ingest_file(workspace, "u", source, file, None, advance, Memo(workspace, {}))
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(ROWS[::-1])])
+def test_a_file_that_changes_once_it_is_read_has_no_marks_and_is_refused(
+    tmp_path, monkeypatch, change
+):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(ROWS[: 14 * 12_000])
+    [file] = match(Source(name="s", path=str(path)))
+    workspace = Workspace(tmp_path / "work", 0)
+    asked = []
+
+    def late(*told):
+        change(path)
+        asked.append(told)
+        asked.append(small_marks(*told))
+        return asked[-1]
+
+    monkeypatch.setattr(unit, "small_marks", late)
+    source = Source(name="s", path=str(path))
+    with pytest.raises(DataError, match="changed_during_read"):
+        ingest_file(workspace, "u", source, file, None, lambda _: None, Memo(workspace, {}))
+    assert len(asked[0][3]) == 2  # small shards that might have been marked
+    assert asked[1:] in ([], [[]])
 
 
 @pytest.mark.parametrize("behind", ["", "\n", "bad\n\n"])
