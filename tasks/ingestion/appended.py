@@ -76,7 +76,6 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         found = [*takewhile(stands, marks[id(kept)])]
         if marks[id(kept)][-1] in found and found[-1].end < file.size:
             found.pop()  # the file went on behind its last line, which ended no shard
-        found = _lasting(file, found)
         if found and (best is None or found[-1].end > best[1][-1].end):
             best = kept, found
     if best is None:

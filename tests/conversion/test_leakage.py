@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion import shard_records
+from tasks.conversion import leakage, shard_records
 from tasks.conversion.duplicates import CONTRADICTION, DUPLICATE
 from tasks.conversion.leakage import near_duplicates
 from tasks.conversion.shard_records import hashes, records, write_records
@@ -72,6 +72,23 @@ def test_of_many_shards_only_some_hold_a_descriptor(tmp_path, near, monkeypatch)
     ]
     for n, each in enumerate(read):
         assert (each == np.load(tmp_path / f"{n}.npy")).all()
+
+
+def test_a_hash_is_seen_where_its_own_prompt_is_trained_on():
+    def prompts(*trained):
+        given = np.array([10, 20, 30, 40, 50], np.uint32)
+        counts = np.array([1, 1, 0, 2, 1], np.uint16)
+        none = np.zeros(5, bool)
+        return [leakage._Prompts(given, counts, counts, none, np.array(trained, bool))]
+
+    wanted = np.array([10, 20, 30, 40, 50, 60], np.uint32)
+    for trained, seen in (
+        ((1, 0, 1, 0, 0), [10]),
+        ((0, 1, 0, 0, 0), [20]),
+        ((0, 0, 1, 1, 0), [30, 40]),
+        ((1, 0, 1, 0, 1), [10, 50]),
+    ):
+        assert wanted[leakage._seen(wanted, prompts(*trained))].tolist() == seen
 
 
 def test_a_stretch_is_known_wherever_it_stands():

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Store
@@ -136,7 +136,12 @@ STEPS = st.tuples(
 )
 
 
+WIDE = json.dumps({"n": "x" * 50}) + "\n"
+"""Of which seven fill a shard by their bytes."""
+
+
 @settings(max_examples=60, deadline=None)
+@example([([WIDE] * 5, False, None), ([WIDE] * 3, False, None)])
 @given(st.lists(STEPS, min_size=2, max_size=6))
 def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, steps):
     """Part by part, its last line closed or not, while another file changes, and shards of the
@@ -161,6 +166,21 @@ def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, steps):
             assert (again.digest, again.report) == (apart.digest, apart.report)
             found = row_shards(again)
         shutil.rmtree(ingestion.directory)
+
+
+def test_small_shards_of_wide_rows_are_the_same_whatever_they_were_read_with(ingestion):
+    """The second one stands in two groups of rows where all are read in one go, else in one."""
+    wide = [json.dumps({"n": n, "s": "x" * 2500}) + "\n" for n in range(2_500)]
+    path = ingestion.write("a.jsonl", '{"n":1}\n' * 10_000 + "".join(wide[:1_500]))
+    first = ingestion.run(path)
+    path.write_text('{"n":1}\n' * 10_000 + "".join(wide))
+    again = ingestion.run(path)
+    assert nodes(again)[:2] == nodes(first)[:2]
+    assert nodes(again)[2] != nodes(first)[2]
+    apart = Store(ingestion.directory / "apart").obtain(
+        ingestion.step({"name": "s", "path": str(path)})
+    )
+    assert again.digest == apart.digest
 
 
 def test_small_shards_behind_a_damaged_one_are_read_as_from_scratch(ingestion):

@@ -89,6 +89,9 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
     for n in range(2):
         texts = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")["rejected"].to_pylist()
         assert not any("wrong" in text for text in texts)
+    monkeypatch.setattr(Replayer, "learn", true)  # the next stage begins anew
+    work = TemplateShard(Workspace(tmp_path / "next", -1), chatml, TemplatingParams())
+    assert work(given / "0.parquet", Ledger(), Quarantine("templating"))["replayed"] > 0
 
 
 def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
