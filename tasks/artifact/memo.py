@@ -1,6 +1,6 @@
 """Shards that an earlier artifact holds already are taken from there, byte for byte.
 
-    <artifact>/logs/units/<unit key>    SHA-256 of what follows, and {unit, files, summary} as JSON
+    <artifact>/logs/units/<unit key>    {unit, files, summary}, as `notes` writes it
 
 A unit's key is made of all that its bytes depend on: the step's version, params, libraries and
 files, and the digest of its own input shard in place of the whole input's. So rows that are
@@ -23,6 +23,7 @@ from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync
 from tasks.artifact.key import KEY_LENGTH, digest_json
+from tasks.artifact.notes import read_note, write_note
 from tasks.artifact.record import LOGS, Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
 from tasks.artifact.step import Workspace
@@ -101,7 +102,7 @@ class Memo:
         if unit not in self.digests or not self.workspace.ingredients:
             return
         for path in self._known.get(self.key(unit), ()):
-            entry = _read_note(path)
+            entry = read_note(path)
             if entry is None:
                 continue
             found = self._artifact(path.parents[2])
@@ -119,8 +120,7 @@ class Memo:
         # equal bytes have one note, which several may write at once.
         note = self._note(unit)
         mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
-        mine.parent.mkdir(parents=True, exist_ok=True)
-        mine.write_bytes(_as_note(entry))
+        write_note(mine, entry)
         mine.replace(note)
 
     def link(self, kept: Kept, name: str, place: str, *, read: bool = True) -> bool:
@@ -209,21 +209,6 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
         for name, entry in files.items()
         if Path(name).parent.as_posix() == folder
     }
-
-
-def _as_note(entry: Mapping[str, Any]) -> bytes:
-    content = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
-    return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
-
-
-def _read_note(path: Path) -> dict[str, Any] | None:
-    """What a note says; None where it is gone, or not as it was written."""
-    try:
-        checksum, _, content = path.read_bytes().partition(b"\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    sound = hashlib.sha256(content).hexdigest().encode() == checksum
-    return json.loads(content) if sound else None
 
 
 def _renamed(name: str, old: str, new: str) -> str:

@@ -1,0 +1,24 @@
+"""Notes that tell whether they are as they were written: the SHA-256 of what follows, then JSON."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_note(path: Path, entry: Mapping[str, Any]) -> None:
+    """Writes a note; it lasts when who has the directory makes it last."""
+    content = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """What a note says; None where it is gone, or not as it was written."""
+    try:
+        checksum, _, content = path.read_bytes().partition(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    sound = hashlib.sha256(content).hexdigest().encode() == checksum
+    return json.loads(content) if sound else None
