@@ -108,10 +108,7 @@ def side_by_side(call: Callable[[S], T], items: Sequence[S], most: int = MOST_TH
                 found[place] = call(item)
 
     threads = min(most - 1, len(items) - len(found))
-    if threads < 1:
-        some()
-        return [found[place] for place in range(len(items))]
-    with ThreadPoolExecutor(threads, "side") as pool, _ends_where_it_fails(left):
+    with ThreadPoolExecutor(max(1, threads), "side") as pool, _ends_where_it_fails(left):
         waiting = [pool.submit(some) for _ in range(threads)]
         some()
         for each in waiting:

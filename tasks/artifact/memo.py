@@ -9,8 +9,6 @@ were held against the record that they were committed with; the collection may t
 artifact at any time. What is damaged, changed or gone is built anew.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -66,16 +64,15 @@ class Memo:
     def key(self, unit: str) -> str:
         """The identity of one unit's work, as hex."""
         if unit not in self._keys:
-            whole = json.dumps([self._step_digest, self.digests[unit]])
-            self._keys[unit] = hashlib.sha256(whole.encode()).hexdigest()[:KEY_LENGTH]
+            whole = [self._step_digest, self.digests[unit]]
+            self._keys[unit] = digest_json(whole)[:KEY_LENGTH]
         return self._keys[unit]
 
     def take(self, unit: str, *, read: bool = True) -> dict[str, Any] | None:
         """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
         and are noted for later ones. `read`: see `link`."""
         for kept in self.known(unit):
-            same = kept.unit == unit
-            places = kept.files if same else [_renamed(n, kept.unit, unit) for n in kept.files]
+            places = [_renamed(name, kept.unit, unit) for name in kept.files]
             files = zip(kept.files, places, strict=True)
             if all(self.link(kept, *both, read=read) for both in files):
                 self._keep_as_noted(unit, kept, places)
@@ -129,7 +126,7 @@ class Memo:
         One that its stamp does not vouch for has to be read, or is not believed. It lasts from the
         commit on (`last`).
         """
-        new = f"{self._here}/{place}"
+        new = f"{self.workspace.path}/{place}"
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
         with suppress(OSError):
             old = f"{kept.artifact.path}/{name}"
@@ -178,10 +175,6 @@ class Memo:
         return self._artifacts[directory]
 
     @cached_property
-    def _here(self) -> str:
-        return str(self.workspace.path)
-
-    @cached_property
     def _step_digest(self) -> str:
         """Of all that a unit's bytes depend on beside its own input."""
         whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
@@ -213,5 +206,7 @@ def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
 
 def _renamed(name: str, old: str, new: str) -> str:
     """A file's name with that of another unit in it."""
+    if old == new:
+        return name
     path = Path(name)
     return path.with_name(path.name.replace(old, new, 1)).as_posix()

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 from mmap import ACCESS_READ, mmap
-from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,7 @@ def records(paths: Sequence[Path]) -> list[Array]:
 
 def _records(path: Path, *, mapped: bool) -> Array:
     with path.open("rb") as stream:
-        size = stream.seek(0, SEEK_END)
-        content = mmap(stream.fileno(), size, access=ACCESS_READ) if mapped else path.read_bytes()
+        content = mmap(stream.fileno(), 0, access=ACCESS_READ) if mapped else stream.read()
     start = _HEADER + int.from_bytes(content[_HEADER - 2 : _HEADER], "little")
     return np.frombuffer(content, *_header(content[:start]), start)
 

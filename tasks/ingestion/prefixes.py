@@ -84,30 +84,29 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._pieces = b""
-        """Their SHA-256s, of 32 bytes each; the last one's is that of the rest."""
+        """Their SHA-256s, of 32 bytes each, but for the rest's."""
         self._stamp: Stamp = []
-        self._size = 0
 
     def digest(self, path: Path) -> str:
         """The digest of the file's bytes; where they have to be read for it, pieces are kept."""
         return file_digest(path, self._read, "pieces")
 
     def _read(self, path: Path) -> str:
-        self._stamp, self._size = stamp(path), path.stat().st_size
+        self._stamp, size = stamp(path), path.stat().st_size
         stretch = STRETCH_PIECES * PIECE_BYTES
-        starts = range(0, self._size + 1, stretch)  # one more where it ends with the file
+        starts = range(0, size + 1, stretch)  # one more where it ends with the file
         most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
-        self._pieces = b"".join(side_by_side(partial(_pieces, path), starts, most))
-        return hashlib.sha256(self._pieces).hexdigest()
+        pieces = b"".join(side_by_side(partial(_pieces, path), starts, most))
+        over = hashlib.sha256(pieces)
+        self._pieces = pieces[: size // PIECE_BYTES * over.digest_size]
+        return over.hexdigest()
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
         """The state of the hash behind each of these bytes that the file has."""
         found: dict[int, PiecesHash] = {}
         state, done = PiecesHash(), 0
         over, taken = hashlib.sha256(), 0
-        known = b""
-        if stamp(path) == self._stamp:
-            known = self._pieces[: self._size // PIECE_BYTES * over.digest_size]
+        known = self._pieces if stamp(path) == self._stamp else b""
         with path.open("rb", buffering=0) as file:
             for end in sorted({*ends}):
                 whole = end // PIECE_BYTES

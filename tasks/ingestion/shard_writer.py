@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tasks.artifact import Behind
 from tasks.ingestion.shards import (
@@ -193,9 +194,18 @@ def _row_groups(rows: Any) -> Iterator[Any]:
     whole = rows.combine_chunks()  # or else its pages would depend on where the tables came from
     lengths = pc.call_function("binary_length", [whole["raw"]])
     sizes = np.cumsum(lengths.to_numpy(), dtype=np.int64)
-    start = 0
+    start = done = 0
     while start < len(sizes):
-        limit = GROUP_BYTES + (sizes[start - 1] if start else 0)
-        end = min(int(np.searchsorted(sizes, limit)) + 1, len(sizes), start + GROUP_ROWS)
-        yield whole.slice(start, end - start)
-        start = end
+        left = sizes[start:] - done
+        count = full_group(left) or len(left)
+        yield whole.slice(start, count)
+        start += count
+        done = sizes[start - 1]
+
+
+def full_group(sizes: npt.NDArray[np.int64]) -> int:
+    """How many rows make a full group, given the bytes up to the end of each; 0 where they do not
+    yet."""
+    sizes = sizes[:GROUP_ROWS]
+    full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
+    return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS

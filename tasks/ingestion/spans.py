@@ -15,7 +15,8 @@ import numpy as np
 
 from tasks.ingestion.appended import Past
 from tasks.ingestion.marks import Ends, line_ends
-from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS, is_full
+from tasks.ingestion.shard_writer import full_group
+from tasks.ingestion.shards import GROUP_ROWS, is_full
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,5 @@ def spans(path: Path, past: Past) -> Iterator[Span]:
 
 def _full_group(ends: Ends, start: int) -> int:
     """How many of the lines from `start` on make a full group of rows; 0 where they do not yet."""
-    sizes = ends[:GROUP_ROWS] - start - np.arange(1, min(len(ends), GROUP_ROWS) + 1)
-    full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
-    return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS
+    some = ends[:GROUP_ROWS]
+    return full_group(some - start - np.arange(1, len(some) + 1))

@@ -85,9 +85,9 @@ def ingest_file(
         ended = trail.mark if grows else None
         shards, small = _write(workspace, unit, account, origin, batches, past, ended)
         marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
-    if grows and marks[-1].prefix != file.digest:
-        raise changed(file)
     if grows:
+        if marks[-1].prefix != file.digest:
+            raise changed(file)
         told_ends = file.path, *trail.marked, small, marks[-1]
         marks[-1:] = [*_unless_gone(file, small_marks, *told_ends), marks[-1]]
     if not grows or stamp(file.path) != before:

@@ -62,13 +62,15 @@ def test_items_come_in_order_one_ahead_and_a_failure_comes_where_it_belongs():
         next(items)
 
 
-def test_side_by_side_other_threads_take_part_in_what_takes_time_alone():
+def test_side_by_side_other_threads_take_part_in_what_takes_time_alone(monkeypatch):
     def call(seconds):
         time.sleep(seconds)
         return threading.get_ident()
 
     here = threading.get_ident()
+    monkeypatch.setattr("tasks.artifact.beside.WORTH_THREADS_SECONDS", 60.0)
     assert {*side_by_side(call, [0.0] * 3)} == {here}
+    monkeypatch.setattr("tasks.artifact.beside.WORTH_THREADS_SECONDS", 0.001)
     slow = side_by_side(call, [0.02] * 12, most=3)
     assert slow[0] == here
     assert len({*slow}) == 3
