@@ -1,6 +1,7 @@
-"""Content digests of files. A large file that has not changed since is not read again.
+"""Content digests of files. A file that has not changed since is not read again: a large one not
+by later processes either.
 
-The cache trusts a file only while device, inode, size, modification and change time are all as
+The caches trust a file only while device, inode, size, modification and change time are all as
 they were when it was hashed. The change time is the kernel's: no program can set it back.
 """
 
@@ -15,10 +16,10 @@ from typing import Any
 
 from tasks.artifact.beside import side_by_side
 from tasks.artifact.key import digest_json
-from tasks.artifact.stamps import Stamp, stamp
+from tasks.artifact.stamps import Stamp, stamp, stamp_of
 
 SMALL_FILE_BYTES = 16 * 2**20
-"""Below this a file is hashed each time: cheaper than a doubt."""
+"""Below this a file is hashed by each process: cheaper than to look it up."""
 SETTLED_NANOSECONDS = 2 * 10**9
 """A file changed more recently than this may change again within one clock tick: not cached."""
 
@@ -27,23 +28,34 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
     """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read, and may make
     another digest of them: then `kind` names that."""
     hashed = hashed or hash_file
-    if path.stat().st_size < SMALL_FILE_BYTES:
-        return hashed(path)
+    status = path.stat()
+    before = stamp_of(status)
+    if status.st_size < SMALL_FILE_BYTES:
+        known = _of_small.get((kind, *before))
+        if known is None:
+            known = hashed(path)
+            if _settled(path, before):
+                _of_small[kind, *before] = known
+        return known
     cache_path = _cache_path()
-    cache = _read_cache(cache_path)
-    name, before = f"{kind}:{path.resolve()}" if kind else str(path.resolve()), stamp(path)
-    known = cache.get(name)
-    if known and known[:-1] == before:
-        return str(known[-1])
-    digest = hashed(path)
-    settled = time.time_ns() - path.stat().st_ctime_ns > SETTLED_NANOSECONDS
-    if settled and stamp(path) == before:
-        with _writing:
-            _write_cache(cache_path, {**_read_cache(cache_path), name: [*before, digest]})
-    return digest
+    name = f"{kind}:{path.resolve()}" if kind else str(path.resolve())
+    *noted, digest = _read_cache(cache_path).get(name) or [""]
+    if noted != before:
+        digest = hashed(path)
+        if _settled(path, before):
+            with _writing:
+                _write_cache(cache_path, {**_read_cache(cache_path), name: [*before, digest]})
+    return str(digest)
 
 
+_of_small: dict[tuple[str | int, ...], str] = {}
+"""By kind and stamp."""
 _writing = Lock()
+
+
+def _settled(path: Path, before: Stamp) -> bool:
+    """Whether a file that was hashed is as it was before, and would show it otherwise."""
+    return time.time_ns() - before[-1] > SETTLED_NANOSECONDS and stamp(path) == before
 
 
 def hash_file(path: Path) -> str:

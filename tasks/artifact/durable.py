@@ -11,13 +11,16 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tasks.artifact.beside import side_by_side
 from tasks.artifact.lasting import last
 from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"
+Lasts = Literal["now", "by_mark", "later"]
+"""When a file that was written has to last: at once; before the next mark is set (`lasting.last`);
+or when whoever has the directory makes it last, as a commit does."""
 
 
 def fsync(path: Path) -> None:
@@ -46,33 +49,28 @@ def _fsync_bytes(file: Path) -> None:
 
 
 @contextmanager
-def writing(
-    path: Path, *, durable: bool = True, behind: bool = False
-) -> Generator[Path, None, None]:
-    """A temporary path beside `path`; on success its bytes last and it takes `path`'s place.
-
-    `behind`: it takes its place at once, and its bytes last before the next mark is set (`last`).
-    """
+def writing(path: Path, lasts: Lasts = "now") -> Generator[Path, None, None]:
+    """A temporary path beside `path`; on success it takes `path`'s place, and its bytes last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         yield temporary
-        if durable and not behind:
+        if lasts == "now":
             fsync(temporary)
         temporary.replace(path)
-        if behind:
+        if lasts == "now":
+            fsync(path.parent)
+        elif lasts == "by_mark":
             last(fsync, path)
             last(fsync, path.parent)
-        elif durable:
-            fsync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Writes `value` as indented JSON, whole or not at all; by default so that it lasts."""
-    with writing(path, durable=durable) as temporary:
+def write_json(path: Path, value: Any, lasts: Lasts = "now") -> None:
+    """Writes `value` as indented JSON, whole or not at all."""
+    with writing(path, lasts) as temporary:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -98,11 +98,12 @@ class Memo:
         """What sound artifacts hold under the unit's key; their files are not looked at yet."""
         if unit not in self.digests or not self.workspace.ingredients:
             return
-        for path in self._known.get(self.key(unit), ()):
+        for directory in self._known.get(self.key(unit), ()):
+            path = directory / LOGS / UNITS / self.key(unit)
             entry = read_note(path)
             if entry is None:
                 continue
-            found = self._artifact(path.parents[2])
+            found = self._artifact(directory)
             if found is not None:
                 artifact, stamps = found
                 what = entry["unit"], entry["files"], entry["summary"]
@@ -182,15 +183,17 @@ class Memo:
 
     @cached_property
     def _known(self) -> dict[str, list[Path]]:
-        """Notes in all artifacts that stand, by key; first in the newest, whose stamps hold."""
-        notes: list[tuple[int, list[Path]]] = []
-        for directory in self.workspace.root.glob(f"[!.]*/*/{LOGS}/{UNITS}"):
-            with suppress(FileNotFoundError):  # the collection may take it at any time
-                notes.append((directory.stat().st_mtime_ns, [*directory.iterdir()]))
+        """The stage's artifacts that have a note of a key; first the newest, whose stamps hold."""
+        dated: list[tuple[int, Path, list[str]]] = []
+        for directory in self.workspace.shelf.glob("*"):
+            notes = directory / LOGS / UNITS
+            with suppress(FileNotFoundError, NotADirectoryError):  # it may be collected just now
+                keys = [note.name for note in notes.iterdir()]
+                dated.append((notes.stat().st_mtime_ns, directory, keys))
         found: dict[str, list[Path]] = {}
-        for _, paths in sorted(notes, reverse=True):
-            for path in paths:
-                found.setdefault(path.name, []).append(path)
+        for _, directory, keys in sorted(dated, reverse=True):
+            for key in keys:
+                found.setdefault(key, []).append(directory)
         return found
 
 

@@ -1,6 +1,6 @@
 """A committed artifact: a directory, and the record that says what it is and how it came about.
 
-    data/<shelf>/<key>/record.json    written last: its existence means: complete
+    data/<shelf>/<key>/record.json    its existence here means: complete
                        <payload>      in the content digest
                        logs/          kept, but outside the digest: wall-clock figures, output
 

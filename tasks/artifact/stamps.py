@@ -62,7 +62,7 @@ def settled_stamps(statuses: Mapping[str, os.stat_result]) -> dict[str, Stamp]:
 
 def note_stamps(directory: Path, stamps: Mapping[str, Stamp]) -> None:
     """Notes the stamps that an artifact's files had before they were hashed."""
-    write_json(directory / STAMPS, dict(stamps), durable=False)
+    write_json(directory / STAMPS, dict(stamps), "later")
 
 
 def noted_stamps(directory: Path) -> dict[str, Stamp]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.durable import read_json, writing
+from tasks.artifact.durable import Lasts, read_json, writing
 from tasks.artifact.durable import write_json as write_json_durably
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
 from tasks.artifact.lasting import last
@@ -32,11 +32,8 @@ class Workspace:
     """Facts for the record: `ledger` for stages of rows, numbers for others."""
     ingredients: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of the step that is built here."""
-
-    @property
-    def root(self) -> Path:
-        """The directory of the store."""
-        return self.path.parent.parent
+    shelf: Path = Path()
+    """Where the artifacts of its stage stand."""
 
     @property
     def scratch(self) -> Path:
@@ -49,12 +46,12 @@ class Workspace:
         return self._directory(LOGS)
 
     @contextmanager
-    def writing(self, name: str, *, of_unit: bool = False) -> Generator[Path, None, None]:
-        """A temporary path; on success its bytes last and stand at `name`.
+    def writing(self, name: str, lasts: Lasts = "now") -> Generator[Path, None, None]:
+        """A temporary path; on success its bytes stand at `name`, and last.
 
-        Those `of_unit` stand there at once, and last before the unit is marked as done.
+        `by_mark` is for files of a unit, `later` for what every attempt writes anew.
         """
-        with writing(self.path / name, behind=of_unit) as temporary:
+        with writing(self.path / name, lasts) as temporary:
             yield temporary
 
     def write_json(self, name: str, value: Any) -> None:
@@ -74,7 +71,7 @@ class Workspace:
         last(self._mark, unit, summary)
 
     def _mark(self, unit: str, summary: Mapping[str, Any]) -> None:
-        write_json_durably(self.path / UNITS / f"{unit}.json", summary, durable=False)
+        write_json_durably(self.path / UNITS / f"{unit}.json", summary, "later")
 
     def _directory(self, name: str) -> Path:
         directory = self.path / name

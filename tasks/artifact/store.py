@@ -138,7 +138,7 @@ class Store:
         work.mkdir(parents=True, exist_ok=True)
         for leftover in work.rglob(f"*{TEMPORARY_SUFFIX}"):
             leftover.unlink()
-        workspace = Workspace(work, lock_fd, ingredients=step.ingredients)
+        workspace = Workspace(work, lock_fd, {}, step.ingredients, self.place(step).parent)
         begin_git_commit()
         start = time.monotonic()
         step.build(workspace)
@@ -151,11 +151,11 @@ class Store:
     def _commit(
         self, step: Step, work: Path, statuses: Statuses, record: dict[str, Any]
     ) -> Artifact:
-        """Everything fsynced, then the record, then the rename that makes it visible."""
+        """Everything fsynced, the record too, then the rename that makes it visible."""
+        write_json(work / RECORD, record, "later")
         # What has another name stands in an artifact that was committed, and lasts.
         new = [name for name, status in statuses.items() if status.st_nlink == 1]
-        fsync_bytes([work / name for name in (*new, STAMPS)])
-        write_json(work / RECORD, record)
+        fsync_bytes([work / name for name in (*new, STAMPS, RECORD)])
         folders = {folder for name in (*statuses, STAMPS) for folder in Path(name).parents}
         for folder in sorted(folders, reverse=True):
             fsync(work / folder)

@@ -64,7 +64,7 @@ def build_shards(
             f"{stage}: no row is left of {ledger.rows_in}; dropped {ledger.dropped}. "
             + example(quarantine)
         )
-    with workspace.writing(QUARANTINE_FILE) as path:
+    with workspace.writing(QUARANTINE_FILE, "later") as path:
         quarantine.write(path)
     workspace.report["ledger"] = ledger.to_json()
     workspace.report[REUSED] = f"{len(left) - len(missing)} of {len(shards)}"

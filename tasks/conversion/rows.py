@@ -43,16 +43,16 @@ def convert_shard(
     shard = ShardPairs(plan)
     name = path.stem
     with (
-        workspace.writing(f"{shards.RAW_PAIRS}/{name}.parquet", of_unit=True) as out,
+        workspace.writing(f"{shards.RAW_PAIRS}/{name}.parquet", "by_mark") as out,
         uncollected(),
     ):
         _write_pairs(shard, path, out)
     records = np.concatenate(shard.key_arrays)
     hashes, records = without_repeats(np.concatenate(shard.hashes), records)
-    with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy", of_unit=True) as out:
+    with workspace.writing(f"{shards.KEY_ARRAYS}/{name}.npy", "by_mark") as out:
         write_records(out, records, hashes)
     if shard.quarantine.rows:
-        with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet", of_unit=True) as out:
+        with workspace.writing(f"{shards.QUARANTINES}/{name}.parquet", "by_mark") as out:
             shard.quarantine.write(out)
     summary = {
         "ledger": shard.ledger.to_json(),

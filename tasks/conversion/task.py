@@ -113,11 +113,12 @@ def build(
     report.check_usable(ledger, examples, params, _lost_in(ingestion))
     keys = records([passes.keys(r) for r in rows])
     verdicts = judge(keys, params.contradictions)
-    kept = counted(keys, applied(verdicts, params), list(plan.layouts))
+    codes = applied(verdicts, params)
     with ThreadPoolExecutor(1, "near") as pool:  # most of it is numpy's, beside the disk's work
-        near = pool.submit(near_duplicates, keys, kept.codes)
-        passes.select(kept.codes, [len(mine) for mine in keys])
-        cycles = cyclic_pairs(keys, kept.codes)
+        near = pool.submit(near_duplicates, keys, codes)
+        kept = counted(keys, codes, list(plan.layouts))
+        passes.select(codes, [len(mine) for mine in keys])
+        cycles = cyclic_pairs(keys, codes)
     ledger.merge(kept.ledger)
     ledger.check()
     report.check_enough_left(ledger, examples, params)
@@ -136,7 +137,7 @@ def build(
         for part in ("", shards.CONTRADICTIONS)
         if (path := quarantines / f"{r.stem}{part}.parquet").exists()
     ]
-    with workspace.writing(shards.QUARANTINE_FILE) as path:
+    with workspace.writing(shards.QUARANTINE_FILE, "later") as path:
         merge(parts, path)
 
 

@@ -86,7 +86,7 @@ class TemplateShard:
         given: Counter[str] = Counter()
         writer_class: Any = pq.ParquetWriter  # annotated as if it took no column names
         with (
-            self.workspace.writing(f"pairs/{shard.name}", of_unit=True) as path,
+            self.workspace.writing(f"pairs/{shard.name}", "by_mark") as path,
             writer_class(path, rows.schema, compression="zstd", use_dictionary=REPEATING) as writer,
             Behind() as behind,
             uncollected(),

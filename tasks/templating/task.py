@@ -94,7 +94,7 @@ def _build(
     )
     _check(workspace, params, numbers)
     if tokenizer.chat_template is not None:
-        with workspace.writing(CHAT_TEMPLATE_FILE) as path:
+        with workspace.writing(CHAT_TEMPLATE_FILE, "later") as path:
             path.write_text(tokenizer.chat_template, "utf-8")
         workspace.report["undefined_in_template"] = undefined_names(tokenizer)
         workspace.report["prefix_stable"] = is_prefix_stable(tokenizer)
@@ -103,7 +103,7 @@ def _build(
         workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)
     # How many depends on which process had which shards, so the report does not hold it.
     replayed = {"rows_replayed": sum(n["replayed"] for n in numbers)}
-    write_json(workspace.logs / REPLAYS_LOG, replayed, durable=False)
+    write_json(workspace.logs / REPLAYS_LOG, replayed, "later")
     workspace.report["shards_replay_differed"] = sum(n["replays_differed"] for n in numbers)
 
 

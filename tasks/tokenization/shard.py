@@ -74,7 +74,7 @@ class TokenizeShard:
         }
 
     def _open(self, open_files: ExitStack, name: str) -> Any:
-        path = open_files.enter_context(self.workspace.writing(name, of_unit=True))
+        path = open_files.enter_context(self.workspace.writing(name, "by_mark"))
         return open_files.enter_context(pa.ipc.new_stream(path, self.schema))
 
     def _judged(

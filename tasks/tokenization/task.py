@@ -20,10 +20,11 @@ from tasks.artifact import (
     Step,
     Workspace,
     build_shards,
+    digest_json,
     end_workers,
     input_digests,
 )
-from tasks.artifact.durable import write_json, writing
+from tasks.artifact.durable import files_below, write_json, writing
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.errors import DataError
 from tasks.model import BaseModel
@@ -158,22 +159,33 @@ def _all_too_long(
 def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel) -> None:
     """The tokenizer as it is used here, with the effective chat template, kept for the model.
 
-    Saved anew by every attempt, so it need not last before the artifact is committed.
+    Saved anew by every attempt, so it need not last before the artifact is committed; or taken
+    from an earlier artifact.
     """
     directory = workspace.path / TOKENIZER_DIRECTORY
-    template = templating.path / CHAT_TEMPLATE_FILE
-    if is_plain(model.path):
-        copied = [model.path / name for name in ("tokenizer.json", "tokenizer_config.json")]
-        for source in (*copied, *([template] if template.exists() else ())):
-            with writing(directory / source.name, durable=False) as path:
-                shutil.copyfile(source, path)
-    else:
-        from transformers import AutoTokenizer
-
-        tokenizer: Any = AutoTokenizer.from_pretrained(model.path)
-        if template.exists():
-            tokenizer.chat_template = template.read_text("utf-8")
-        tokenizer.save_pretrained(directory)
+    template = templating.record["files"].get(CHAT_TEMPLATE_FILE, {}).get("sha256")
+    memo = Memo(workspace, {directory.name: digest_json([model.tokenizer_digest, template])})
+    if memo.take(directory.name) is None:
+        shutil.rmtree(directory, ignore_errors=True)  # nothing is written into what was taken
+        _save_with(templating.path / CHAT_TEMPLATE_FILE, model.path, directory)
+        saved = [path.relative_to(workspace.path).as_posix() for path in files_below(directory)]
+        memo.keep(directory.name, saved, {})
     said = templating.record["ingredients"]["params"]
     rendering = {name: said.get(name) for name in RENDERING_FIELDS}
-    write_json(workspace.path / RENDERING_FILE, rendering, durable=False)
+    write_json(workspace.path / RENDERING_FILE, rendering, "later")
+
+
+def _save_with(template: Path, model: Path, directory: Path) -> None:
+    """Saves the model's tokenizer, with the template where that is there."""
+    if is_plain(model):
+        copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]
+        for source in (*copied, *([template] if template.exists() else ())):
+            with writing(directory / source.name, "later") as path:
+                shutil.copyfile(source, path)
+        return
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    if template.exists():
+        tokenizer.chat_template = template.read_text("utf-8")
+    tokenizer.save_pretrained(directory)

@@ -49,7 +49,7 @@ def build(workspace: Workspace, pause: float = 0.0, bad: str = "") -> None:
         ledger.count_in("s")
         ledger.count_out("s")
         for folder in FOLDERS:
-            with workspace.writing(f"{folder}/{shard.stem}.x", of_unit=True) as path:
+            with workspace.writing(f"{folder}/{shard.stem}.x", "by_mark") as path:
                 path.write_text(shard.stem)
             assert (workspace.path / folder / f"{shard.stem}.x").exists()
         return {}
