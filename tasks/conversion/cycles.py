@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.conversion.duplicates import KEEP
+from tasks.conversion.shard_records import field_of
 
 Array = npt.NDArray[Any]
 FILTER_SHARE = 16
@@ -23,16 +24,11 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
     `shards` are the `KEYS` arrays. Pairs whose better answer is never the worse one of another,
     or the other way round, are peeled off until none is left to peel.
     """
-    parts: dict[str, list[Array]] = {"better": [], "worse": [], "group": []}
-    start = 0
-    for keys in shards:
-        mine = (codes[start : start + len(keys)] == KEEP) & ~keys["tie"]
-        start += len(keys)
-        for name, values in parts.items():
-            values.append(keys[name][mine])
-    better, worse, groups = map(np.concatenate, parts.values())
-    stays = _may_be_in(better, worse) & _may_be_in(worse, better)
-    better, worse, groups = better[stays], worse[stays], groups[stays]
+    better, worse = field_of(shards, "better"), field_of(shards, "worse")
+    stays = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
+    stays = stays[_may_be_in(better[stays], worse[stays])]
+    stays = stays[_may_be_in(worse[stays], better[stays])]  # of few
+    better, worse, groups = better[stays], worse[stays], field_of(shards, "group")[stays]
     while len(better):
         stays = np.isin(better, worse) & np.isin(worse, better)
         if stays.all():

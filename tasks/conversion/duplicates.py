@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tasks.conversion.shard_records import field_of
 from tasks.errors import ArtifactError
 
 KEEP, DUPLICATE, ALIKE, CONTRADICTION = range(4)
@@ -38,7 +39,7 @@ def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "dr
     verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
     is; those that repeat it are duplicates.
     """
-    high, low = _field(shards, "high"), _field(shards, "low")
+    high, low = field_of(shards, "high"), field_of(shards, "low")
     order = _order(high, low)
     high, low = high[order], low[order]
     starts_key = _changes(high)
@@ -100,11 +101,6 @@ def sorted_set(values: Array) -> Array:
     return ordered[_changes(ordered)] if len(ordered) else ordered
 
 
-def _field(shards: Sequence[Array], name: str) -> Array:
-    """One field of all arrays, end to end."""
-    return np.concatenate([shard[name] for shard in shards])
-
-
 def _changes(values: Array) -> Array:
     """Where a sorted array's value differs from the one before; true at the first."""
     changed = np.ones(len(values), bool)
@@ -114,7 +110,7 @@ def _changes(values: Array) -> Array:
 
 def _same(shards: Sequence[Array], name: str, order: Array, leader: Array) -> Array:
     """Whether a field, in sorted order, equals that of the first pair of its kind."""
-    values = _field(shards, name)[order]
+    values = field_of(shards, name)[order]
     return values == values[leader]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
 from tasks.conversion.params import ConversionParams
-from tasks.conversion.selection import Kept
+from tasks.conversion.kept import Kept
 from tasks.conversion.tolerance import Earlier, Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
 
@@ -87,7 +87,7 @@ def finished(
     Raises:
         DataError: train or eval is empty although eval_fraction asks for both.
     """
-    train, held_out = check_no_leakage(np.concatenate(kept.groups), np.concatenate(kept.held_out))
+    train, held_out = check_no_leakage(kept.groups, kept.held_out)
     _check_splits(train, held_out, params)
     codes = verdicts.codes
     return {

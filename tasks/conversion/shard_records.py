@@ -54,6 +54,11 @@ def _header(line: bytes) -> tuple[np.dtype[Any], int]:
     return dtype, count
 
 
+def field_of(shards: Sequence[Array], name: str) -> Array:
+    """One field of all records, end to end."""
+    return np.concatenate([records[name] for records in shards])
+
+
 def hashes(records: Array) -> Array:
     """The hashes of one shard, given its records as they were read: they stand behind them."""
     content: Any = records.base

@@ -96,9 +96,10 @@ def build(
     from tasks.conversion.cycles import cyclic_pairs
     from tasks.conversion.duplicates import judge
     from tasks.conversion.groups import laid_out
+    from tasks.conversion.kept import counted
     from tasks.conversion.leakage import near_duplicates
     from tasks.conversion.passes import Passes
-    from tasks.conversion.selection import applied, counted
+    from tasks.conversion.selection import applied
     from tasks.conversion.shard_records import records
     from tasks.ingestion.quarantine import merge
 

@@ -10,7 +10,7 @@ from tasks.artifact.record import damage
 from tasks.artifact.stamps import STAMPS
 
 
-def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_path, monkeypatch):
+def test_all_bytes_last_before_all_names_and_both_before_the_rename(tmp_path, monkeypatch):
     events: list[str] = []
 
     def build(workspace):
@@ -42,18 +42,15 @@ def test_all_bytes_last_before_the_record_and_all_of_it_before_the_rename(tmp_pa
     work = store.work(step)
     files = [path for path in artifact.path.rglob("*") if path.is_file()]
     bytes_last = {
-        events.index(f"fdatasync {work / path.relative_to(artifact.path)}")
-        for path in files
-        if path.name != "record.json"
+        events.index(f"fdatasync {work / path.relative_to(artifact.path)}") for path in files
     }
-    record = events.index(f"fsync {work / 'record.json.tmp'}")
     names_last = {
         len(events) - 1 - events[::-1].index(f"fsync {work / name}")
         for name in (".", "durable", "logs")
     }
     rename = events.index(f"rename {work}")
-    assert len(bytes_last) == 2 * MOST_THREADS + 2  # with the log and the stamps
-    assert max(bytes_last) < record < min(names_last)
+    assert len(bytes_last) == 2 * MOST_THREADS + 3  # with the log, the stamps and the record
+    assert max(bytes_last) < min(names_last)
     assert max(names_last) < rename
     assert events[rename + 1 :] == [f"fsync {artifact.path.parent}"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}

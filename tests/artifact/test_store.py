@@ -1,6 +1,7 @@
 """The store under faults: damage, kills, waiting, full disks."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.artifact import Step, Store
+from tasks.artifact import Step, Store, file_digest
+from tasks.artifact.digests import hash_file
 from tasks.errors import ArtifactError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -101,6 +103,33 @@ def test_large_files_are_hashed_again_when_the_kernel_says_that_they_changed(
     assert (tmp_path / "cache/reward-pipeline/digests.json").exists()
     flip_keeping_times(first.path / "out/numbers.txt")
     assert not store.obtain(numbers_step(builds)).cached
+
+
+def test_small_files_are_hashed_again_when_the_kernel_says_that_they_changed(
+    tmp_path, monkeypatch
+):
+    read = []
+
+    def hashed(path):
+        read.append(path)
+        return hash_file(path)
+
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    for _ in range(2):  # it may change once more before the clock ticks
+        assert file_digest(path, hashed) == hash_file(path)
+    assert len(read) == 2
+    monkeypatch.setattr("tasks.artifact.digests.SETTLED_NANOSECONDS", -1)
+    for _ in range(2):
+        assert file_digest(path, hashed) == hash_file(path)
+    assert len(read) == 3
+    assert file_digest(path, lambda _: "of another kind", "other") == "of another kind"
+    flip_keeping_times(path)
+    assert file_digest(path, hashed) == hash_file(path)
+    shutil.copy2(path, tmp_path / "b.txt")  # as large and as old as that one
+    flip_keeping_times(tmp_path / "b.txt")
+    assert file_digest(tmp_path / "b.txt", hashed) == hash_file(tmp_path / "b.txt")
+    assert len(read) == 5
 
 
 def test_the_reason_names_every_ingredient_that_changed(store):

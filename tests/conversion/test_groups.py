@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import tempfile
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -193,11 +192,6 @@ class CutWorkspace(Workspace):
             raise Cut
         super().finish(unit, summary)
 
-    @contextmanager
-    def writing(self, name, **kind):
-        with super().writing(name, **kind) as path:
-            yield path
-
 
 def test_cut_off_at_any_unit_it_continues_to_the_same_bytes(ingest):
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
@@ -208,9 +202,7 @@ def test_cut_off_at_any_unit_it_continues_to_the_same_bytes(ingest):
             store, left = Store(memory / f"cut-{cut_at}"), [cut_at]
 
             def build(workspace, left=left):
-                whole.build(
-                    CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left=left)
-                )
+                whole.build(CutWorkspace(**vars(workspace), left=left))
 
             with pytest.raises(Cut):
                 store.obtain(dataclasses.replace(whole, build=build))

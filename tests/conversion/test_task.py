@@ -188,8 +188,8 @@ class CutWorkspace(Workspace):
                 raise Cut
 
     @contextmanager
-    def writing(self, name, **kind):
-        with super().writing(name, **kind) as path:
+    def writing(self, name, *lasts):
+        with super().writing(name, *lasts) as path:
             yield path
             self._cut(False)
         self._cut(True)
@@ -229,16 +229,7 @@ def test_cut_off_at_any_operation_it_continues_to_the_same_bytes(memory, ingest,
         first = store.obtain(fewer) if earlier else None
 
         def build(workspace, left=left):
-            whole.build(
-                CutWorkspace(
-                    workspace.path,
-                    workspace.lock_fd,
-                    workspace.report,
-                    workspace.ingredients,
-                    left=left,
-                    after=after,
-                )
-            )
+            whole.build(CutWorkspace(**vars(workspace), left=left, after=after))
 
         try:
             store.obtain(dataclasses.replace(whole, build=build))
@@ -275,7 +266,7 @@ def test_finished_units_are_not_done_again(memory, ingest):
     store, left = Store(memory / "data"), [7]  # in the third shard: 3 operations each
 
     def build(workspace):
-        whole.build(CutWorkspace(workspace.path, workspace.lock_fd, workspace.report, left=left))
+        whole.build(CutWorkspace(**vars(workspace), left=left))
 
     with pytest.raises(Cut):
         store.obtain(dataclasses.replace(whole, build=build))

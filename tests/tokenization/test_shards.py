@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -53,10 +55,17 @@ def converted(directory: Path, shards: list[range]) -> Artifact:
     return Artifact("conversion", digest[:16], directory, digest, {"files": files})
 
 
-def both(store: Store, conversion: Artifact, model_directory: Path, workers: int = 1, **params):
+def both(
+    store: Store,
+    conversion: Artifact,
+    model_directory: Path,
+    workers: int = 1,
+    template: str | None = None,
+    **params,
+):
     model = describe(model_directory, {})
     held = Artifact("model", "1" * 16, model_directory, "e" * 64, {})
-    settings = TemplatingParams(max_bad_fraction=1.0, workers=workers)
+    settings = TemplatingParams(max_bad_fraction=1.0, workers=workers, chat_template_path=template)
     rendered = store.obtain(templating.step(settings, conversion, model, held))
     settings = TokenizationParams(workers=workers, **params)
     return rendered, store.obtain(tokenization.step(settings, rendered, model, held))
@@ -172,6 +181,42 @@ def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
     moved, _ = both(store, inserted, tiny_model_directory)
     assert moved.report["shards_reused"] == "3 of 4"
     assert pq.read_table(moved.path / "pairs/00001.parquet")["row"][0].as_py() == 1
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["copied", "saved by transformers"])
+def test_the_tokenizer_of_an_earlier_artifact_is_taken_and_never_written_into(
+    plain, tmp_path, tiny_model_directory, monkeypatch
+):
+    if not plain:
+        monkeypatch.setattr(tokenization, "is_plain", lambda _: False)
+    store = Store(tmp_path / "data")
+    few, more, most = (converted(tmp_path / f"{n}", [range(n)]) for n in (10, 11, 12))
+
+    def made(conversion, template=None):
+        _, done = both(store, conversion, tiny_model_directory, template=template)
+        saved = {path.name: path for path in (done.path / "tokenizer").iterdir()}
+        return done, saved, {name: path.stat().st_ino for name, path in saved.items()}
+
+    _, first, files = made(few)
+    assert made(more)[2] == files
+    template = tmp_path / "other.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    _, other, others = made(more, str(template))
+    assert other["chat_template.jinja"].read_text() == template.read_text()
+    assert not {*others.values()} & {*files.values()}
+    # It was taken, the run was killed, and its note is gone since.
+    done, *_ = made(most)
+    shutil.rmtree(done.path)
+    work = store.root / ".work" / done.name / "tokenizer"
+    work.mkdir(parents=True)
+    for name, path in first.items():
+        os.link(path, work / name)
+    for note in store.root.glob("4_tokenization/*/logs/units/*"):
+        note.unlink()
+    again, saved, anew = made(most)
+    assert again.digest == done.digest
+    assert not {*anew.values()} & {*files.values()}
+    assert all(saved[name].read_bytes() == path.read_bytes() for name, path in first.items())
 
 
 def test_where_nothing_is_left_of_shards_that_were_taken_it_is_told_what_would_fit(
