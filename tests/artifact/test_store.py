@@ -105,9 +105,7 @@ def test_large_files_are_hashed_again_when_the_kernel_says_that_they_changed(
     assert not store.obtain(numbers_step(builds)).cached
 
 
-def test_small_files_are_hashed_again_when_the_kernel_says_that_they_changed(
-    tmp_path, monkeypatch
-):
+def test_small_files_are_hashed_again_when_the_kernel_says_that_they_changed(tmp_path, monkeypatch):
     read = []
 
     def hashed(path):
