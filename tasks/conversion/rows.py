@@ -70,7 +70,7 @@ def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
     of the next rows."""
     with (
         pq.ParquetFile(rows, pre_buffer=False) as file,
-        tables.open_writer(out) as writer,
+        tables.open_writer(out, file.metadata) as writer,
         Behind() as behind,
     ):
         for batch in _batches(shard, file):

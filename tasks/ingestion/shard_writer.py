@@ -143,21 +143,24 @@ class ShardWriter:
         left = pa.concat_tables(self._held)
         done = self._before + self._shard_rows - left.num_rows
         for start in range(0, left.num_rows, SMALL_SHARD_ROWS):
-            rows = left.slice(start, SMALL_SHARD_ROWS)
-            self._write(_row_groups(rows))
+            # In one piece, or else its pages would depend on where the tables came from.
+            rows = left.slice(start, SMALL_SHARD_ROWS).combine_chunks()
+            sizes = _sizes(rows)
+            plain = sizes[-1] < GROUP_BYTES
+            self._write(_row_groups(rows, sizes), "none" if plain else "zstd")
             self._close()
             if rows.num_rows == SMALL_SHARD_ROWS:
                 done += SMALL_SHARD_ROWS
                 self.small.append((self.shards, done, rows["row"][-1].as_py()))
 
-    def _write(self, groups: Iterable[Any]) -> None:
+    def _write(self, groups: Iterable[Any], compression: str = "zstd") -> None:
         """Writes groups into the shard that is open, or opens one."""
         for group in groups:
             if self._writer is None:
-                self._writer = self._opened(group.schema)
+                self._writer = self._opened(group.schema, compression)
             self._behind.put(self._writer.write_table, group, group.num_rows)
 
-    def _opened(self, schema: Any) -> Any:
+    def _opened(self, schema: Any, compression: str) -> Any:
         import pyarrow.parquet as pq
 
         writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
@@ -168,7 +171,7 @@ class ShardWriter:
         writer = writer_class(
             path,
             schema,
-            compression="zstd",
+            compression=compression,
             use_dictionary=["source", "file"],
             write_statistics=["row"],
         )
@@ -187,18 +190,21 @@ class ShardWriter:
         self._open.remove(stack)
 
 
-def _row_groups(rows: Any) -> Iterator[Any]:
-    """A small shard's rows in groups that end where they would if they were the first to come."""
+def _sizes(rows: Any) -> npt.NDArray[np.int64]:
+    """The bytes of the rows up to the end of each."""
     import pyarrow.compute as pc
 
-    whole = rows.combine_chunks()  # or else its pages would depend on where the tables came from
-    lengths = pc.call_function("binary_length", [whole["raw"]])
-    sizes = np.cumsum(lengths.to_numpy(), dtype=np.int64)
+    lengths = pc.call_function("binary_length", [rows["raw"]])
+    return np.cumsum(lengths.to_numpy(), dtype=np.int64)
+
+
+def _row_groups(rows: Any, sizes: npt.NDArray[np.int64]) -> Iterator[Any]:
+    """A small shard's rows in groups that end where they would if they were the first to come."""
     start = done = 0
     while start < len(sizes):
         left = sizes[start:] - done
         count = full_group(left) or len(left)
-        yield whole.slice(start, count)
+        yield rows.slice(start, count)
         start += count
         done = sizes[start - 1]
 

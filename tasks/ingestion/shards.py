@@ -19,6 +19,7 @@ from tasks.artifact import Artifact
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.parquet import FileMetaData
 
 ROWS = "rows"
 FIRST_SHARD_ROWS = 10_000
@@ -44,6 +45,16 @@ def is_full(before: int, rows: int, size: int) -> bool:
     """Whether a shard of so many rows and bytes, that begins behind so many rows of its file, takes
     no further group of rows."""
     return rows >= shard_rows_after(before) or size >= SHARD_BYTES
+
+
+def compression_like(shard: "FileMetaData") -> str:
+    """How a shard is compressed that is made of this one: small ones are not, unless their rows are
+    large.
+
+    They are made anew whenever rows are appended, which takes less time so, in every stage.
+    """
+    plain = shard.num_row_groups and shard.row_group(0).column(0).compression == "UNCOMPRESSED"
+    return "none" if plain else "zstd"
 
 
 def row_shards(artifact: Artifact) -> list[Path]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
+from tasks.ingestion.shards import compression_like
 from tasks.templating.batch import OPTIONAL
 from tasks.templating.columns import Columns
 from tasks.templating.params import TemplatingParams
@@ -84,10 +85,11 @@ class TemplateShard:
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
         given: Counter[str] = Counter()
+        how = compression_like(pq.read_metadata(shard))
         writer_class: Any = pq.ParquetWriter  # annotated as if it took no column names
         with (
             self.workspace.writing(f"pairs/{shard.name}", "by_mark") as path,
-            writer_class(path, rows.schema, compression="zstd", use_dictionary=REPEATING) as writer,
+            writer_class(path, rows.schema, compression=how, use_dictionary=REPEATING) as writer,
             Behind() as behind,
             uncollected(),
         ):
