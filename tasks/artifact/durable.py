@@ -8,7 +8,7 @@ of a unit stand in their place at once, and count for nothing before it is marke
 import errno
 import json
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -109,6 +109,15 @@ def statuses_below(directory: Path) -> dict[str, os.stat_result]:
                         f"{entry.path} is no plain file; an artifact holds plain files only"
                     )
     return dict(sorted(found.items()))
+
+
+def folders_of(names: Iterable[str]) -> set[str]:
+    """All folders, by posix names, that files of these names are in; "" for the directory."""
+    found, left = {""}, {name.rpartition("/")[0] for name in names}
+    while left:
+        found |= left
+        left = {name.rpartition("/")[0] for name in left} - found
+    return found
 
 
 @contextmanager

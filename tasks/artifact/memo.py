@@ -34,7 +34,8 @@ class Kept:
     """A unit that a committed artifact holds, and what was noted of it."""
 
     artifact: Artifact
-    note: Path
+    note: str
+    """Its path."""
     unit: str
     files: Sequence[str]
     summary: dict[str, Any]
@@ -99,15 +100,15 @@ class Memo:
         if unit not in self.digests or not self.workspace.ingredients:
             return
         for directory in self._known.get(self.key(unit), ()):
-            path = directory / LOGS / UNITS / self.key(unit)
-            entry = read_note(path)
+            note = f"{directory}/{LOGS}/{UNITS}/{self.key(unit)}"
+            entry = read_note(note)
             if entry is None:
                 continue
             found = self._artifact(directory)
             if found is not None:
                 artifact, stamps = found
                 what = entry["unit"], entry["files"], entry["summary"]
-                yield Kept(artifact, path, *what, stamps)
+                yield Kept(artifact, note, *what, stamps)
 
     def keep(self, unit: str, files: Sequence[str], summary: Mapping[str, Any]) -> None:
         """Notes, beside the artifact to be, which files of its payload this unit consists of."""
@@ -116,7 +117,7 @@ class Memo:
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
         # It lasts from the commit on, as all of the artifact does; and it has a checksum. Units of
         # equal bytes have one note, which several may write at once.
-        note = self._note(unit)
+        note = Path(self._note(unit))
         mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
         write_note(mine, entry)
         mine.replace(note)
@@ -161,12 +162,12 @@ class Memo:
     def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
         if kept.unit == unit:
             with suppress(OSError):  # the other one is gone
-                self._link(str(kept.note), str(self._note(unit)))
+                self._link(kept.note, self._note(unit))
                 return
         self.keep(unit, places, kept.summary)
 
-    def _note(self, unit: str) -> Path:
-        return self.workspace.path / LOGS / UNITS / self.key(unit)
+    def _note(self, unit: str) -> str:
+        return f"{self.workspace.path}/{LOGS}/{UNITS}/{self.key(unit)}"
 
     def _artifact(self, directory: Path) -> tuple[Artifact, Mapping[str, Stamp]] | None:
         if directory not in self._artifacts:

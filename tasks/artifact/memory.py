@@ -30,8 +30,9 @@ def give_memory_back() -> None:
 
 
 def _resident() -> int:
-    """Bytes of the process that are in memory; 0 where the system does not tell (only Linux)."""
+    """Bytes in memory that are the process's own, not a file's that it has mapped; 0 where the
+    system does not tell (only Linux)."""
     with suppress(OSError):
-        pages = Path("/proc/self/statm").read_text().split()[1]
-        return int(pages) * resource.getpagesize()
+        _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+        return (int(resident) - int(shared)) * resource.getpagesize()
     return 0

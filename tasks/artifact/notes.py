@@ -14,10 +14,11 @@ def write_note(path: Path, entry: Mapping[str, Any]) -> None:
     path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
 
-def read_note(path: Path) -> dict[str, Any] | None:
+def read_note(path: Path | str) -> dict[str, Any] | None:
     """What a note says; None where it is gone, or not as it was written."""
     try:
-        checksum, _, content = path.read_bytes().partition(b"\n")
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (of many, whose paths are text)
+            checksum, _, content = file.read().partition(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return None
     sound = hashlib.sha256(content).hexdigest().encode() == checksum

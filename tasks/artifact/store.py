@@ -23,6 +23,7 @@ from typing import Any
 from tasks.artifact.durable import (
     TEMPORARY_SUFFIX,
     explained_disk_errors,
+    folders_of,
     fsync,
     fsync_bytes,
     statuses_below,
@@ -156,8 +157,7 @@ class Store:
         # What has another name stands in an artifact that was committed, and lasts.
         new = [name for name, status in statuses.items() if status.st_nlink == 1]
         fsync_bytes([work / name for name in (*new, STAMPS, RECORD)])
-        folders = {folder for name in (*statuses, STAMPS) for folder in Path(name).parents}
-        for folder in sorted(folders, reverse=True):
+        for folder in sorted(folders_of((*statuses, STAMPS)), reverse=True):
             fsync(work / folder)
         final = self.place(step)
         final.parent.mkdir(parents=True, exist_ok=True)

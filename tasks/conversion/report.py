@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
-from tasks.conversion.params import ConversionParams
 from tasks.conversion.kept import Kept
+from tasks.conversion.params import ConversionParams
 from tasks.conversion.tolerance import Earlier, Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
 

@@ -77,7 +77,9 @@ _REPEATING = ["format", "tools", "chat_template_kwargs", "source", "file", "spli
 def open_writer(path: Path, given: pq.FileMetaData) -> pq.ParquetWriter:
     """A writer of the pairs that become of a given shard; dictionaries only where values repeat."""
     writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
-    return writer_class(path, SCHEMA, compression=compression_like(given), use_dictionary=_REPEATING)
+    return writer_class(
+        path, SCHEMA, compression=compression_like(given), use_dictionary=_REPEATING
+    )
 
 
 def pair_values(pair: Pair, identity: Identity, origin: Origin) -> tuple[Any, ...]:

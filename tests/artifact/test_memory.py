@@ -1,5 +1,7 @@
 """Memory is given back where there is some."""
 
+from mmap import ACCESS_READ, mmap
+
 import pytest
 
 from tasks.artifact import memory
@@ -41,8 +43,13 @@ def test_where_the_system_does_not_tell_it_is_given_back_each_time(trimmed, monk
     assert len(trimmed) == 3
 
 
-def test_the_system_tells_what_a_process_has():
+def test_the_system_tells_what_a_process_has_but_not_files_that_it_has_mapped(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (64 * MIB))
     before = memory._resident()
-    held = b"x" * (64 * MIB)
-    assert memory._resident() - before > 60 * MIB
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+        assert mapped[:: 2**12].count(b"x") == 64 * MIB // 2**12
+        assert memory._resident() - before < 16 * MIB
+        held = bytes(mapped)
+        assert memory._resident() - before > 60 * MIB
     assert len(held) == 64 * MIB

@@ -6,14 +6,16 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Store, Workspace
-from tasks.conversion import ConversionParams, step
+from tasks.conversion import ConversionParams, pair_shards, step
 from tasks.errors import DataError, ParamsError
 from tasks.ingestion import Source
+from tasks.ingestion.shards import compression_like
 
 TEXT = {"prompt": "Hi", "chosen": "Hello.", "rejected": "No."}
 SWAPPED = {"prompt": "Hi", "chosen": "No.", "rejected": "Hello."}
@@ -273,6 +275,17 @@ def test_finished_units_are_not_done_again(memory, ingest):
     left[0] = 1000
     store.obtain(dataclasses.replace(whole, build=build))
     assert 1000 - left[0] == OPERATIONS - 2 * 3
+
+
+def test_pairs_of_a_shard_that_is_not_compressed_are_not_either(tmp_path, ingest):
+    whole = made(ingest, tmp_path / "rows", (3, 7), [*ROWS, other(7), other(7)])
+    for shard, how in zip(range(3), ("zstd", "none", "none"), strict=True):
+        path = tmp_path / f"rows/rows/{shard:05d}.parquet"
+        pq.write_table(pq.read_table(path), path, compression=how)
+    pairs = pair_shards(Store(tmp_path / "data").obtain(whole))
+    rows = [pq.read_metadata(path).num_rows for path in pairs]
+    assert rows == [3, 2, 2]  # of the others some were dropped, and the rest was written anew
+    assert [compression_like(pq.read_metadata(path)) for path in pairs] == ["zstd", "none", "none"]
 
 
 def test_workers_do_not_change_the_bytes(tmp_path, ingest):

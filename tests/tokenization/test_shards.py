@@ -17,6 +17,7 @@ from tasks.artifact import Artifact, Store, file_digest
 from tasks.artifact.collection import collect, keep
 from tasks.conversion.tables import SCHEMA
 from tasks.errors import DataError
+from tasks.ingestion.shards import compression_like
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
@@ -169,6 +170,15 @@ def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
     collect(store)
     assert not first[0].path.exists()
     assert pq.read_table(third[0].path / "pairs/00000.parquet").num_rows == 36
+
+
+def test_texts_of_a_shard_that_is_not_compressed_are_not_either(tmp_path, tiny_model_directory):
+    conversion = converted(tmp_path / "a", SHARDS[:2])
+    last = conversion.path / "pairs/00001.parquet"
+    pq.write_table(pq.read_table(last), last, compression="none")
+    rendered, _ = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
+    found = [pq.read_metadata(path) for path in sorted((rendered.path / "pairs").iterdir())]
+    assert [compression_like(metadata) for metadata in found] == ["zstd", "none"]
 
 
 def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
