@@ -28,13 +28,13 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
     """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read, and may make
     another digest of them: then `kind` names that."""
     hashed = hashed or hash_file
-    status = path.stat()
+    now, status = time.time_ns(), path.stat()
     before = stamp_of(status)
     if status.st_size < SMALL_FILE_BYTES:
         known = _of_small.get((kind, *before))
         if known is None:
             known = hashed(path)
-            if _settled(path, before):
+            if _settled(path, before, now):
                 _of_small[kind, *before] = known
         return known
     cache_path = _cache_path()
@@ -42,7 +42,7 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
     *noted, digest = _read_cache(cache_path).get(name) or [""]
     if noted != before:
         digest = hashed(path)
-        if _settled(path, before):
+        if _settled(path, before, now):
             with _writing:
                 _write_cache(cache_path, {**_read_cache(cache_path), name: [*before, digest]})
     return str(digest)
@@ -53,9 +53,10 @@ _of_small: dict[tuple[str | int, ...], str] = {}
 _writing = Lock()
 
 
-def _settled(path: Path, before: Stamp) -> bool:
-    """Whether a file that was hashed is as it was before, and would show it otherwise."""
-    return time.time_ns() - before[-1] > SETTLED_NANOSECONDS and stamp(path) == before
+def _settled(path: Path, before: Stamp, then: int) -> bool:
+    """Whether a file that was hashed is as it was before, and would show it otherwise; `then`: the
+    time before it was hashed."""
+    return then - before[-1] > SETTLED_NANOSECONDS and stamp(path) == before
 
 
 def hash_file(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 A file is written beside its place, fsynced and renamed over it; a directory's entry is made to
 last by fsyncing the directory. An fsync that fails is never retried: the file is thrown away. Files
-of a unit stand in their place at once, and count for nothing before it is marked (`lasting`).
+of a unit stand in their place at once, and count for nothing before it is marked (`lasting`); those
+that every attempt writes anew, before the commit.
 """
 
 import errno
@@ -50,7 +51,7 @@ def _fsync_bytes(file: Path) -> None:
 
 @contextmanager
 def writing(path: Path, lasts: Lasts = "now") -> Generator[Path, None, None]:
-    """A temporary path beside `path`; on success it takes `path`'s place, and its bytes last."""
+    """A temporary path beside `path`, whose place it takes on success; `lasts`: when it does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:

@@ -186,7 +186,8 @@ class Memo:
     def _known(self) -> dict[str, list[Path]]:
         """The stage's artifacts that have a note of a key; first the newest, whose stamps hold."""
         dated: list[tuple[int, Path, list[str]]] = []
-        for directory in self.workspace.shelf.glob("*"):
+        shelf = self.workspace.shelf
+        for directory in shelf.glob("*") if shelf else ():
             notes = directory / LOGS / UNITS
             with suppress(FileNotFoundError, NotADirectoryError):  # it may be collected just now
                 keys = [note.name for note in notes.iterdir()]

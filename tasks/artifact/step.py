@@ -32,8 +32,8 @@ class Workspace:
     """Facts for the record: `ledger` for stages of rows, numbers for others."""
     ingredients: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of the step that is built here."""
-    shelf: Path = Path()
-    """Where the artifacts of its stage stand."""
+    shelf: Path | None = None
+    """Where the artifacts of its stage stand; None: there are none."""
 
     @property
     def scratch(self) -> Path:

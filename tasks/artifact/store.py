@@ -139,7 +139,9 @@ class Store:
         work.mkdir(parents=True, exist_ok=True)
         for leftover in work.rglob(f"*{TEMPORARY_SUFFIX}"):
             leftover.unlink()
-        workspace = Workspace(work, lock_fd, {}, step.ingredients, self.place(step).parent)
+        workspace = Workspace(
+            work, lock_fd, ingredients=step.ingredients, shelf=self.place(step).parent
+        )
         begin_git_commit()
         start = time.monotonic()
         step.build(workspace)

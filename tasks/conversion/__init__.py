@@ -23,7 +23,7 @@
     rows, shard_pairs    pass 1: one ingestion shard -> pairs and quarantine
     shard_records        what is noted of a shard's pairs, and held against all others
     duplicates           between the passes: duplicates and contradictions over all shards
-    selection            pass 2: the pairs that are kept
+    selection, kept      pass 2: pairs that are dropped are taken out; what is left, counted
     passes               both passes, side by side, and what an earlier artifact has of them
     cycles, leakage      preferences that run in a circle; held-out prompts nearly trained on
     tolerance            how many bad rows a source may have, here and in templating

@@ -25,10 +25,11 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
     or the other way round, are peeled off until none is left to peel.
     """
     better, worse = field_of(shards, "better"), field_of(shards, "worse")
-    stays = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
-    stays = stays[_may_be_in(better[stays], worse[stays])]
-    stays = stays[_may_be_in(worse[stays], better[stays])]  # of few
-    better, worse, groups = better[stays], worse[stays], field_of(shards, "group")[stays]
+    left = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
+    # The second time among the few that the first one left: a cycle is among them.
+    left = left[_may_be_in(better[left], worse[left])]
+    left = left[_may_be_in(worse[left], better[left])]
+    better, worse, groups = better[left], worse[left], field_of(shards, "group")[left]
     while len(better):
         stays = np.isin(better, worse) & np.isin(worse, better)
         if stays.all():

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from tasks.conversion.shard_records import field_of
 from tasks.errors import ArtifactError
 
-KEEP, DUPLICATE, ALIKE, CONTRADICTION = range(4)
+CODES = range(4)
+KEEP, DUPLICATE, ALIKE, CONTRADICTION = CODES
 """Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
 both ways round."""
 

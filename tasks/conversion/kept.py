@@ -7,21 +7,19 @@ Out: the pairs dropped and left of every source; of those left, how many are wha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from tasks.artifact import Ledger
-from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, KEEP, Array
+from tasks.conversion.duplicates import ALIKE, CODES, CONTRADICTION, DUPLICATE, KEEP, Array
 from tasks.conversion.shard_records import field_of
 
 SPLITS = ("train", "eval")
 REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
-CODES = (KEEP, *REASONS)
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPairs:
     """What is left, counted: sums only, divided once at the end."""
 
     ledger: Ledger
@@ -33,7 +31,7 @@ class Kept:
     """Whether that is in eval."""
 
 
-def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> Kept:
+def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> KeptPairs:
     """What is left of all shards, given their records and the verdicts as the params apply them."""
     ledger = Ledger()
     per_code = np.bincount(field_of(shards, "source") * np.intp(len(CODES)) + codes)
@@ -51,10 +49,10 @@ def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> Ke
         cells = np.bincount(split[true], minlength=len(SPLITS) * len(sources)).tolist()
         for (source, name), n in zip(product(sources, SPLITS), cells, strict=True):
             counts[source, name, what] = n
-    return Kept(ledger, counts, field_of(shards, "group")[kept], held_out)
+    return KeptPairs(ledger, counts, field_of(shards, "group")[kept], held_out)
 
 
-def _facts(shards: Sequence[Array], kept: Any) -> Iterator[tuple[str, Array]]:
+def _facts(shards: Sequence[Array], kept: Array | slice) -> Iterator[tuple[str, Array]]:
     """What is counted, and of which of the pairs that are left it is true."""
     longer, tie = field_of(shards, "longer")[kept], field_of(shards, "tie")[kept]
     yield "pairs", np.ones(len(tie), bool)

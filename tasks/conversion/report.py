@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
-from tasks.conversion.kept import Kept
+from tasks.conversion.kept import KeptPairs
 from tasks.conversion.params import ConversionParams
 from tasks.conversion.tolerance import Earlier, Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
@@ -75,7 +75,7 @@ def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionPara
 
 def finished(
     ledger: Ledger,
-    kept: Kept,
+    kept: KeptPairs,
     verdicts: Verdicts,
     summaries: Summaries,
     params: ConversionParams,
@@ -172,7 +172,7 @@ def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
         )
 
 
-def _sum(kept: Kept, what: str, source: str | None = None, split: str | None = None) -> int:
+def _sum(kept: KeptPairs, what: str, source: str | None = None, split: str | None = None) -> int:
     return sum(
         n
         for (its_source, its_split, its_what), n in kept.counts.items()
@@ -180,7 +180,9 @@ def _sum(kept: Kept, what: str, source: str | None = None, split: str | None = N
     )
 
 
-def _longer_wins(kept: Kept, source: str | None = None, split: str | None = None) -> float | None:
+def _longer_wins(
+    kept: KeptPairs, source: str | None = None, split: str | None = None
+) -> float | None:
     """Accuracy of preferring the longer answer, in characters; equal lengths count one half.
 
     Ties have no right answer and are left out.

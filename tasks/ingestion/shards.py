@@ -6,9 +6,10 @@
     and more        |    10,000    |  4,000  |  4,000  | 1,000 | 1,000 | 1,000 | 50 |
     and more        |    10,000    |  4,000  |  4,000  |   4,000   | 700 |
 
-No full shard's end depends on rows that come later, and what does not fill one ends in small ones:
-rows that are appended change the last of them, and from time to time all of the small ones become
-a full one. Nothing depends on time or place: the same rows give the same bytes.
+No full shard's end depends on rows that come later, and what does not fill one ends in small ones,
+which are not compressed: rows that are appended change the last of them, and from time to time all
+of the small ones become a full one. Nothing depends on time or place: the same rows give the same
+bytes.
 """
 
 from collections.abc import Iterator

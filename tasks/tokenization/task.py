@@ -164,9 +164,11 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
     """
     directory = workspace.path / TOKENIZER_DIRECTORY
     template = templating.record["files"].get(CHAT_TEMPLATE_FILE, {}).get("sha256")
-    memo = Memo(workspace, {directory.name: digest_json([model.tokenizer_digest, template])})
+    # The model's own tokenizer is in the key of every unit.
+    memo = Memo(workspace, {directory.name: digest_json(template)})
+    if directory.exists():
+        shutil.rmtree(directory)  # nothing is written into what was taken
     if memo.take(directory.name) is None:
-        shutil.rmtree(directory, ignore_errors=True)  # nothing is written into what was taken
         _save_with(templating.path / CHAT_TEMPLATE_FILE, model.path, directory)
         saved = [path.relative_to(workspace.path).as_posix() for path in files_below(directory)]
         memo.keep(directory.name, saved, {})

@@ -3,11 +3,41 @@
 import os
 from pathlib import Path
 
-from tasks.artifact import Step, Store
+import pytest
+
+from tasks.artifact import Step, Store, durable
 from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import hash_file
 from tasks.artifact.record import damage
 from tasks.artifact.stamps import STAMPS
+
+
+@pytest.mark.parametrize(
+    ("lasts", "expected"),
+    [
+        ("now", ["fsync a.tmp", "replace a.tmp", "fsync the folder"]),
+        ("by_mark", ["replace a.tmp", "behind fsync a", "behind fsync the folder"]),
+        ("later", ["replace a.tmp"]),
+    ],
+)
+def test_what_is_written_lasts_when_it_has_to(lasts, expected, tmp_path, monkeypatch):
+    events: list[str] = []
+
+    def named(path):
+        return "the folder" if path == tmp_path else path.name
+
+    real = Path.replace
+    monkeypatch.setattr(durable, "fsync", lambda path: events.append(f"fsync {named(path)}"))
+    monkeypatch.setattr(
+        durable, "last", lambda _, path: events.append(f"behind fsync {named(path)}")
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda a, b: (events.append(f"replace {named(a)}"), real(a, b))
+    )
+    with durable.writing(tmp_path / "a", lasts) as path:
+        path.write_text("x")
+    assert events == expected
+    assert (tmp_path / "a").read_text() == "x"
 
 
 def test_all_bytes_last_before_all_names_and_both_before_the_rename(tmp_path, monkeypatch):
@@ -15,7 +45,7 @@ def test_all_bytes_last_before_all_names_and_both_before_the_rename(tmp_path, mo
 
     def build(workspace):
         for number in range(MOST_THREADS):
-            with workspace.writing(f"durable/{number}.txt") as path:
+            with workspace.writing(f"durable/deep/{number}.txt") as path:
                 path.write_text("x")
         workspace.finish("unit", {"rows": 1})
         for number in range(MOST_THREADS):
@@ -46,7 +76,7 @@ def test_all_bytes_last_before_all_names_and_both_before_the_rename(tmp_path, mo
     }
     names_last = {
         len(events) - 1 - events[::-1].index(f"fsync {work / name}")
-        for name in (".", "durable", "logs")
+        for name in (".", "durable", "durable/deep", "logs")
     }
     rename = events.index(f"rename {work}")
     assert len(bytes_last) == 2 * MOST_THREADS + 3  # with the log, the stamps and the record

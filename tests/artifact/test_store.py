@@ -129,6 +129,15 @@ def test_small_files_are_hashed_again_when_the_kernel_says_that_they_changed(tmp
     assert file_digest(tmp_path / "b.txt", hashed) == hash_file(tmp_path / "b.txt")
     assert len(read) == 5
 
+    def written_meanwhile(path):
+        with path.open("a") as file:
+            file.write("more")
+        return "of neither"
+
+    path.write_text("two")
+    assert file_digest(path, written_meanwhile) == "of neither"
+    assert file_digest(path) == hash_file(path)
+
 
 def test_the_reason_names_every_ingredient_that_changed(store):
     builds: list[str] = []

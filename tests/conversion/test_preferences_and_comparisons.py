@@ -37,8 +37,22 @@ def test_ties_are_dropped_and_counted_or_kept_with_preference_one_half(
     assert [pair["preference"] for pair in pairs_of(kept)] == [0.5, 1.0]
     assert kept.report["ledger"]["votes"]["dropped"] == {}
     assert (kept.report["ties"], kept.report["ties_kept"]) == (0, 1)
-    # Hello. is longer than No.; the tie has no right answer and is left out
+    # Hello. is longer than No.; a tie has no right answer and is left out
     assert kept.report["length_baseline"]["all"] == 1.0
+    as_long = BATTLE | {"response_b": ["Hullo."]}
+    assert convert([as_long, decided], ties="keep").report["length_baseline"]["all"] == 1.0
+
+
+def test_a_tie_closes_no_cycle(convert):
+    def battle(better, worse, tie=0):
+        sides = {"response_a": [better], "response_b": [worse]}
+        return BATTLE | sides | {"winner_model_a": 1 - tie, "winner_tie": tie}
+
+    chain = [battle("a", "b"), battle("b", "c")]
+    closed = convert([*chain, battle("c", "a")], ties="keep")
+    assert closed.report["cycles"] == {"pairs": 3, "prompts": 1}
+    tied = convert([*chain, battle("c", "a", tie=1)], ties="keep")
+    assert tied.report["cycles"] == {"pairs": 0, "prompts": 0}
 
 
 def test_a_kept_tie_is_one_pair_however_it_is_written_and_contradicts_no_label(convert, pairs_of):

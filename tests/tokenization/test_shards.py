@@ -173,12 +173,14 @@ def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
 
 
 def test_texts_of_a_shard_that_is_not_compressed_are_not_either(tmp_path, tiny_model_directory):
-    conversion = converted(tmp_path / "a", SHARDS[:2])
-    last = conversion.path / "pairs/00001.parquet"
-    pq.write_table(pq.read_table(last), last, compression="none")
+    conversion = converted(tmp_path / "a", SHARDS)
+    plain, empty = (conversion.path / f"pairs/{n:05d}.parquet" for n in (1, 2))
+    pq.write_table(pq.read_table(plain), plain, compression="none")
+    pq.ParquetWriter(empty, SCHEMA).close()
     rendered, _ = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
     found = [pq.read_metadata(path) for path in sorted((rendered.path / "pairs").iterdir())]
-    assert [compression_like(metadata) for metadata in found] == ["zstd", "none"]
+    assert [metadata.num_rows for metadata in found] == [36, 36, 0]
+    assert [compression_like(metadata) for metadata in found] == ["zstd", "none", "zstd"]
 
 
 def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
