@@ -2,7 +2,7 @@
 by later processes either.
 
 The caches trust a file only while device, inode, size, modification and change time are all as
-they were when it was hashed. The change time is the kernel's: no program can set it back.
+they were before it was hashed. The change time is the kernel's: no program can set it back.
 """
 
 import hashlib
@@ -30,11 +30,12 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
     hashed = hashed or hash_file
     now, status = time.time_ns(), path.stat()
     before = stamp_of(status)
+    settled = now - before[-1] > SETTLED_NANOSECONDS
     if status.st_size < SMALL_FILE_BYTES:
         known = _of_small.get((kind, *before))
         if known is None:
             known = hashed(path)
-            if _settled(path, before, now):
+            if settled:
                 _of_small[kind, *before] = known
         return known
     cache_path = _cache_path()
@@ -42,7 +43,7 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
     *noted, digest = _read_cache(cache_path).get(name) or [""]
     if noted != before:
         digest = hashed(path)
-        if _settled(path, before, now):
+        if settled:
             with _writing:
                 _write_cache(cache_path, {**_read_cache(cache_path), name: [*before, digest]})
     return str(digest)
@@ -51,12 +52,6 @@ def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: s
 _of_small: dict[tuple[str | int, ...], str] = {}
 """By kind and stamp."""
 _writing = Lock()
-
-
-def _settled(path: Path, before: Stamp, then: int) -> bool:
-    """Whether a file that was hashed is as it was before, and would show it otherwise; `then`: the
-    time before it was hashed."""
-    return then - before[-1] > SETTLED_NANOSECONDS and stamp(path) == before
 
 
 def hash_file(path: Path) -> str:

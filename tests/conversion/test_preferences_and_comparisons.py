@@ -43,16 +43,16 @@ def test_ties_are_dropped_and_counted_or_kept_with_preference_one_half(
     assert convert([as_long, decided], ties="keep").report["length_baseline"]["all"] == 1.0
 
 
-def test_a_tie_closes_no_cycle(convert):
-    def battle(better, worse, tie=0):
-        sides = {"response_a": [better], "response_b": [worse]}
+def test_ties_stand_in_no_cycle(convert):
+    def battle(one, other, tie):
+        sides = {"response_a": [one], "response_b": [other]}
         return BATTLE | sides | {"winner_model_a": 1 - tie, "winner_tie": tie}
 
-    chain = [battle("a", "b"), battle("b", "c")]
-    closed = convert([*chain, battle("c", "a")], ties="keep")
-    assert closed.report["cycles"] == {"pairs": 3, "prompts": 1}
-    tied = convert([*chain, battle("c", "a", tie=1)], ties="keep")
-    assert tied.report["cycles"] == {"pairs": 0, "prompts": 0}
+    for ties in ((0, 0, 0), (0, 0, 1), (1, 1, 1)):
+        rows = [battle(*sides, tie) for sides, tie in zip(("ab", "bc", "ca"), ties, strict=True)]
+        pairs = 0 if any(ties) else 3
+        found = convert(rows, ties="keep").report["cycles"]
+        assert found == {"pairs": pairs, "prompts": pairs // 3}
 
 
 def test_a_kept_tie_is_one_pair_however_it_is_written_and_contradicts_no_label(convert, pairs_of):
