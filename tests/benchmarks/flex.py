@@ -11,7 +11,7 @@ Rows are filled up to whole blocks of the mask; those see themselves.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,15 @@ _MASK = "mask_of_flex_attention"
 """Under this name a layout keeps its mask."""
 
 
-def use_flex() -> None:
-    """From now on every flat row in this process is attended to by FlexAttention."""
-    AttentionInterface.register(FLAT, flex_flat_attention)
+def use_flex(*, compiled: bool) -> None:
+    """From now on every flat row in this process is attended to by FlexAttention.
+
+    On a CPU it has no gradients. `compiled`: else by its plain definition, which is slow, and tells
+    whether the rewards are right.
+    """
+    attend: Any = flex_attention
+    attend = torch.compile(attend, dynamic=True) if compiled else attend
+    AttentionInterface.register(FLAT, partial(flex_flat_attention, attend=attend))
 
 
 def flex_flat_attention(
@@ -42,6 +48,7 @@ def flex_flat_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,  # noqa: ARG001
     *,
+    attend: Callable[..., Any],
     layout: Layout,
     scaling: float | None = None,
     sliding_window: int | None = None,
@@ -61,17 +68,8 @@ def flex_flat_attention(
     query, key, value = (pad(x, (0, 0, 0, more)) for x in (query, key, value))
     mask = _mask(layout, rows + more, query.device)
     grouped = query.shape[1] != key.shape[1]
-    attend = _attend(query.device.type)
     out = attend(query, key, value, block_mask=mask, scale=scaling, enable_gqa=grouped)
     return out[:, :, :rows].transpose(1, 2).contiguous(), None
-
-
-@cache
-def _attend(device: str) -> Callable[..., Any]:
-    """Compiled on a GPU; elsewhere the plain definition, which has no gradients: it only tells
-    whether the rewards are right."""
-    attend: Any = flex_attention
-    return torch.compile(attend, dynamic=True) if device == "cuda" else attend
 
 
 def _mask(layout: Layout, rows: int, device: torch.device) -> BlockMask:

@@ -136,12 +136,13 @@ def _ours(
     told: dict[str, Any], pairs: dict[str, list[Any]], model: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Rows as ours takes them, and the settings of its own."""
+    import torch
     from datasets import Dataset
 
     from tests.benchmarks.flex import use_flex
 
     if told["who"] == "ours_flex":
-        use_flex()
+        use_flex(compiled=torch.cuda.is_available())
     more: dict[str, Any] = {
         "per_device_train_batch_size": BATCH,
         "preflight": False,

@@ -20,7 +20,7 @@ from tests.training.test_layout import reward_model
 
 @pytest.fixture
 def _flex():
-    use_flex()
+    use_flex(compiled=False)
     yield
     AttentionInterface.register(FLAT, flat_attention)
 
