@@ -282,6 +282,9 @@ def test_pairs_of_a_shard_that_is_not_compressed_are_not_either(tmp_path, ingest
     for shard, how in zip(range(3), ("zstd", "none", "none"), strict=True):
         path = tmp_path / f"rows/rows/{shard:05d}.parquet"
         pq.write_table(pq.read_table(path), path, compression=how)
+    empty = tmp_path / "empty.parquet"
+    pq.ParquetWriter(empty, pq.read_schema(path)).close()
+    assert compression_like(pq.read_metadata(empty)) == "zstd"
     pairs = pair_shards(Store(tmp_path / "data").obtain(whole))
     rows = [pq.read_metadata(path).num_rows for path in pairs]
     assert rows == [3, 2, 2]  # of the others some were dropped, and the rest was written anew

@@ -17,7 +17,6 @@ from tasks.artifact import Artifact, Store, file_digest
 from tasks.artifact.collection import collect, keep
 from tasks.conversion.tables import SCHEMA
 from tasks.errors import DataError
-from tasks.ingestion.shards import compression_like
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
@@ -172,15 +171,16 @@ def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
     assert pq.read_table(third[0].path / "pairs/00000.parquet").num_rows == 36
 
 
-def test_texts_of_a_shard_that_is_not_compressed_are_not_either(tmp_path, tiny_model_directory):
-    conversion = converted(tmp_path / "a", SHARDS)
-    plain, empty = (conversion.path / f"pairs/{n:05d}.parquet" for n in (1, 2))
-    pq.write_table(pq.read_table(plain), plain, compression="none")
-    pq.ParquetWriter(empty, SCHEMA).close()
-    rendered, _ = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
+def test_texts_are_not_compressed(tmp_path, tiny_model_directory):
+    conversion = converted(tmp_path / "a", SHARDS[:2])
+    pq.ParquetWriter(conversion.path / "pairs/00001.parquet", SCHEMA).close()
+    rendered, tokenized = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
     found = [pq.read_metadata(path) for path in sorted((rendered.path / "pairs").iterdir())]
-    assert [metadata.num_rows for metadata in found] == [36, 36, 0]
-    assert [compression_like(metadata) for metadata in found] == ["zstd", "none", "zstd"]
+    assert [metadata.num_rows for metadata in found] == [36, 0]
+    groups = [metadata.row_group(i) for metadata in found for i in range(metadata.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    assert {chunk.compression for chunk in chunks} == {"UNCOMPRESSED"}
+    assert tokenized.report["train"] + tokenized.report["eval"] == 36
 
 
 def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
