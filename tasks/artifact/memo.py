@@ -100,7 +100,7 @@ class Memo:
         if unit not in self.digests or not self.workspace.ingredients:
             return
         for directory in self._known.get(self.key(unit), ()):
-            note = f"{directory}/{LOGS}/{UNITS}/{self.key(unit)}"
+            note = self._note(directory, unit)
             entry = read_note(note)
             if entry is None:
                 continue
@@ -117,7 +117,7 @@ class Memo:
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
         # It lasts from the commit on, as all of the artifact does; and it has a checksum. Units of
         # equal bytes have one note, which several may write at once.
-        note = Path(self._note(unit))
+        note = Path(self._note(self.workspace.path, unit))
         mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
         write_note(mine, entry)
         mine.replace(note)
@@ -162,12 +162,12 @@ class Memo:
     def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
         if kept.unit == unit:
             with suppress(OSError):  # the other one is gone
-                self._link(kept.note, self._note(unit))
+                self._link(kept.note, self._note(self.workspace.path, unit))
                 return
         self.keep(unit, places, kept.summary)
 
-    def _note(self, unit: str) -> str:
-        return f"{self.workspace.path}/{LOGS}/{UNITS}/{self.key(unit)}"
+    def _note(self, directory: Path, unit: str) -> str:
+        return f"{directory}/{LOGS}/{UNITS}/{self.key(unit)}"
 
     def _artifact(self, directory: Path) -> tuple[Artifact, Mapping[str, Stamp]] | None:
         if directory not in self._artifacts:

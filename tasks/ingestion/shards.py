@@ -49,10 +49,8 @@ def is_full(before: int, rows: int, size: int) -> bool:
 
 
 def compression_like(shard: "FileMetaData") -> str:
-    """How a shard is compressed that is made of this one: small ones are not, unless their rows are
-    large.
-
-    They are made anew whenever rows are appended, which takes less time so, in every stage.
+    """How the shard of pairs is compressed that is made of this one: as it is. Small ones are not,
+    unless their rows are large: they are made anew whenever rows are appended.
     """
     plain = shard.num_row_groups and shard.row_group(0).column(0).compression == "UNCOMPRESSED"
     return "none" if plain else "zstd"
