@@ -21,6 +21,7 @@ import threading
 from pathlib import Path
 
 from tasks.artifact.job import Job
+from tasks.artifact.memory import ARROWS_POOL, LEAST_HEAPS, MOST_HEAPS, SYSTEM
 from tasks.artifact.messages import receive, send
 from tasks.errors import ArtifactError
 
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-P", "-m", "tasks.artifact.worker")
 REST_SECONDS = 30.0
 """A worker's imports are worth less than a second: it need not wait longer for the next stage."""
-SMALL_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-"""Keeps no pages for later, and not as many heaps as it has threads."""
+SMALL_MEMORY = {ARROWS_POOL: SYSTEM, MOST_HEAPS: str(LEAST_HEAPS)}
+"""As `share_heaps` has it, from the first thread on."""
 ONE_THREAD = {
     **dict.fromkeys(("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS"), "1"),
     "OPENBLAS_NUM_THREADS": "1",
@@ -49,7 +50,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 process_group=0,  # an interrupt from the terminal is the parent's to handle
-                env={**os.environ, **SMALL_MEMORY, **ONE_THREAD, "PYTHONPATH": _search_path()},
+                env={**SMALL_MEMORY, **os.environ, **ONE_THREAD, "PYTHONPATH": _search_path()},
             )
         self.ready = self.ending = False
         self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()

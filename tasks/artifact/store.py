@@ -32,7 +32,7 @@ from tasks.artifact.durable import (
 from tasks.artifact.explain import explain
 from tasks.artifact.libraries import begin_git_commit, git_commit, library_version
 from tasks.artifact.lock import locked
-from tasks.artifact.memory import give_memory_back
+from tasks.artifact.memory import give_memory_back, share_heaps
 from tasks.artifact.record import (
     RECORD,
     Artifact,
@@ -142,6 +142,7 @@ class Store:
         workspace = Workspace(
             work, lock_fd, ingredients=step.ingredients, shelf=self.place(step).parent
         )
+        share_heaps()
         begin_git_commit()
         start = time.monotonic()
         step.build(workspace)

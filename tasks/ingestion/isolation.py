@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from tasks.artifact.memory import ARROWS_POOL, SYSTEM
 from tasks.ingestion.batches import Batch, Origin
 from tasks.ingestion.decompression import DamagedFile
 
@@ -82,7 +83,7 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             process_group=0,  # an interrupt from the terminal is the parent's to handle
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},  # reserves nothing
+            env={**os.environ, ARROWS_POOL: SYSTEM},  # reserves nothing
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

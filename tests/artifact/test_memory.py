@@ -1,6 +1,11 @@
-"""Memory is given back where there is some."""
+"""Memory is shared by all that a process does, and given back where there is some."""
 
+import os
+import platform
+import subprocess
+import sys
 from mmap import ACCESS_READ, mmap
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +58,67 @@ def test_the_system_tells_what_a_process_has_but_not_files_that_it_has_mapped(tm
         held = bytes(mapped)
         assert memory._resident() - before > 60 * MIB
     assert len(held) == 64 * MIB
+
+
+BUILDING = """
+import sys
+from pathlib import Path
+from tasks.artifact import Step, Store
+
+def build(workspace):
+    import pyarrow
+    workspace.report["pool"] = pyarrow.default_memory_pool().backend_name
+
+step = Step("stage", 1, "shelf", {}, {}, build)
+print(Store(Path(sys.argv[1])).obtain(step).report["pool"])
+"""
+
+
+@pytest.mark.parametrize(("said", "pool"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_a_build_has_arrow_share_the_heap_unless_the_environment_says_otherwise(
+    tmp_path, said, pool
+):
+    environment = {k: v for k, v in os.environ.items() if k != memory.ARROWS_POOL}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILDING, str(tmp_path)],
+        env=environment | ({memory.ARROWS_POOL: said} if said else {}),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == pool
+
+
+THREADS = """
+import sys, threading
+from tasks.artifact import memory
+
+if sys.argv[1] == "shared":
+    memory.os.cpu_count = lambda: 2
+    memory.share_heaps()
+before = memory._resident()
+for _ in range(8):  # one after another, and none ends before the last has begun
+    waiting, begun = threading.Event(), threading.Event()
+    def take_and_wait():
+        [bytearray(60_000) for _ in range(100)]
+        begun.set()
+        waiting.wait()
+    threading.Thread(target=take_and_wait, daemon=True).start()
+    begun.wait()
+print((memory._resident() - before) // 2**20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_threads_use_what_others_have_freed():
+    """Eight that need 6 MB each, one after another: two heaps hold what one of them needs."""
+
+    def held(how: str) -> int:
+        command = [sys.executable, "-c", THREADS, how]
+        said = (memory.MOST_HEAPS, "GLIBC_TUNABLES")
+        environment = {k: v for k, v in os.environ.items() if k not in said}
+        repository = Path(__file__).parents[2]
+        return int(subprocess.check_output(command, env=environment, cwd=repository))
+
+    assert held("shared") < 24 < held("apart")

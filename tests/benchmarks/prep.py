@@ -32,7 +32,10 @@ HELPERS_LIBRARIES = (
     "tokenizers",
 )
 LIBRARIES = (*("torch", "transformers", "pandas", "tqdm"), *HELPERS_LIBRARIES)
-STAGES = ("ingestion", "conversion", "templating", "tokenization")
+STAGES_MODULES = (
+    *("ingestion.task", "ingestion.full_shards", "conversion.task", "conversion.passes"),
+    *("templating.task", "templating.shard", "tokenization.task", "tokenization.shard"),
+)
 MODELS_OWN = "chatml"
 WARM_ROWS = 100
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
@@ -96,7 +99,6 @@ def ours(
 ) -> tuple[float, float, list[str], dict[str, float]]:
     """The stages of the pipeline."""
     from flows.pipeline import run_steps
-    from tasks.training.batches.pairs import open_pairs
 
     pipeline = pipeline_of(told, source, model, work)
     with PeakTreeMemory() as memory:
@@ -104,6 +106,8 @@ def ours(
         start = time.perf_counter()
         done, stages = timed(run_steps(pipeline, pipeline.store.obtain, until="tokenization"))
         seconds = time.perf_counter() - start
+    from tasks.training.batches.pairs import open_pairs  # imports Arrow, which a stage prepares
+
     chosen, rejected = SIDES["ours"]
     pairs = [
         _digest(row[chosen], row[rejected])
@@ -115,6 +119,9 @@ def ours(
 
 def import_libraries() -> None:
     """Imports what the stages import, before a clock starts."""
+    from tasks.artifact.memory import share_heaps
+
+    share_heaps()
     for name in LIBRARIES:
         importlib.import_module(name)
 
@@ -122,8 +129,10 @@ def import_libraries() -> None:
 def begin_helpers() -> None:
     """Starts the processes that help this one, and has them import what the stages import."""
     from tasks.artifact import each, physical_cores, pool
+    from tasks.artifact.memory import share_heaps
     from tests.benchmarks.prep import import_stages  # by the name that it has in the helpers
 
+    share_heaps()  # before anything imports Arrow, as the first stage that is built does
     count = physical_cores() - 1
     pool.begin(count)
     while len(pool.ready()) < count:
@@ -133,7 +142,7 @@ def begin_helpers() -> None:
 
 def import_stages(_: object = None) -> None:
     """Imports what the stages are made of; slowly enough that every process takes its share."""
-    for name in (*HELPERS_LIBRARIES, *(f"tasks.{stage}.task" for stage in STAGES)):
+    for name in (*HELPERS_LIBRARIES, *(f"tasks.{name}" for name in STAGES_MODULES)):
         importlib.import_module(name)
     time.sleep(0.2)
 
