@@ -19,7 +19,7 @@ character by character, and what has been hashed once is hashed no second time.
 
 import unicodedata
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import orjson
 
@@ -28,8 +28,10 @@ from tasks.conversion.folding import folded_bytes
 from tasks.conversion.messages import Message, Messages, text_of
 from tasks.conversion.pair import TIE, Pair
 from tasks.conversion.sides import normal, normal_content
+from tasks.ingestion.json_bytes import dumped
 
 Split = Literal["train", "eval"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 DIGEST_BYTES = 16
 _MARK = "\0"
 """Keeps roles and contents apart in a prompt's group."""
@@ -61,8 +63,8 @@ class Identity(NamedTuple):
 
 def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
     """The names of a canonical pair."""
-    prompt = None if pair.prompt is None else _dumped(pair.prompt)
-    chosen, rejected = _dumped(pair.chosen), _dumped(pair.rejected)
+    prompt = None if pair.prompt is None else _stored(pair.prompt)
+    chosen, rejected = _stored(pair.chosen), _stored(pair.rejected)
     context = [(pair.tools or "").encode(), (pair.chat_template_kwargs or "").encode()]
     if pair.images is not None:
         context += [b"images", pair.images.encode()]
@@ -145,11 +147,11 @@ def _group(pair: Pair, turns: bytes, settled: bool) -> str:
     return _digest(b"prompt", turns).hex()
 
 
-def _dumped(value: str | Messages) -> bytes:
+def _stored(value: str | Messages) -> bytes:
     """The value's JSON; a message's keys stand in one order, however its file had them."""
     if isinstance(value, str) or all(list(m) == _PLAIN_KEYS for m in value):
-        return orjson.dumps(value)
-    return orjson.dumps([{k: m[k] for k in sorted(m, key=_message_key_order)} for m in value])
+        return dumped(value)
+    return dumped([{k: m[k] for k in sorted(m, key=_message_key_order)} for m in value])
 
 
 def _message_key_order(key: str) -> tuple[int, str]:
@@ -184,14 +186,14 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _comparable(value: str | Messages, dumped: bytes, settled: bool) -> bytes:
-    """The value's JSON with every text normalised; `dumped` itself where nothing changes."""
+def _comparable(value: str | Messages, stored: bytes, settled: bool) -> bytes:
+    """The value's JSON with every text normalised; `stored` itself where nothing changes."""
     if isinstance(value, str):
         text = value.strip() if settled else normal(value)
-        return dumped if text == value else orjson.dumps(text)
+        return stored if text == value else orjson.dumps(text)
     if all(_is_normal(message, settled) for message in value):
-        return dumped
-    return _dumped([m | {"content": normal_content(m["content"])} for m in value])
+        return stored
+    return _stored([m | {"content": normal_content(m["content"])} for m in value])
 
 
 def _is_normal(message: Message, settled: bool) -> bool:

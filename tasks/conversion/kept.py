@@ -12,9 +12,9 @@ import numpy as np
 
 from tasks.artifact import Ledger
 from tasks.conversion.duplicates import ALIKE, CODES, CONTRADICTION, DUPLICATE, KEEP, Array
+from tasks.conversion.identity import SPLITS
 from tasks.conversion.shard_records import field_of
 
-SPLITS = ("train", "eval")
 REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
 
 

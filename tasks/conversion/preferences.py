@@ -24,6 +24,7 @@ from tasks.conversion.options import MAX_PAIRS, RankingOptions, Rule
 from tasks.conversion.pair import Pair
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
+from tasks.ingestion.json_bytes import dumped
 
 DatasetT = TypeVar("DatasetT")
 Judged = Literal["label", "score"]
@@ -79,7 +80,7 @@ def preferences_of(
             raise DataError(
                 f"row {number}: {problem}; expected prompt, completion and {judged}"
             ) from None
-        key = orjson.dumps(row["prompt"], option=orjson.OPT_SORT_KEYS)
+        key = dumped(row["prompt"], option=orjson.OPT_SORT_KEYS)
         groups.setdefault(key, []).append(Answer(row["prompt"], row["completion"], score))
     made, rules = Preferences(), RankingOptions(pairs=pairs, max_pairs=max_pairs)
     for answers in groups.values():

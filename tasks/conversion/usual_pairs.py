@@ -24,7 +24,7 @@ import pyarrow as pa
 from tasks.conversion import tables
 from tasks.conversion.characters import SETTLED, levels_of
 from tasks.conversion.folding import folded_bytes
-from tasks.conversion.identity import DIGEST_BYTES
+from tasks.conversion.identity import DIGEST_BYTES, SPLITS
 from tasks.conversion.signals import end_to_end, signals
 from tasks.conversion.stretches import stretches
 from tasks.conversion.usual import Sides, Usual, usual_rows
@@ -35,8 +35,6 @@ _BETWEEN = b"\xff"
 """Stands in no UTF-8 text, nor does a space ever touch it."""
 _HEX = 2 * DIGEST_BYTES
 _GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
-_COLUMNS = 8
-"""Of a `Usual` row, those that outlive its piece."""
 
 
 class UsualPairs:
@@ -50,18 +48,17 @@ class UsualPairs:
     ) -> None:
         self._sides, self._seed, self._eval_fraction = sides, seed, eval_fraction
         self._decided = decided
-        self._columns: list[list[Any]] = [[] for _ in range(_COLUMNS)]
+        self.places: list[int] = []
+        """Those of the usual rows."""
+        self._texts = _Strings(), _Strings(), _Strings()
+        self._digests: tuple[list[bytes], list[bytes], list[bytes]] = [], [], []
+        self._longer: list[int] = []
         self._groups: list[bytes] = []
         self._held_out: list[Array] = []
         self._stretches: list[tuple[Array, Array]] = []
         self.others: list[int] = []
         """The places of the rows that are left to the long way."""
         self.notes: list[str] = []
-
-    @property
-    def places(self) -> list[int]:
-        """Those of the usual rows."""
-        return self._columns[0]
 
     def take(self, raws: Iterable[bytes | memoryview], first: int) -> None:
         """Adds a piece; `first` is the place of its first row in the batch."""
@@ -83,9 +80,13 @@ class UsualPairs:
             self._add(usual)
 
     def _add(self, usual: Sequence[Usual]) -> None:
-        *columns, turns = zip(*usual, strict=True)
-        for column, values in zip(self._columns, columns, strict=True):
-            column.extend(values)
+        places, *columns, longer, turns = zip(*usual, strict=True)
+        self.places += places
+        self._longer += longer
+        for texts, column in zip(self._texts, columns[:3], strict=True):
+            texts.extend(column)
+        for digests, column in zip(self._digests, columns[3:], strict=True):
+            digests += column
         folded = folded_bytes(_BETWEEN.join(turns))
         prompts = folded.split(_BETWEEN)
         groups = _digests(_GROUP, prompts)
@@ -101,22 +102,23 @@ class UsualPairs:
 
         `origins` has source, file and row of the usual rows; `source` is the source's number.
         """
-        _, prompts, chosen, rejected, ids, better, worse, longer = self._columns
+        prompts, chosen, rejected = self._texts
+        ids, better, worse = self._digests
         ids, groups = b"".join(ids), b"".join(self._groups)
         held_out = np.concatenate(self._held_out)
         count = len(held_out)
         columns: dict[str, Any] = {
             "pair_id": _hex_strings(ids, count),
-            "prompt": _strings(prompts),
-            "chosen": _strings(chosen),
-            "rejected": _strings(rejected),
+            "prompt": prompts.array(),
+            "chosen": chosen.array(),
+            "rejected": rejected.array(),
             "format": pa.repeat("conversational", count),
             "weight": pa.repeat(1.0, count),
             "preference": pa.repeat(1.0, count),
             **{name: origins.column(name) for name in ("source", "file", "row")},
             "group": _hex_strings(groups, count),
             "split": pa.DictionaryArray.from_arrays(
-                pa.array(held_out.astype(np.int8)), pa.array(["train", "eval"])
+                pa.array(held_out.astype(np.int8)), pa.array([*SPLITS])
             ).dictionary_decode(),
         }
         arrays = [
@@ -129,7 +131,7 @@ class UsualPairs:
         records["margin"] = tables.print_of(None, 1.0)
         records["group"] = np.frombuffer(groups, ">u8")[::2]
         records["source"] = source
-        records["longer"] = np.sign(np.array(longer, np.int64))
+        records["longer"] = np.sign(np.array(self._longer, np.int64))
         records["eval"] = held_out
         records["conversational"] = True
         records["better"], records["worse"] = one[:, 0], other[:, 0]
@@ -139,6 +141,28 @@ class UsualPairs:
 
 
 _FIELDS: list[Any] = list(tables.SCHEMA)
+
+
+class _Strings:
+    """Texts of one column, put end to end as they come: one by one they take more memory than they
+    are long (`json_bytes`)."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._lengths: list[int] = []
+
+    def extend(self, texts: Sequence[bytes]) -> None:
+        """Adds texts behind the others."""
+        self._parts.append(b"".join(texts))
+        self._lengths += map(len, texts)
+
+    def array(self) -> Any:
+        """All of them, as Arrow has them."""
+        count = len(self._lengths)
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(self._lengths, out=offsets[1:])
+        data = pa.py_buffer(b"".join(self._parts))
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
 
 
 def _texts(usual: Sequence[Usual]) -> tuple[bytes, Array]:
@@ -176,13 +200,6 @@ def _held_out(groups: Iterable[bytes], seed: int, eval_fraction: float) -> Array
     drawn = _digests(before, [group.hex().encode() for group in groups])
     bound = math.ceil(eval_fraction * 2**64)  # of whole numbers, the same ones are below it
     return np.frombuffer(b"".join(drawn), ">u8") < np.uint64(bound)
-
-
-def _strings(texts: Sequence[bytes]) -> Any:
-    offsets = np.zeros(len(texts) + 1, np.int32)
-    np.cumsum([*map(len, texts)], out=offsets[1:])
-    data = pa.py_buffer(b"".join(texts))
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), data)
 
 
 def _hex_strings(digests: bytes, count: int) -> Any:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +15,7 @@ from tasks.errors import DataError, shown
 from tasks.ingestion.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin, too_large
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import DamagedFile, said
+from tasks.ingestion.json_bytes import dumped
 from tasks.ingestion.json_rows import MAX_DEPTH, diagnose
 
 BATCH_ROWS = 256
@@ -68,7 +68,7 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         try:
             if value is None:
                 [value] = part.slice(i, 1).to_pylist(maps_as_pydicts="strict")
-            raw = orjson.dumps(value, default=_text)
+            raw = dumped(value, _text)
         except UNREADABLE as error:
             batch.bad.append(_unreadable(row, error))
             continue

@@ -9,8 +9,6 @@ A record's row is the physical line on which it starts; quoted cells may hold li
 import csv
 from collections.abc import Iterator
 
-import orjson
-
 from tasks.errors import DataError, shown
 from tasks.ingestion.batches import (
     ROW_LIMIT_BYTES,
@@ -22,6 +20,7 @@ from tasks.ingestion.batches import (
 )
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import pieces
+from tasks.ingestion.json_bytes import dumped
 from tasks.ingestion.lines import BOM, Block, blocks, text_pieces
 
 BATCH_RECORDS = 512
@@ -160,7 +159,7 @@ def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | 
         batch.bad.append(BadRow(row, fault, b"\n".join(lines.held)))
         return
     batch.rows.append(row)
-    batch.raws.append(orjson.dumps(dict(zip(header, cells, strict=True))))
+    batch.raws.append(dumped(dict(zip(header, cells, strict=True))))
 
 
 def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:

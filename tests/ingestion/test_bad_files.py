@@ -58,9 +58,9 @@ def test_zero_padding_behind_gzip_is_skipped_and_garbage_is_not(ingestion):
         ingestion.run(ingestion.write("y.jsonl.gz", packed + b"garbage"))
 
 
-def _parquet() -> bytes:
+def _parquet(characters: int = 50) -> bytes:
     sink = io.BytesIO()
-    table = pa.table({"a": ["x" * 50 + str(i) for i in range(1000)]})
+    table = pa.table({"a": ["x" * characters + str(i) for i in range(1000)]})
     pq.write_table(
         table, sink, row_group_size=500, compression="none", use_dictionary=False,
         write_page_checksum=True,
@@ -359,9 +359,12 @@ def test_files_of_a_source_with_other_columns_or_kinds_are_listed_whatever_their
     assert len(ingestion.rows(ingestion.run(ingestion.directory / "kinds"))) == 2
 
 
-def test_a_reader_that_dies_or_never_ends_is_an_error_that_names_the_file(ingestion, monkeypatch):
+def test_a_reader_that_dies_or_never_ends_is_an_error_that_names_the_file(
+    ingestion, monkeypatch, request
+):
     """Native code may end the process on a damaged file; here the limits end it on a sound one."""
-    path = ingestion.write("x.parquet", _parquet())
+    path = ingestion.write("x.parquet", _parquet(20_000))  # what imports have freed holds no group
+    request.addfinalizer(isolation.close_idle)
     tight = "import tasks.ingestion.child as c; c.MEMORY_BYTES = 2**20; c.main()"
     for limits, says in [
         (tight, r"x\.parquet: a batch of its rows needs more than|ended with"),
