@@ -1,7 +1,7 @@
 """The command line: `reward-pipeline` or `python -m flows`.
 
 Everything heavy is imported inside the commands: `--help` answers at once, and a run in which all
-is cached never imports torch.
+is cached imports neither torch nor Arrow.
 """
 
 import json

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.conversion.identity import SPLITS
 from tasks.evaluation.report import report_of
 from tasks.registration import champion_scale
 from tasks.registration.champion_scale import PLACE, ChampionScale
@@ -102,7 +103,7 @@ def provenance_of(version: "ModelVersion", run_id: str, subject: Subject) -> dic
         },
         "Stages": stage_keys(training, subject.evaluation, tokenization),
         "Code and libraries": {"git commit": training.record.get("git_commit"), **libraries},
-        "Digests of the pairs": {s: split_digest(tokenization, s) for s in ("train", "eval")},
+        "Digests of the pairs": {s: split_digest(tokenization, s) for s in SPLITS},
     }
 
 

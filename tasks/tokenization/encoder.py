@@ -8,12 +8,10 @@ token in company, other scripts, white space) once, and on the first texts of ev
 difference, and the shard goes to the reference itself.
 """
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -22,8 +20,8 @@ from tasks.templating.tokenizer_file import TokenizerFile, tokenizer_file
 from tasks.tokenization.encode import Encoder
 from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine
 from tasks.tokenization.flat import FlatIds, join
+from tasks.tokenization.params import Choice, fastokens_version
 
-Choice = Literal["auto", "fastokens", "tokenizers"]
 PROBED_ROWS = 16
 PROBED_BYTES = 16 * 2**10
 """Rows at the beginning of every shard whose ids are made by both encoders: so many, and no more
@@ -53,14 +51,6 @@ CASES = (
         "\u0e33 \u1100\u1161",
     ),
 )
-
-
-def fastokens_version() -> str | None:
-    """The installed version, or None."""
-    try:
-        return importlib.metadata.version("fastokens")
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 @dataclass

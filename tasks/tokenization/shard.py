@@ -7,6 +7,7 @@ with a message, or holds text that has to be encoded as literal.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +18,34 @@ import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.batches import bounded_batches
+from tasks.conversion.identity import SPLITS
 from tasks.templating.batch import as_type
 from tasks.tokenization.buffers import keep_freed_memory
-from tasks.tokenization.encoder import Choice
 from tasks.tokenization.flat import FlatIds, common_lengths
+from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
+from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 
-SPLITS = ("train", "eval")
 SIDES = ("chosen_input_ids", "rejected_input_ids")
-TOKENIZER_DIRECTORY = "tokenizer"
 BATCH_ROWS = 2048
 BATCH_BYTES = 8 * 2**20
 """Text that is handed on in one go."""
 ROWS_A_RUN = 4
 """So many rows there have to be for each run: else copying run by run is no faster."""
+FIELDS = {
+    "pair_id": pa.string(),
+    "source": pa.string(),
+    **dict.fromkeys(SIDES, pa.list_(pa.int32())),
+    "shared_prefix_length": pa.int32(),
+    "weight": pa.float32(),
+}
+OPTIONAL_FIELDS = {"margin": pa.float32(), "preference": pa.float32(), "comparison": pa.string()}
+"""Present only where any pair says something else than the default."""
+
+
+def schema(given: Iterable[str]) -> pa.Schema:
+    """The columns of every Arrow file, with these of the optional ones."""
+    return pa.schema(FIELDS | {name: OPTIONAL_FIELDS[name] for name in given})
 
 
 @dataclass(frozen=True)

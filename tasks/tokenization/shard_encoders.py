@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.tokenization.encoder import PROBED_BYTES, PROBED_ROWS, Choice, slow_engine, stage_encoder
+from tasks.tokenization.encoder import PROBED_BYTES, PROBED_ROWS, slow_engine, stage_encoder
 from tasks.tokenization.engines import Engine
 from tasks.tokenization.flat import FlatIds, halves_joined, join
 from tasks.tokenization.literal import literal_encoder
+from tasks.tokenization.params import Choice
 
 TEXTS = ["chosen", "rejected"]
 COMPUTE: Any = pc  # its functions are made as it is imported

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from tasks.artifact import (
     Artifact,
     Ledger,
@@ -28,36 +25,17 @@ from tasks.artifact.durable import files_below, write_json, writing
 from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.errors import DataError
 from tasks.model import BaseModel
-from tasks.templating.plain_tokenizer import is_plain
 from tasks.templating.task import CHAT_TEMPLATE_FILE
-from tasks.tokenization.encoder import fastokens_version
-from tasks.tokenization.params import TokenizationParams
-from tasks.tokenization.shard import SPLITS, TOKENIZER_DIRECTORY, TokenizeShard
+from tasks.tokenization.params import TokenizationParams, fastokens_version
+from tasks.tokenization.shards import RENDERING_FILE, TOKENIZER_DIRECTORY
 
 logger = logging.getLogger(__name__)
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
 VERSION = 5
-RENDERING_FILE = "rendering.json"
-"""The settings of templating that whoever serves the model has to know."""
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
-
-FIELDS = [
-    ("pair_id", pa.string()),
-    ("source", pa.string()),
-    ("chosen_input_ids", pa.list_(pa.int32())),
-    ("rejected_input_ids", pa.list_(pa.int32())),
-    ("shared_prefix_length", pa.int32()),
-    ("weight", pa.float32()),
-]
-
-OPTIONAL_FIELDS = [
-    ("margin", pa.float32()),
-    ("preference", pa.float32()),
-    ("comparison", pa.string()),
-]
-"""Present only where any pair says something else than the default."""
+"""The settings of templating that whoever serves the model has to know."""
 
 
 def step(
@@ -81,20 +59,17 @@ def step(
     )
 
 
-def split_shards(artifact: Artifact, split: str) -> list[Path]:
-    """The Arrow files of one split, in order; `datasets.Dataset.from_file` maps each."""
-    return sorted((artifact.path / split).glob("*.arrow"))
-
-
 def _build(
     workspace: Workspace, params: TokenizationParams, templating: Artifact, model: BaseModel
 ) -> None:
+    from tasks.conversion.identity import SPLITS
+    from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
+
     _save_tokenizer(workspace, templating, model)
-    given = [field for field in OPTIONAL_FIELDS if templating.report[f"with_{field[0]}"]]
-    work = TokenizeShard(workspace, params.encoder, params.max_length, pa.schema([*FIELDS, *given]))
+    given = [name for name in OPTIONAL_FIELDS if templating.report[f"with_{name}"]]
+    work = TokenizeShard(workspace, params.encoder, params.max_length, schema(given))
     shards = pair_shards(templating)
     digests = input_digests(templating, PAIRS)
-    also = [name for name, _ in given]
     try:
         numbers = build_shards(
             workspace,
@@ -102,7 +77,7 @@ def _build(
             shards,
             work,
             workers=params.workers,
-            memo=Memo(workspace, digests, also),
+            memo=Memo(workspace, digests, given),
         )
     except DataError:
         if error := _all_too_long(workspace, shards, params):
@@ -144,6 +119,8 @@ def _all_too_long(
     workspace: Workspace, shards: Sequence[Path], params: TokenizationParams
 ) -> DataError | None:
     """The error of data none of which fits, with what would."""
+    import numpy as np
+
     done = [workspace.finished(shard.stem) for shard in shards]
     lengths = [n for unit in done if unit for n in unit["numbers"]["longer_sides"]]
     if not lengths or min(lengths) <= (params.max_length or 0):
@@ -179,6 +156,8 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
 
 def _save_with(template: Path, model: Path, directory: Path) -> None:
     """Saves the model's tokenizer, with the template where that is there."""
+    from tasks.templating.plain_tokenizer import is_plain
+
     if is_plain(model):
         copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]
         for source in (*copied, *([template] if template.exists() else ())):

@@ -7,7 +7,7 @@ from typing import Any
 from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
 from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
-from tasks.tokenization.task import TOKENIZER_DIRECTORY
+from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import accelerate_config, check_accelerate_config
 from tasks.training.process.job import Job

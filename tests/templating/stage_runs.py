@@ -17,6 +17,7 @@ from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
+from tasks.tokenization.shards import split_shards
 
 DAY = datetime.date(2026, 1, 2)
 
@@ -48,7 +49,7 @@ def run(
     )
     tables = [
         pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
-        for path in tokenization.split_shards(tokenized, "train")
+        for path in split_shards(tokenized, "train")
     ]
     return rendered, pa.concat_tables(tables).to_pylist()
 

@@ -10,7 +10,7 @@ from flows.params import load
 from flows.pipeline import Pipeline
 from tasks.artifact import Artifact, Ledger
 from tasks.conversion import pair_shards
-from tasks.tokenization.task import split_shards
+from tasks.tokenization.shards import split_shards
 
 PARAMS = Path(__file__).parents[2] / "params"
 EXAMPLES = [PARAMS / "hh_rlhf.yaml", *sorted((PARAMS / "layouts").glob("*.yaml"))]

@@ -10,15 +10,15 @@ from tokenizers import Tokenizer
 
 from tasks.errors import DataError
 from tasks.templating.tokenizer_file import tokenizer_file
-from tasks.tokenization import shared_prefix_length
+from tasks.tokenization.encode import shared_prefix_length
 from tasks.tokenization.encoder import (
     CASES,
     encoders_of,
-    fastokens_version,
     stage_encoder,
 )
 from tasks.tokenization.engines import TokenizersEngine
 from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join
+from tasks.tokenization.params import fastokens_version
 from tests.templating.families import FAMILIES, build_family
 
 

@@ -18,7 +18,7 @@ from tasks.artifact.collection import collect, keep
 from tasks.conversion.tables import SCHEMA
 from tasks.errors import DataError
 from tasks.model.directory import describe
-from tasks.templating import TemplatingParams
+from tasks.templating import TemplatingParams, plain_tokenizer
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
@@ -200,7 +200,7 @@ def test_the_tokenizer_of_an_earlier_artifact_is_taken_and_never_written_into(
     plain, tmp_path, tiny_model_directory, monkeypatch
 ):
     if not plain:
-        monkeypatch.setattr(tokenization, "is_plain", lambda _: False)
+        monkeypatch.setattr(plain_tokenizer, "is_plain", lambda _: False)
     store = Store(tmp_path / "data")
     few, more, most = (converted(tmp_path / f"{n}", [range(n)]) for n in (10, 11, 12))
 

@@ -13,8 +13,10 @@ from tasks.errors import DataError
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
-from tasks.tokenization import TokenizationParams, shared_prefix_length
+from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
+from tasks.tokenization.encode import shared_prefix_length
+from tasks.tokenization.shards import split_shards
 
 USER = [{"role": "user", "content": "What color is the sky?"}]
 
@@ -70,7 +72,7 @@ def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **to
 def rows_of(artifact: Artifact, split: str) -> list[dict]:
     tables = [
         pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
-        for path in tokenization.split_shards(artifact, split)
+        for path in split_shards(artifact, split)
     ]
     return pa.concat_tables(tables).to_pylist()
 

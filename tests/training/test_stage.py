@@ -17,7 +17,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from tasks.artifact import Store
 from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
-from tasks.tokenization.task import TOKENIZER_DIRECTORY
+from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.model.loading import load_reward_model
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import launch_command

@@ -14,7 +14,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from tasks.tokenization.task import TOKENIZER_DIRECTORY
+from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 
 VOCABULARY = 64
 PAD, EOS = 0, 1

@@ -22,7 +22,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError, shown
-from tasks.tokenization.task import RENDERING_FILE
+from tasks.tokenization.shards import RENDERING_FILE
 from tasks.training.batches.reading import Policy, RowReader
 from tasks.training.handover import contract_file
 from tasks.training.handover.contract_file import CONTRACT, FORMAT
