@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.conversion import tables
-from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.parts import PartsOf, parts_of
 from tasks.conversion.row_batches import ORIGIN_COLUMNS, in_this_order, origins, pieces, runs
 from tasks.conversion.shard_pairs import ShardPairs
 from tasks.conversion.stretches import in_order
 from tasks.conversion.usual_pairs import PIECE_ROWS, UsualPairs
 
-WITHOUT_USUAL = 256
-"""So many rows without a usual one among them tell that a source has none."""
+ASKED_ROWS, WORTH_ROWS = 256, 8
+"""Where of so many rows not one in so many is usual, the next ones of that source are not asked."""
 
 
 class Lanes:
@@ -25,9 +25,8 @@ class Lanes:
 
     def __init__(self, shard: ShardPairs) -> None:
         self._shard = shard
-        # A usual row has its columns under their own names, and nothing else is asked for.
-        self._sides = {
-            name: None if mapping or options.model_fields_set else LAYOUTS[layout].sides
+        self._parts: dict[str, PartsOf | None] = {
+            name: parts_of(layout, bool(mapping), options, shard.readers[name])
             for name, (layout, mapping, options) in shard.plan.layouts.items()
         }
 
@@ -75,14 +74,12 @@ class Lanes:
 
     def _usual(self, source: str, rows: pa.RecordBatch) -> UsualPairs | None:
         """The usual rows among these, those left out of which a person has decided."""
-        sides, plan = self._sides[source], self._shard.plan
-        if sides is None:
+        parts, plan = self._parts[source], self._shard.plan
+        if parts is None:
             return None
-        usual = UsualPairs(sides, plan.seed, plan.eval_fraction, plan.overrides)
+        usual = UsualPairs(parts, plan.seed, plan.eval_fraction, plan.overrides)
         for first, raws in pieces(rows, PIECE_ROWS):
             usual.take(raws, first)
-        if usual.places:
-            return usual
-        if rows.num_rows >= WITHOUT_USUAL:
-            self._sides[source] = None  # a source of another kind: not asked again
-        return None
+        if rows.num_rows >= ASKED_ROWS and len(usual.places) * WORTH_ROWS < rows.num_rows:
+            self._parts[source] = None  # a source of another kind: not asked again
+        return usual if usual.places else None

@@ -32,6 +32,7 @@ Text = str
 Format = Literal["standard", "conversational"]
 TIE = 0.5
 """The preference of a pair neither side of which is the better one."""
+ANSWER_TEXT = "answer text -> assistant message"
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,8 @@ def _conversational(
     if prompt is not IMPLICIT and not isinstance(prompt, str | list):
         raise bad_prompt(prompt)
     if isinstance(chosen, str):
-        notes.append("answer text -> assistant message")
-        chosen, rejected = _answer_turn(chosen), _answer_turn(rejected)
+        notes.append(ANSWER_TEXT)
+        chosen, rejected = answer_turn(chosen), answer_turn(rejected)
     chosen = check_messages(chosen, "chosen", notes)
     rejected = check_messages(rejected, "rejected", notes)
     for name, messages in (("chosen", chosen), ("rejected", rejected)):
@@ -180,5 +181,6 @@ def _conversational(
     return separated_messages(prompt, chosen, rejected, notes)
 
 
-def _answer_turn(text: str) -> Messages:
+def answer_turn(text: str) -> Messages:
+    """An answer's text as the messages that it is beside a prompt of messages."""
     return [{"role": "assistant", "content": text}]

@@ -33,7 +33,7 @@ _SECRETS = (
 Expressions are compiled when they are first needed."""
 _RARE = sorted({mark[-1] for mark, _, _ in _SECRETS})
 _TOOL_TURN = b'{"role":"tool"'
-_WRITTEN_TURN = b"\\n\\nAssistant:"
+WRITTEN_TURN = b"\\n\\nAssistant:"
 """A blank line and a name, as JSON has them."""
 LETTERS = 200
 """Characters of an answer by which its script is told."""
@@ -73,7 +73,7 @@ def turn_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[
     for place, text in enumerate(texts):
         if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place)):
             notes.append((place, "tool turn without its call"))
-        elif _WRITTEN_TURN in text and sides(place)[1].startswith(b'"'):
+        elif WRITTEN_TURN in text and sides(place)[1].startswith(b'"'):
             notes.append((place, "turns written in a text (Assistant:): it gets no chat template"))
     return notes
 

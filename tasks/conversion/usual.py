@@ -1,15 +1,17 @@
-"""The usual rows of a piece, told at a glance: they need none of the repairs that `pair` makes.
+"""The usual rows of a piece, told at a glance.
 
-In:  the bytes of rows, and what tells prompt, chosen and rejected of a row (`Layout.sides`).
+In:  the bytes of rows, and what tells the parts of a row (`parts`).
 Out: for each usual row its texts as they are stored and its digests; and the others' places.
 
-Usual is a row in canonical form: messages of role and content and nothing else, in that order, one
-answer on each side, in texts that differ and that Unicode composition leaves as they are. Whatever
-else a row may be is for `pair`, which comes to the same result for these, and is the one place
-where a fault is put into words. So this asks no more than it must: what is no such row fails
-somewhere on the way, and is left to the long one.
+Usual is a row of one pair: of texts, or of messages of role and content and nothing else with one
+answer on each side; with a prompt, and answers that differ. (That Unicode composition leaves them
+as they are is asked of many at once, by `usual_pairs`.) Whatever else a row may be is for
+`shard_pairs`, which comes to the same result for these, and is the one place where a fault is put
+into words. So this asks no more than it must: what is no such row fails somewhere on the way, and
+is left to the long one.
 
-    raw -> values -> messages [prompt ..., better, worse] -> JSON as stored -> digests
+    raw -> values -> parts -> messages [prompt ..., better, worse] -> JSON as stored -> digests
+                                texts  [prompt, better, worse]     ┘
 
 All that needs a row's values is done while they are in hand: they are in the nearest cache, and no
 list of rows is gone through twice.
@@ -25,10 +27,14 @@ import orjson
 
 from tasks.conversion.identity import DIGEST_BYTES
 from tasks.conversion.messages import ROLES
+from tasks.conversion.parts import More, Parts, PartsOf
+from tasks.conversion.signals import WRITTEN_TURN
+from tasks.conversion.unusable import Unusable
 
 Texts = tuple[bytes, bytes, bytes]
-Sides = Callable[[Any], tuple[Any, Any, Any] | None]
-Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes]
+Usual = tuple[
+    int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], More
+]
 """One usual row; a bare tuple, for it is made of every row:
 
     0      place     of the row in its batch
@@ -37,20 +43,23 @@ Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes]
     5 6              those of both answers with the prompt, every content stripped
     7      longer    by how many characters the chosen answer is longer
     8      turns     the prompt's roles and contents, as its group is made of them once folded
+    9      whether it is a conversation, not texts
+    10 11  notes, and what few pairs say
 """
 MOST_FORMS, MOST_TURNS = 4096, 64
 """Orders of roles that are remembered, and their length."""
 _KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
 """As the parser gives them: the very same objects are equal at a glance."""
+_TURNED = _KEYS[::-1]
 _role, _content = map(itemgetter, _KEYS)
-_NOT_USUAL = (TypeError, ValueError, KeyError, AttributeError)
+_NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
 """What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
 _DIGEST = blake2b(digest_size=DIGEST_BYTES)
 """Copied for each digest: cheaper than making one."""
 
 
 def usual_rows(
-    raws: Iterable[bytes | memoryview], sides: Sides, first: int = 0
+    raws: Iterable[bytes | memoryview], parts: PartsOf, first: int = 0
 ) -> tuple[list[Usual], list[int]]:
     """The rows in usual form, whatever their characters, and the places of the others.
 
@@ -60,7 +69,9 @@ def usual_rows(
     others: list[int] = []
     for place, raw in enumerate(raws, first):
         try:
-            found = _usual(place, sides(orjson.loads(raw)))
+            row = orjson.loads(raw)
+            given = parts(row) if type(row) is dict else None
+            found = None if given is None else _usual(place, given)
         except _NOT_USUAL:
             found = None
         if found is None:
@@ -70,13 +81,19 @@ def usual_rows(
     return usual, others
 
 
-def _usual(place: int, given: Any) -> Usual | None:
+def _usual(place: int, parts: Parts) -> Usual | None:
     """None, or one of `_NOT_USUAL`, where it is none."""
-    prompt, chosen, rejected = given
+    prompt, chosen, rejected, notes, more = parts
+    if type(chosen) is str:
+        return _usual_texts(place, parts)
     (better,), (worse,) = chosen, rejected
     messages = [*prompt, better, worse]
-    if [*chain.from_iterable(messages)] != _KEYS * len(messages):
-        return None
+    keys = [*chain.from_iterable(messages)]
+    if keys != _KEYS * len(messages):
+        if keys != _TURNED * len(messages):
+            return None
+        messages = [{"role": m["role"], "content": m["content"]} for m in messages]
+        prompt, chosen, rejected = messages[:-2], messages[-2:-1], messages[-1:]
     form = _FORMS[tuple(map(_role, messages))].copy()
     contents = [*map(_content, messages)]
     bare = [*map(str.strip, contents)]
@@ -86,7 +103,25 @@ def _usual(place: int, given: Any) -> Usual | None:
     compared = stored if bare == contents else _compared(messages, bare)
     *asked, a, b = contents
     form[1::2] = map(str.encode, asked)
-    return place, *stored, *_digests(stored, compared), len(a) - len(b), b"".join(form)
+    names, turns = _digests(stored, compared), b"".join(form)
+    return place, *stored, *names, len(a) - len(b), turns, True, notes, more
+
+
+def _usual_texts(place: int, parts: Parts) -> Usual | None:
+    """The same of a pair of texts."""
+    *texts, notes, more = parts
+    prompt, chosen, rejected = texts
+    bare = [*map(str.strip, texts)]
+    if not all(bare) or bare[1] == bare[2]:
+        return None
+    stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    if WRITTEN_TURN in stored[0] or WRITTEN_TURN in stored[1] or WRITTEN_TURN in stored[2]:
+        return None  # noted with more care
+    compared = stored
+    if bare != texts:
+        compared = orjson.dumps(bare[0]), orjson.dumps(bare[1]), orjson.dumps(bare[2])
+    names, turns = _digests(stored, compared), b"user \0 %b \0" % prompt.encode()
+    return place, *stored, *names, len(chosen) - len(rejected), turns, False, notes, more
 
 
 def _digests(stored: Texts, compared: Texts) -> Texts:

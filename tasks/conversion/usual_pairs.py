@@ -15,6 +15,7 @@ last, still warm.
 import math
 from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from tasks.conversion import tables
 from tasks.conversion.characters import SETTLED, levels_of
 from tasks.conversion.folding import folded_bytes
 from tasks.conversion.identity import DIGEST_BYTES, SPLITS
+from tasks.conversion.parts import NOTHING_MORE, More, PartsOf
 from tasks.conversion.signals import end_to_end, signals
 from tasks.conversion.stretches import stretches
-from tasks.conversion.usual import Sides, Usual, usual_rows
+from tasks.conversion.usual import Usual, usual_rows
 
 Array = npt.NDArray[Any]
 PIECE_ROWS = 256
@@ -44,15 +46,17 @@ class UsualPairs:
     """
 
     def __init__(
-        self, sides: Sides, seed: int, eval_fraction: float, decided: Container[str] = ()
+        self, parts: PartsOf, seed: int, eval_fraction: float, decided: Container[str] = ()
     ) -> None:
-        self._sides, self._seed, self._eval_fraction = sides, seed, eval_fraction
+        self._parts, self._seed, self._eval_fraction = parts, seed, eval_fraction
         self._decided = decided
         self.places: list[int] = []
         """Those of the usual rows."""
         self._texts = _Strings(), _Strings(), _Strings()
         self._digests: tuple[list[bytes], list[bytes], list[bytes]] = [], [], []
         self._longer: list[int] = []
+        self._conversational: list[bool] = []
+        self._more: list[More] = []
         self._groups: list[bytes] = []
         self._held_out: list[Array] = []
         self._stretches: list[tuple[Array, Array]] = []
@@ -62,7 +66,7 @@ class UsualPairs:
 
     def take(self, raws: Iterable[bytes | memoryview], first: int) -> None:
         """Adds a piece; `first` is the place of its first row in the batch."""
-        usual, others = usual_rows(raws, self._sides, first)
+        usual, others = usual_rows(raws, self._parts, first)
         self.others += others
         whole, ends = _texts(usual)
         levels = levels_of(whole, ends)
@@ -80,9 +84,12 @@ class UsualPairs:
             self._add(usual)
 
     def _add(self, usual: Sequence[Usual]) -> None:
-        places, *columns, longer, turns = zip(*usual, strict=True)
+        places, *columns, longer, turns, conversational, notes, more = zip(*usual, strict=True)
         self.places += places
         self._longer += longer
+        self._conversational += conversational
+        self._more += more
+        self.notes += chain.from_iterable(notes)
         for texts, column in zip(self._texts, columns[:3], strict=True):
             texts.extend(column)
         for digests, column in zip(self._digests, columns[3:], strict=True):
@@ -107,14 +114,14 @@ class UsualPairs:
         ids, groups = b"".join(ids), b"".join(self._groups)
         held_out = np.concatenate(self._held_out)
         count = len(held_out)
+        conversational = np.array(self._conversational, np.bool_)
         columns: dict[str, Any] = {
             "pair_id": _hex_strings(ids, count),
             "prompt": prompts.array(),
             "chosen": chosen.array(),
             "rejected": rejected.array(),
-            "format": pa.repeat("conversational", count),
-            "weight": pa.repeat(1.0, count),
-            "preference": pa.repeat(1.0, count),
+            "format": _formats(conversational),
+            **_columns_of(self._more),
             **{name: origins.column(name) for name in ("source", "file", "row")},
             "group": _hex_strings(groups, count),
             "split": pa.DictionaryArray.from_arrays(
@@ -128,12 +135,12 @@ class UsualPairs:
         records = np.zeros(count, tables.KEYS)
         records["high"], records["low"] = _keys(one, other)
         records["exact"] = np.frombuffer(ids, ">u4")[::4]
-        records["margin"] = tables.print_of(None, 1.0)
+        _say_more(records, self._more)
         records["group"] = np.frombuffer(groups, ">u8")[::2]
         records["source"] = source
         records["longer"] = np.sign(np.array(self._longer, np.int64))
         records["eval"] = held_out
-        records["conversational"] = True
+        records["conversational"] = conversational
         records["better"], records["worse"] = one[:, 0], other[:, 0]
         records["stretches"] = np.concatenate([counts for _, counts in self._stretches])
         hashes = np.concatenate([hashes for hashes, _ in self._stretches])
@@ -141,6 +148,29 @@ class UsualPairs:
 
 
 _FIELDS: list[Any] = list(tables.SCHEMA)
+
+
+def _formats(conversational: Array) -> Any:
+    names = pa.array(["standard", "conversational"])
+    return pa.DictionaryArray.from_arrays(
+        pa.array(conversational.astype(np.int8)), names
+    ).dictionary_decode()
+
+
+def _columns_of(more: Sequence[More]) -> dict[str, Any]:
+    """The columns of what few pairs say; of nothing but nulls none."""
+    if all(each is NOTHING_MORE for each in more):
+        return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
+    columns = zip(More._fields, zip(*more, strict=True), strict=True)
+    return {name: pa.array(values, tables.SCHEMA.field(name).type) for name, values in columns}
+
+
+def _say_more(records: Array, more: Sequence[More]) -> None:
+    """The fields of the records that depend on it; none of the pairs is a tie."""
+    records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
+    records["has_margin"] = [each.margin is not None for each in more]
+    records["has_preference"] = [each.preference != 1 for each in more]
+    records["has_comparison"] = [each.comparison is not None for each in more]
 
 
 class _Strings:

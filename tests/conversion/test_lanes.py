@@ -3,12 +3,23 @@
 import json
 import random
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tasks.artifact import Store
-from tasks.conversion import ConversionParams, step
+from tasks.conversion import ConversionParams, lanes, step
+from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.lanes import Lanes
+from tasks.conversion.options import Options
+from tasks.conversion.plan import Plan
+from tasks.conversion.row_batches import ROW_COLUMNS
+from tasks.conversion.shard_pairs import ShardPairs
 from tasks.conversion.usual_pairs import PIECE_ROWS
 from tasks.ingestion import Source
+from tests.conversion.test_any_row import NESTED, ROW
 
 ROWS = 2 * PIECE_ROWS + 88
 WORDS = [
@@ -45,7 +56,7 @@ def odd(i):
     row = usual(i)
     return [
         row | {"prompt": talk("user", f"caf\u00e9 e\u0301 {i}")},
-        row | {"margin": 1.5},
+        row | {"tools": "[]", "margin": 1.5},
         row | {"chosen": talk("assistant", f" {i} me@example.com \n")},
         row | {"rejected": row["chosen"]},
         {side: list(reversed(row[side])) for side in row} | {"prompt": talk("user", "\u4e2d" * 70)},
@@ -55,7 +66,7 @@ def odd(i):
 
 
 @pytest.fixture
-def both_ways(ingest, tmp_path):
+def both_ways(ingest, tmp_path, monkeypatch):
     """The artifacts of shards of (source, row) pairs; short cut, and all rows one by one."""
 
     def run(shards, **params):
@@ -66,12 +77,15 @@ def both_ways(ingest, tmp_path):
         ]  # fmt: skip
         rows = ingest(tmp_path / f"rows{len([*tmp_path.iterdir()])}", entries)
         params = {"eval_fraction": 0.3, "max_bad_fraction": 1.0, "duplicates": "keep"} | params
+        names = sorted({s for shard in shards for s, _ in shard})
+        sources = [Source(name=s, path="f", layout="trl") for s in names]
         made = []
-        for options in (None, {"prompt": "column"}):
-            names = sorted({s for shard in shards for s, _ in shard})
-            sources = [Source(name=s, path="f", layout="trl", options=options) for s in names]
-            done = step(ConversionParams(**params), sources, rows)
-            made.append(Store(tmp_path / "data").obtain(done))
+        for way in ("short", "long"):
+            with monkeypatch.context() as patched:
+                if way == "long":
+                    patched.setattr(lanes, "parts_of", lambda *_: None)
+                done = step(ConversionParams(**params), sources, rows)
+                made.append(Store(tmp_path / way).obtain(done))
         return made
 
     return run
@@ -135,3 +149,125 @@ def test_pairs_of_which_a_person_decided_change_nothing(both_ways, pairs_of, tmp
     left = {pair["pair_id"] for pair in pairs_of(short)}
     assert len(left) == ROWS - 2
     assert not left & set(decided)
+
+
+TEXTS = [
+    *("a", "b", " b", "It\u2019s so. ", "two words", "two words more", "a\n\nAssistant: b", "\u202ex"),
+    *("caf\u00e9", "e\u0301", "\u4e2d\u6587", "\u00c9t\u00e9", "me@example.com", 'say "no" \\ \t'),
+    *("", " "),
+]
+ORDERS = [
+    *[["user"], ["system", "user", "assistant", "user"]] * 4,
+    *([], ["assistant"], ["human", "gpt", "human"], ["user", "tool"], ["user", "assistant"]),
+]
+MORE = [
+    *[{}] * 4,
+    *({"score": 1}, {"margin": 1.5}, {"margin": None, "tools": None, "images": None}),
+    *({"margin": -1}, {"tools": "[]"}, {"chat_template_kwargs": {"a": 1}}, {"images": []}),
+    *({"system": "Be kind."}, {"margin": "2", "score": 3.5}),
+]
+
+
+def shaped(draw, layout):
+    """A row in one of the shapes that rows of these layouts have, most often a sound one."""
+    roles, texts = draw.choice(ORDERS), draw.choices(TEXTS[: draw.choice([8, 14, 16])], k=6)
+    asked = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    a, b = texts[4:]
+    better, worse = talk("assistant", a), talk("assistant", b)
+    if draw.random() < 0.1:
+        worse = [*worse, *draw.choice([asked, better])]
+    text = draw.choice([" ".join(texts[: len(asked)]), texts[0]])
+    said = {"user": "Human", "assistant": "Assistant", "system": "Human"}
+    begun = "".join(f"\n\n{said.get(m['role'], 'x')}: {m['content']}" for m in asked)
+    shapes = [
+        {"prompt": asked, "chosen": better, "rejected": worse},
+        {"chosen": asked + better, "rejected": asked + worse},
+        {"prompt": asked, "chosen": asked + better, "rejected": asked + worse},
+        {"prompt": text, "chosen": asked + better, "rejected": asked + worse},
+        {"prompt": text, "chosen": better, "rejected": worse},
+        {"prompt": asked, "chosen": a, "rejected": b},
+        {"prompt": text, "chosen": a, "rejected": b},
+        {"prompt": text, "chosen": text + a, "rejected": f"{text} {b}"},
+        {"chosen": f"{text} {a}", "rejected": f"{text} {b}"},
+    ]
+    if layout == "hh_rlhf":
+        shapes = [{"chosen": f"{begun}\n\nAssistant: {a}", "rejected": f"{begun}\n\nAssistant: {b}"}]
+    elif layout == "sharegpt_ranking":
+        turns = [{"from": m["role"], "value": m["content"]} for m in asked]
+        answers = [{"from": "gpt", "value": text} for text in (a, b)]
+        shapes = [{"conversations": turns, "chosen": answers[0], "rejected": answers[1]}]
+    row = draw.choice(shapes)
+    if draw.random() < 0.3:
+        row = {name: _turned(value) for name, value in row.items()}
+    if layout == "columns":
+        row |= {"score": draw.choice([None, 0, 2.5]), "system": draw.choice([None, "Be kind."])}
+    return row | draw.choice(MORE)
+
+
+def _turned(value):
+    """Messages with their keys the other way round."""
+    if isinstance(value, list):
+        return [dict(reversed(message.items())) for message in value]
+    return value
+
+
+SOURCES = {
+    "trl": ("trl", {}, {}),
+    "in_answers": ("trl", {}, {"prompt": "in_answers"}),
+    "talk": ("trl", {}, {"format": "conversational"}),
+    "hh": ("hh_rlhf", {}, {}),
+    "gpt": ("sharegpt_ranking", {}, {}),
+    "names": ("columns", {"margin": "score", "system": "system"}, {}),
+    "plain": ("columns", {}, {"tool_turns": "quarantine"}),
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_every_shape_come_to_the_same_both_ways(seed):
+    draw = random.Random(seed)
+    for name, (layout, mapping, options) in SOURCES.items():
+        given = (LAYOUTS[layout].options or Options)(**options)
+        rows = [shaped(draw, layout) for _ in range(300)]
+        short, long = _both_ways(Plan({name: (layout, mapping, given)}, seed, 0.5), rows)
+        assert short == long
+        assert len(short[0]) > 60
+
+
+JUNK = st.builds(lambda row, nested: row | nested, ROW, NESTED) | st.just([1]) | st.just("chosen")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(JUNK, min_size=1, max_size=8),
+    st.sampled_from(sorted(name for name in LAYOUTS if not LAYOUTS[name].joins)),
+)
+def test_rows_of_any_values_come_to_the_same_both_ways(rows, layout):
+    options = (LAYOUTS[layout].options or Options)()
+    short, long = _both_ways(Plan({"s": (layout, {}, options)}, 0, 0.5), rows)
+    assert short == long
+
+
+def _both_ways(plan, rows):
+    (source,) = plan.layouts
+    numbers = [*range(1, len(rows) + 1)]
+    raws = [json.dumps(row, ensure_ascii=n % 2 == 0) for n, row in zip(numbers, rows, strict=True)]
+    columns = [source] * len(rows), ["f"] * len(rows), numbers, raws
+    batch = pa.RecordBatch.from_pydict(dict(zip(ROW_COLUMNS, columns, strict=True)))
+    return [_converted(plan, batch, quick=quick) for quick in (True, False)]
+
+
+def _converted(plan, rows, *, quick):
+    shard = ShardPairs(plan)
+    taker = Lanes(shard)
+    if not quick:
+        taker._parts = dict.fromkeys(taker._parts)
+    pairs = [*taker.take(rows).to_pylist(), *shard.batch().to_pylist()]
+    (source,) = plan.layouts
+    return (
+        pairs,
+        np.concatenate(shard.key_arrays).tolist(),
+        np.concatenate(shard.hashes).tolist(),
+        shard.ledger.to_json(),
+        shard.quarantine.rows,
+        dict(sorted(shard.notes.get(source, {}).items())),
+    )

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.messages import Messages
-from tasks.conversion.pair import Pair
+from tasks.conversion.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("chosen", "rejected")
@@ -36,6 +36,16 @@ def pairs(row: Row) -> list[Pair]:
         Unusable: missing_column, null, wrong_type, bad_transcript, no_final_assistant, no_prompt,
             prompts_differ.
     """
+    prompt, chosen, rejected, _ = sides(row)
+    return [Pair(prompt, chosen, rejected)]
+
+
+def sides(row: Row) -> tuple[Messages, Messages, Messages, None]:
+    """Prompt, chosen and rejected of that pair, and no margin.
+
+    Raises:
+        Unusable: as `pairs`.
+    """
     text, other = required(row, "chosen"), required(row, "rejected")
     chosen = _turns(text, "chosen")
     prompt = chosen[:-1]
@@ -43,11 +53,11 @@ def pairs(row: Row) -> list[Pair]:
     if isinstance(other, str) and shared.endswith(" ") and other.startswith(shared):
         answer = other[len(shared) :]
         if not _TURN.search(answer):  # the usual case: the prompt need not be split again
-            return [Pair(prompt, chosen[-1:], [{"role": "assistant", "content": answer}])]
+            return prompt, chosen[-1:], answer_turn(answer), None
     rejected = _turns(other, "rejected")
     if prompt != rejected[:-1]:
         raise _prompts_differ(prompt, rejected[:-1])
-    return [Pair(prompt, chosen[-1:], rejected[-1:])]
+    return prompt, chosen[-1:], rejected[-1:], None
 
 
 def _turns(text: Any, field: str) -> Messages:

@@ -33,7 +33,8 @@ from tasks.conversion.layouts import (
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import CellOptions, LabelOptions, Options, RankingOptions
 
-Sides = tuple[Any, Any, Any]
+Sides = tuple[Any, Any, Any, float | None]
+"""Prompt (`IMPLICIT` where there is none), chosen and rejected, as the row has them; margin."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,15 @@ class Layout:
     joins: bool = False
     """Whether a pair may need several rows, wherever they stand."""
     sides: Callable[[Row], Sides | None] | None = None
-    """Prompt, chosen and rejected of a row that holds these and nothing else that is read: a way
-    round `read` for rows that need no repair."""
+    """These of a row that holds nothing else that is read: a way round `read`, without options. What
+    it makes of them is for the rules of `pair.checked`."""
     json_columns: tuple[str, ...] = ()
     """Columns that were found to hold messages as JSON text."""
 
 
 _LAYOUTS = {
     "trl": Layout(trl.read, trl.fits, trl.READ, trl.TrlOptions, sides=trl.sides),
-    "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits, hh_rlhf.READ),
+    "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits, hh_rlhf.READ, sides=hh_rlhf.sides),
     "columns": Layout(columns.read, columns.fits, columns.FIELDS, CellOptions),
     "sharegpt_ranking": Layout(
         sharegpt_ranking.pairs, sharegpt_ranking.fits, sharegpt_ranking.READ

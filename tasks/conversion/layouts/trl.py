@@ -16,12 +16,15 @@ mapped, or they would be lost in silence.
 from typing import Any, Literal, cast
 
 from tasks.conversion.answers import Item
+from tasks.conversion.fields import margin_of
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import CellOptions
+from tasks.conversion.pair import IMPLICIT
 from tasks.conversion.shapes import is_messages
 
 READ = ("prompt", "chosen", "rejected", "margin", "tools", "chat_template_kwargs", "images")
+_SELDOM = ("tools", "chat_template_kwargs", "images")
 SYSTEMS = ("system", "system_prompt")
 PROMPTS = (
     *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
@@ -72,8 +75,11 @@ def _is_whole(answer: Any) -> bool:
     return is_messages(answer) and cast(list[Row], answer)[0]["role"] != "assistant"
 
 
-def sides(row: Row) -> tuple[Any, Any, Any] | None:
-    """Prompt, chosen and rejected of a row of just these columns."""
-    if len(row) != 3:
+def sides(row: Row) -> tuple[Any, Any, Any, float | None] | None:
+    """Prompt, chosen, rejected and margin of a row without tools and the like."""
+    prompt = row.get("prompt", IMPLICIT)
+    if len(row) == 3 and prompt is not IMPLICIT:
+        return prompt, row["chosen"], row["rejected"], None
+    if any(row.get(name) is not None for name in _SELDOM):
         return None
-    return row["prompt"], row["chosen"], row["rejected"]
+    return prompt, row["chosen"], row["rejected"], margin_of(row.get("margin"))
