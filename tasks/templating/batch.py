@@ -48,7 +48,9 @@ class Batch:
     asked: dict[str, pa.Array]
     """The columns that the renderer asks for."""
     apart: frozenset[int]
-    """Rows that are never replayed: text, or with images."""
+    """Rows that are never replayed: texts, or with images."""
+    texts_alone: frozenset[int]
+    """Texts without images."""
     settings: list[list[str | None]]
     """Of `SETTINGS`."""
     kept: list[int] = field(default_factory=list[int])
@@ -68,12 +70,13 @@ class Batch:
         nothing = pa.nulls(rows.num_rows)
         there = set(rows.schema.names)
         asked = {name: rows[name] if name in there else nothing for name in ASKED}
-        apart: set[int] = set()
+        texts: set[int] = set()
         if asked["format"].unique().to_pylist() != ["conversational"]:
             formats = asked["format"].to_pylist()
-            apart.update(n for n, name in enumerate(formats) if name != "conversational")
-        apart.update(n for n, given in enumerate(_values(asked["images"])) if given is not None)
-        return cls(rows, asked, frozenset(apart), [_values(asked[name]) for name in SETTINGS])
+            texts.update(n for n, name in enumerate(formats) if name != "conversational")
+        pictured = {n for n, given in enumerate(_values(asked["images"])) if given is not None}
+        kinds = frozenset(texts | pictured), frozenset(texts - pictured)
+        return cls(rows, asked, *kinds, [_values(asked[name]) for name in SETTINGS])
 
     def pieces(self) -> Iterable[Piece]:
         """The texts of all rows, piece by piece."""

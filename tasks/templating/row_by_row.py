@@ -23,6 +23,7 @@ from tasks.templating.delimiters import delimiters_in, rows_to_ask
 from tasks.templating.limits import MOST_TIMEOUTS
 from tasks.templating.pictures import with_image_parts
 from tasks.templating.piece import Piece
+from tasks.templating.plain_texts import PlainTexts
 from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
 
@@ -52,6 +53,7 @@ class RowByRow:
         self.strict = strict
         self.renderer, self.replayer = renderer, replayer
         self.replaying = replaying and replayer.tracer is not None
+        self.plain_texts = PlainTexts(renderer) if replaying else None
         self.pictured = pictured
         self.delimiters: Counter[str] = Counter()
         self.replayed = self.images = 0
@@ -78,6 +80,8 @@ class RowByRow:
             self._replay(batch, rows, plain, done, stop)
             if stop in marked and not self._allowed(batch, rows[stop]):
                 pass
+            elif rows[stop] in batch.texts_alone:
+                self._close(batch, rows[stop], piece.row(stop), sampled=stop in sampled)
             elif stop in odd:
                 self._look(batch, rows[stop])
             elif stop in sampled:
@@ -109,6 +113,14 @@ class RowByRow:
             if end < stop:
                 self._look(batch, rows[end], plain.sides(end))
             start = end + 1
+
+    def _close(self, batch: Batch, place: int, stored: bytes, *, sampled: bool) -> None:
+        """Closes the texts of one row; the renderer does where they need a look."""
+        texts = self.plain_texts.closed(stored) if self.plain_texts else None
+        if texts is None or sampled:
+            self._look(batch, place, known=texts)
+        else:
+            batch.keep(place, texts)
 
     def _look(
         self,

@@ -158,6 +158,38 @@ def test_stretches_of_any_rows_come_out_as_the_renderer_alone_makes_them(
     assert taught == plain
 
 
+PARTS = st.sampled_from((*WORDS, "Hi", "Hi", "", "</s>", "yes</s>", "<|end_of_text|>", "<bos>go"))
+TEXT_ROW = st.fixed_dictionaries(
+    {"prompt": st.none() | PARTS, "chosen": PARTS, "rejected": PARTS | PARTS.map("Hi{}".format)}
+)
+
+
+@given(
+    rows=st.lists(TEXT_ROW, min_size=1, max_size=30),
+    forged=st.sampled_from(("quarantine", "encode", "keep")),
+)
+def test_texts_are_closed_as_the_renderer_alone_closes_them(tokenizer, rows, forged):
+    params = TemplatingParams(special_tokens_in_text=forged)
+    batches = [table(rows)]
+    ours, replayed = outcome(tokenizer, params, batches, replaying=True)
+    assert (ours, replayed) == outcome(tokenizer, params, batches, replaying=False)
+
+
+def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
+    """The renderer sees a sample, and those in which a special token may stand."""
+    texts = [f"word {n} <" if n % 10 == 7 else f"It\u2019s {n}." for n in range(300)]
+    rows = [{"prompt": "Is it?", "chosen": text, "rejected": "No."} for text in texts]
+    seen: list[str] = []
+    given = renderers(tokenizer, TemplatingParams())
+    sides = given.renderer.sides
+    monkeypatch.setattr(given.renderer, "sides", lambda row: seen.append(row) or sides(row))
+    (found, *_), _ = outcome(
+        tokenizer, TemplatingParams(), [table(rows)], replaying=True, known=given
+    )
+    assert found[0].num_rows == 300
+    assert len(seen) == (32 if "<" in given.renderer.special.ends else 2)
+
+
 QUIET = (
     *(
         "Hi",

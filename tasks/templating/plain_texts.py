@@ -1,0 +1,48 @@
+"""Pairs of texts closed at a glance: those in which no special token can stand.
+
+In:  the JSON of a row's prompt, chosen and rejected, as a piece has them.
+Out: both texts as `Renderer` makes them; or None: the renderer has to look at the row.
+
+    "Is it red?"," Yes"," No"   ->   Is it red? Yes<|endoftext|>    Is it red? No<|endoftext|>
+"""
+
+from typing import Any
+
+import orjson
+
+from tasks.templating.render import with_end
+from tasks.templating.renderer import Renderer
+
+
+class PlainTexts:
+    """Closes texts as one renderer does."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._special, self._bos = renderer.special, renderer.bos or ""
+        self._end: str | None = None if renderer.closes else renderer.tokenizer.eos_token
+
+    def closed(self, row: bytes) -> tuple[str, str] | None:
+        """Both texts of a row of texts."""
+        try:
+            prompt, chosen, rejected = orjson.loads(b"[%b]" % row)
+        except ValueError:  # half a surrogate pair, which Python's parser takes
+            return None
+        if type(chosen) is not str or type(rejected) is not str:
+            return None
+        if type(prompt) is not str and prompt != []:  # there was none
+            return None
+        asked = prompt or ""
+        one, other = self._closed(asked + chosen), self._closed(asked + rejected)
+        return None if one is None or other is None or one == other else (one, other)
+
+    def _closed(self, text: str) -> str | None:
+        end: Any = self._end
+        if end is None:
+            return None
+        if self._special is None:
+            return with_end(text.removeprefix(self._bos), end)
+        # A token that takes part of the text begins in it.
+        ends = self._special.ends
+        if not ends or any(character in text for character in ends):
+            return None
+        return text + end
