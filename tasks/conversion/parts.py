@@ -69,20 +69,17 @@ def _of_sides(found: Sides | None) -> Parts | None:
         return None
     prompt, chosen, rejected, margin = found
     more = NOTHING_MORE if margin is None else More(margin)
-    of_messages = type(prompt) is list
-    if of_messages and type(chosen) is list and len(chosen) == len(rejected) == 1:
+    asked, answered = type(prompt), type(chosen)
+    if asked is answered is list and len(chosen) == len(rejected) == 1:
         return prompt, chosen, rejected, (), more
-    if type(chosen) is not type(rejected):
-        return None
-    if not of_messages and type(prompt) is not str and prompt is not IMPLICIT:
-        return None
-    given = None if prompt is IMPLICIT else prompt
     notes: list[str] = []
-    if type(chosen) is list:
-        parts = separated_messages(given, chosen, rejected, notes)
-    elif of_messages:
+    if answered is str and asked is list:
         notes.append(ANSWER_TEXT)
-        parts = prompt, answer_turn(chosen), answer_turn(rejected)
-    else:
-        parts = separated_text(given, chosen, rejected, notes)
-    return *parts, notes, more
+        return prompt, answer_turn(chosen), answer_turn(rejected), notes, more
+    if prompt is IMPLICIT:
+        prompt = None
+    elif asked is not str and asked is not list:
+        return None
+    separated = separated_messages if answered is list else separated_text
+    first, one, other = separated(prompt, chosen, rejected, notes)
+    return first, one, other, notes, more

@@ -17,7 +17,7 @@ All that needs a row's values is done while they are in hand: they are in the ne
 list of rows is gone through twice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
 from operator import itemgetter
@@ -32,9 +32,7 @@ from tasks.conversion.signals import WRITTEN_TURN
 from tasks.conversion.unusable import Unusable
 
 Texts = tuple[bytes, bytes, bytes]
-Usual = tuple[
-    int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], More
-]
+Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], More]
 """One usual row; a bare tuple, for it is made of every row:
 
     0      place     of the row in its batch
@@ -69,8 +67,7 @@ def usual_rows(
     others: list[int] = []
     for place, raw in enumerate(raws, first):
         try:
-            row = orjson.loads(raw)
-            given = parts(row) if type(row) is dict else None
+            given = parts(orjson.loads(raw))
             found = None if given is None else _usual(place, given)
         except _NOT_USUAL:
             found = None

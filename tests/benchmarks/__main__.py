@@ -1,6 +1,6 @@
 """Runs a benchmark and prints what it found; with `--json FILE` also writes it.
 
-    python -m tests.benchmarks prep     [--rows N] [--template chatml|qwen3] ...
+    python -m tests.benchmarks prep     [--rows N] [--template chatml|qwen3] [--shape SHAPE]
     python -m tests.benchmarks append   [--rows N]     rows appended to those: ours alone
     python -m tests.benchmarks memory                  of prep, for two numbers of rows: ours alone
     python -m tests.benchmarks train    [--pairs KIND] [--dtype float32|bfloat16] ...
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import LENGTHS, RANKED, SOURCES
+from tests.benchmarks.data import LENGTHS, RANKED, SHAPES, SOURCES
 from tests.benchmarks.harness import summary, surroundings, turns
 
 NUMBERS = {
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, help="prep: of JSONL, 9248; append: 100000")
     parser.add_argument("--template", default="chatml", help="prep: or qwen3, as the peer has it")
+    parser.add_argument("--shape", choices=[*SHAPES], default="explicit", help="prep: of its rows")
     parser.add_argument("--pairs", choices=[*SOURCES, *LENGTHS, *RANKED], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="train: on the peer's side")

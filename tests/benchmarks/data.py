@@ -9,6 +9,7 @@ real pairs; "ranked" and "ranked_hh" are lists of four answers to one prompt.
 
 import gzip
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ RANKED = {"ranked": "uf", "ranked_hh": "hh"}
 PAIRS_OF_FOUR = 6
 """Of one such list."""
 
+Row = dict[str, Any]
 Ids = npt.NDArray[np.int32]
 Pairs = dict[str, list[Any]]
 
@@ -88,12 +90,36 @@ def prepared(root: Path, max_length: int, source: str = "hh") -> Prepared:
     )
 
 
-def conversations_file(root: Path, rows: int) -> Path:
-    """JSONL with `rows` conversational pairs: the real ones, repeated with a mark in the prompt."""
+def _whole(pair: Row) -> Row:
+    return {side: pair["prompt"] + pair[side] for side in ("chosen", "rejected")}
+
+
+def _scored(pair: Row) -> Row:
+    return _whole(pair) | {"score_chosen": 7.5, "score_rejected": 4.0}
+
+
+def _texts(pair: Row) -> Row:
+    asked = "\n\n".join(message["content"] for message in pair["prompt"])
+    return {"prompt": asked} | {side: pair[side][0]["content"] for side in ("chosen", "rejected")}
+
+
+SHAPES: dict[str, Callable[[Row], Row]] = {
+    "explicit": dict,
+    "implicit": _whole,
+    "scored": _scored,
+    "texts": _texts,
+}
+"""How rows hold a pair: the prompt in a column, at the beginning of both answers, so and with
+scores beside it, or all as text."""
+
+
+def conversations_file(root: Path, rows: int, shape: str = "explicit") -> Path:
+    """JSONL with `rows` pairs in one of `SHAPES`: the real conversations, repeated with a mark in
+    the prompt."""
     from tasks.conversion.layouts.hh_rlhf import pairs
     from tasks.conversion.unusable import Unusable
 
-    path = root / f"conversations-{rows}.jsonl"
+    path = root / f"{shape}-{rows}.jsonl"
     if path.exists():
         return path
     with gzip.open(HH, "rt", encoding="utf-8") as lines:
@@ -112,7 +138,8 @@ def conversations_file(root: Path, rows: int) -> Path:
             pair, copy = found[index % len(found)], index // len(found)
             first, *others = pair["prompt"]
             marked = {**first, "content": first["content"] + (f" ({copy})" if copy else "")}
-            file.write(json.dumps({**pair, "prompt": [marked, *others]}, ensure_ascii=False) + "\n")
+            row = SHAPES[shape](pair | {"prompt": [marked, *others]})
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return path
 
 

@@ -5,8 +5,9 @@ from ingestion to tokenization: validated, hashed, split, rendered, probed, in d
 Both have prepared a few rows before: imports and the loading of the tokenizer are in neither
 figure, nor the imports of the processes that help ours. The ids of both are compared.
 
-Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, max_length, num_proc, root, and the
-template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
+Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, their shape, max_length, num_proc,
+root, and the template: "chatml", the model's own short one, or one that the peer comes with, such
+as "qwen3".
 """
 
 import hashlib
@@ -46,12 +47,13 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     ours also the seconds of every stage."""
     root = Path(told["root"])
     model = prepared(root, told["max_length"]).model
-    source = conversations_file(root, told["rows"])
+    shape = told.get("shape", "explicit")
+    source = conversations_file(root, told["rows"], shape)
     work = root / f"prep-{told['who']}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     prepare = peer if told["who"] == "peer" else ours
-    prepare(told, conversations_file(root, WARM_ROWS), model, work / "warm")
+    prepare(told, conversations_file(root, WARM_ROWS, shape), model, work / "warm")
     seconds, megabytes, pairs, stages = prepare(told, source, model, work)
     pairs = sorted(pairs)
     return {

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Store
 from tasks.conversion import ConversionParams, lanes, step
-from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.lanes import Lanes
-from tasks.conversion.options import Options
+from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.options import CellOptions, Options
+from tasks.conversion.pair import TIE, Pair
 from tasks.conversion.plan import Plan
 from tasks.conversion.row_batches import ROW_COLUMNS
 from tasks.conversion.shard_pairs import ShardPairs
@@ -152,7 +153,16 @@ def test_pairs_of_which_a_person_decided_change_nothing(both_ways, pairs_of, tmp
 
 
 TEXTS = [
-    *("a", "b", " b", "It\u2019s so. ", "two words", "two words more", "a\n\nAssistant: b", "\u202ex"),
+    *(
+        "a",
+        "b",
+        " b",
+        "It\u2019s so. ",
+        "two words",
+        "two words more",
+        "a\n\nAssistant: b",
+        "\u202ex",
+    ),
     *("caf\u00e9", "e\u0301", "\u4e2d\u6587", "\u00c9t\u00e9", "me@example.com", 'say "no" \\ \t'),
     *("", " "),
 ]
@@ -189,9 +199,14 @@ def shaped(draw, layout):
         {"prompt": text, "chosen": a, "rejected": b},
         {"prompt": text, "chosen": text + a, "rejected": f"{text} {b}"},
         {"chosen": f"{text} {a}", "rejected": f"{text} {b}"},
+        {"prompt": draw.choice([None, {}, 1]), "chosen": asked + better, "rejected": asked + worse},
+        {"prompt": asked, "chosen": better, "rejected": b},
+        {"prompt": asked, "chosen": a, "rejected": worse},
     ]
     if layout == "hh_rlhf":
-        shapes = [{"chosen": f"{begun}\n\nAssistant: {a}", "rejected": f"{begun}\n\nAssistant: {b}"}]
+        shapes = [
+            {"chosen": f"{begun}\n\nAssistant: {a}", "rejected": f"{begun}\n\nAssistant: {b}"}
+        ]
     elif layout == "sharegpt_ranking":
         turns = [{"from": m["role"], "value": m["content"]} for m in asked]
         answers = [{"from": "gpt", "value": text} for text in (a, b)]
@@ -215,6 +230,7 @@ SOURCES = {
     "trl": ("trl", {}, {}),
     "in_answers": ("trl", {}, {"prompt": "in_answers"}),
     "talk": ("trl", {}, {"format": "conversational"}),
+    "renamed": ("trl", {"chosen": "rejected", "rejected": "chosen"}, {}),
     "hh": ("hh_rlhf", {}, {}),
     "gpt": ("sharegpt_ranking", {}, {}),
     "names": ("columns", {"margin": "score", "system": "system"}, {}),
@@ -233,6 +249,37 @@ def test_rows_of_every_shape_come_to_the_same_both_ways(seed):
         assert len(short[0]) > 60
 
 
+def test_whatever_a_pair_says_besides_comes_to_the_same_both_ways():
+    """Read by no layout, since none says all of it of one pair."""
+    draw = random.Random(0)
+
+    def read(row):
+        return [Pair(f"Which {row['n']}?", "this", "that", **row["says"])]
+
+    says = {
+        "margin": [None, 0.0, 2.5],
+        "weight": [1.0, 0.5],
+        "preference": [1.0, 0.8, TIE, 0.2],
+        "comparison": [None, "c"],
+        "chosen_first": [None, True, False],
+        "tools": [None, None, "[]"],
+    }
+    rows = [{"n": n, "says": {k: draw.choice(v) for k, v in says.items()}} for n in range(400)]
+    plan = Plan({"s": ("columns", {}, CellOptions())}, 0, 0.5)
+    short, long = _both_ways(plan, rows, read)
+    assert short == long
+    assert len(short[0]) == 400
+
+
+@pytest.mark.parametrize(("every", "asked"), [(4, True), (20, False)])
+def test_a_source_of_other_rows_is_not_asked_for_usual_ones_again(every, asked):
+    rows = [usual(n) if n % every == 0 else {"chosen": [], "rejected": []} for n in range(300)]
+    shard = ShardPairs(Plan({"s": ("trl", {}, CellOptions())}, 0, 0.5))
+    taker = Lanes(shard)
+    assert taker.take(_batch("s", rows)).num_rows == len(rows[::every])
+    assert (taker._parts["s"] is not None) == asked
+
+
 JUNK = st.builds(lambda row, nested: row | nested, ROW, NESTED) | st.just([1]) | st.just("chosen")
 
 
@@ -247,17 +294,22 @@ def test_rows_of_any_values_come_to_the_same_both_ways(rows, layout):
     assert short == long
 
 
-def _both_ways(plan, rows):
-    (source,) = plan.layouts
+def _both_ways(plan, rows, read=None):
+    batch = _batch(*plan.layouts, rows)
+    return [_converted(plan, batch, read, quick=quick) for quick in (True, False)]
+
+
+def _batch(source, rows):
     numbers = [*range(1, len(rows) + 1)]
     raws = [json.dumps(row, ensure_ascii=n % 2 == 0) for n, row in zip(numbers, rows, strict=True)]
     columns = [source] * len(rows), ["f"] * len(rows), numbers, raws
-    batch = pa.RecordBatch.from_pydict(dict(zip(ROW_COLUMNS, columns, strict=True)))
-    return [_converted(plan, batch, quick=quick) for quick in (True, False)]
+    return pa.RecordBatch.from_pydict(dict(zip(ROW_COLUMNS, columns, strict=True)))
 
 
-def _converted(plan, rows, *, quick):
+def _converted(plan, rows, read, *, quick):
     shard = ShardPairs(plan)
+    if read:
+        shard.readers = dict.fromkeys(shard.readers, read)
     taker = Lanes(shard)
     if not quick:
         taker._parts = dict.fromkeys(taker._parts)
