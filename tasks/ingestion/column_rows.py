@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin, too_large
+from tasks.ingestion.column_values import rows_as_objects
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import DamagedFile, said
 from tasks.ingestion.json_bytes import dumped
@@ -60,7 +61,7 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
             raise _no_form(origin, name, leaf.type)
     finite = all(_is_finite(leaf) for _, leaf in leaves)
     try:
-        objects = part.to_pylist(maps_as_pydicts="strict")
+        objects: list[dict[str, Any] | None] = [*rows_as_objects(part)]
     except UNREADABLE:
         objects = [None] * part.num_rows  # one of them is bad: read one by one below
     for i, value in enumerate(objects):

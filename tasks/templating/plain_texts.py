@@ -27,11 +27,7 @@ class PlainTexts:
             prompt, chosen, rejected = orjson.loads(b"[%b]" % row)
         except ValueError:  # half a surrogate pair, which Python's parser takes
             return None
-        if type(chosen) is not str or type(rejected) is not str:
-            return None
-        if type(prompt) is not str and prompt != []:  # there was none
-            return None
-        asked = prompt or ""
+        asked = prompt or ""  # of a row without one it is []
         one, other = self._closed(asked + chosen), self._closed(asked + rejected)
         return None if one is None or other is None or one == other else (one, other)
 

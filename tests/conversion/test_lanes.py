@@ -13,6 +13,7 @@ from tasks.artifact import Store
 from tasks.conversion import ConversionParams, lanes, step
 from tasks.conversion.lanes import Lanes
 from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.layouts.trl import TrlOptions
 from tasks.conversion.options import CellOptions, Options
 from tasks.conversion.pair import TIE, Pair
 from tasks.conversion.plan import Plan
@@ -274,7 +275,7 @@ def test_whatever_a_pair_says_besides_comes_to_the_same_both_ways():
 @pytest.mark.parametrize(("every", "asked"), [(4, True), (20, False)])
 def test_a_source_of_other_rows_is_not_asked_for_usual_ones_again(every, asked):
     rows = [usual(n) if n % every == 0 else {"chosen": [], "rejected": []} for n in range(300)]
-    shard = ShardPairs(Plan({"s": ("trl", {}, CellOptions())}, 0, 0.5))
+    shard = ShardPairs(Plan({"s": ("trl", {}, TrlOptions())}, 0, 0.5))
     taker = Lanes(shard)
     assert taker.take(_batch("s", rows)).num_rows == len(rows[::every])
     assert (taker._parts["s"] is not None) == asked

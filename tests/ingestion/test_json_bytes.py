@@ -30,8 +30,9 @@ def test_texts_that_are_kept_take_hardly_more_memory_than_they_are_long():
 PAIRS = """
 from tasks.artifact.memory import _resident
 from tasks.conversion.identity import identify
-from tasks.conversion.layouts.trl import sides
+from tasks.conversion.layouts.trl import TrlOptions
 from tasks.conversion.pair import Pair
+from tasks.conversion.parts import parts_of
 from tasks.conversion.usual_pairs import PIECE_ROWS, UsualPairs
 from tasks.ingestion.json_bytes import dumped
 
@@ -48,7 +49,7 @@ def pieces(start, count):
         yield first, [dumped(row(n + 1)) for n in range(first, first + PIECE_ROWS)]
 
 def taken(start, count):
-    pairs = UsualPairs(sides, 0, 0.1)
+    pairs = UsualPairs(parts_of("trl", False, TrlOptions(), list), 0, 0.1)
     for first, raws in pieces(start, count):
         pairs.take(raws, first)
     assert len(pairs.places) == count

@@ -1,0 +1,87 @@
+"""A column's values as Python has them, nested ones put together from their parts.
+
+In:  an Arrow array.
+Out: what its `to_pylist` gives (maps as objects), in a quarter of the time for lists of messages.
+
+    list<struct<role, content>>     offsets 0 2 3
+                                    role    "user" "assistant" "user"    each part in one go,
+                                    content "Hi"   "Ho"        "Hey"     then zipped and cut
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Values = list[Any]
+
+
+def rows_as_objects(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch as objects.
+
+    Raises:
+        ValueError, KeyError, OverflowError, TypeError, ArrowException: a value has no such form.
+    """
+    columns = [values_of(column) for column in batch.columns]
+    if not columns:
+        return [{} for _ in range(batch.num_rows)]
+    return _objects(batch.schema.names, columns)
+
+
+def values_of(column: Any) -> Values:
+    """The values of one column; raises as `rows_as_objects`."""
+    is_, kind = pa.types, column.type
+    if not len(column):
+        return []
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        return _lists(column)
+    if is_.is_struct(kind) and kind.num_fields == len(set(kind.names)) > 0:
+        parts = column.flatten()  # a part is null where the whole is
+        found: Values = _objects(kind.names, [values_of(part) for part in parts])
+        return _with_nulls(column, found)
+    if is_.is_string(kind) or is_.is_large_string(kind):
+        return _texts(column)
+    return column.to_pylist(maps_as_pydicts="strict")
+
+
+def _objects(names: list[str], columns: list[Values]) -> Values:
+    if len(names) == 2:  # messages, of which there are the most
+        a, b = names
+        return [{a: x, b: y} for x, y in zip(*columns, strict=True)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _lists(column: Any) -> Values:
+    ends, bounds = _ends(column)
+    values = values_of(column.values.slice(bounds[0], bounds[-1] - bounds[0]))
+    return _with_nulls(column, [values[a:b] for a, b in pairwise(ends)])
+
+
+def _texts(column: Any) -> Values:
+    ends, bounds = _ends(column)
+    data = column.buffers()[2]
+    whole = data[bounds[0] : bounds[-1]].to_pybytes() if data else b""
+    if whole.isascii():
+        text = whole.decode()
+        return _with_nulls(column, [text[a:b] for a, b in pairwise(ends)])
+    return _with_nulls(column, [whole[a:b].decode() for a, b in pairwise(ends)])
+
+
+def _ends(column: Any) -> tuple[list[int], list[int]]:
+    """Where the column's values begin and end, counted from the first one; and so in the array
+    or buffer that holds them."""
+    large = pa.types.is_large_list(column.type) or pa.types.is_large_string(column.type)
+    offsets = np.frombuffer(column.buffers()[1], np.int64 if large else np.int32)
+    bounds = offsets[column.offset : column.offset + len(column) + 1]
+    return (bounds - bounds[0]).tolist(), bounds.tolist()
+
+
+def _with_nulls(column: Any, values: Values) -> Values:
+    """None in place of those that are null. (`to_numpy` would import pandas, for longer than
+    thousands of rows take.)"""
+    if column.null_count:
+        for place, there in enumerate(column.is_valid().to_pylist()):
+            if not there:
+                values[place] = None
+    return values
