@@ -26,16 +26,17 @@ from tasks.conversion import tables
 from tasks.conversion.characters import SETTLED, levels_of
 from tasks.conversion.folding import folded_bytes
 from tasks.conversion.identity import DIGEST_BYTES, SPLITS
-from tasks.conversion.parts import NOTHING_MORE, More, PartsOf
+from tasks.conversion.parts import More, PartsOf
 from tasks.conversion.signals import end_to_end, signals
 from tasks.conversion.stretches import stretches
 from tasks.conversion.usual import Usual, usual_rows
+from tasks.conversion.usual_columns import Strings, columns_of, hex_strings, named, say_more
 
 Array = npt.NDArray[Any]
 PIECE_ROWS = 256
 _BETWEEN = b"\xff"
 """Stands in no UTF-8 text, nor does a space ever touch it."""
-_HEX = 2 * DIGEST_BYTES
+FORMATS = "standard", "conversational"
 _GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
 
 
@@ -52,7 +53,7 @@ class UsualPairs:
         self._decided = decided
         self.places: list[int] = []
         """Those of the usual rows."""
-        self._texts = _Strings(), _Strings(), _Strings()
+        self._texts = Strings(), Strings(), Strings()
         self._digests: tuple[list[bytes], list[bytes], list[bytes]] = [], [], []
         self._longer: list[int] = []
         self._conversational: list[bool] = []
@@ -116,17 +117,15 @@ class UsualPairs:
         count = len(held_out)
         conversational = np.array(self._conversational, np.bool_)
         columns: dict[str, Any] = {
-            "pair_id": _hex_strings(ids, count),
+            "pair_id": hex_strings(ids, count),
             "prompt": prompts.array(),
             "chosen": chosen.array(),
             "rejected": rejected.array(),
-            "format": _formats(conversational),
-            **_columns_of(self._more),
+            "format": named(conversational, FORMATS),
+            **columns_of(self._more),
             **{name: origins.column(name) for name in ("source", "file", "row")},
-            "group": _hex_strings(groups, count),
-            "split": pa.DictionaryArray.from_arrays(
-                pa.array(held_out.astype(np.int8)), pa.array([*SPLITS])
-            ).dictionary_decode(),
+            "group": hex_strings(groups, count),
+            "split": named(held_out, SPLITS),
         }
         arrays = [
             columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in _FIELDS
@@ -135,7 +134,7 @@ class UsualPairs:
         records = np.zeros(count, tables.KEYS)
         records["high"], records["low"] = _keys(one, other)
         records["exact"] = np.frombuffer(ids, ">u4")[::4]
-        _say_more(records, self._more)
+        say_more(records, self._more)
         records["group"] = np.frombuffer(groups, ">u8")[::2]
         records["source"] = source
         records["longer"] = np.sign(np.array(self._longer, np.int64))
@@ -148,51 +147,6 @@ class UsualPairs:
 
 
 _FIELDS: list[Any] = list(tables.SCHEMA)
-
-
-def _formats(conversational: Array) -> Any:
-    names = pa.array(["standard", "conversational"])
-    return pa.DictionaryArray.from_arrays(
-        pa.array(conversational.astype(np.int8)), names
-    ).dictionary_decode()
-
-
-def _columns_of(more: Sequence[More]) -> dict[str, Any]:
-    """The columns of what few pairs say; of nothing but nulls none."""
-    if all(each is NOTHING_MORE for each in more):
-        return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
-    columns = zip(More._fields, zip(*more, strict=True), strict=True)
-    return {name: pa.array(values, tables.SCHEMA.field(name).type) for name, values in columns}
-
-
-def _say_more(records: Array, more: Sequence[More]) -> None:
-    """The fields of the records that depend on it; none of the pairs is a tie."""
-    records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
-    records["has_margin"] = [each.margin is not None for each in more]
-    records["has_preference"] = [each.preference != 1 for each in more]
-    records["has_comparison"] = [each.comparison is not None for each in more]
-
-
-class _Strings:
-    """Texts of one column, put end to end as they come: one by one they take more memory than they
-    are long (`json_bytes`)."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._lengths: list[int] = []
-
-    def extend(self, texts: Sequence[bytes]) -> None:
-        """Adds texts behind the others."""
-        self._parts.append(b"".join(texts))
-        self._lengths += map(len, texts)
-
-    def array(self) -> Any:
-        """All of them, as Arrow has them."""
-        count = len(self._lengths)
-        offsets = np.zeros(count + 1, np.int32)
-        np.cumsum(self._lengths, out=offsets[1:])
-        data = pa.py_buffer(b"".join(self._parts))
-        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
 
 
 def _texts(usual: Sequence[Usual]) -> tuple[bytes, Array]:
@@ -230,9 +184,3 @@ def _held_out(groups: Iterable[bytes], seed: int, eval_fraction: float) -> Array
     drawn = _digests(before, [group.hex().encode() for group in groups])
     bound = math.ceil(eval_fraction * 2**64)  # of whole numbers, the same ones are below it
     return np.frombuffer(b"".join(drawn), ">u8") < np.uint64(bound)
-
-
-def _hex_strings(digests: bytes, count: int) -> Any:
-    offsets = np.arange(0, _HEX * (count + 1), _HEX, dtype=np.int32)
-    data = pa.py_buffer(digests.hex().encode())
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
