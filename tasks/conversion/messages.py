@@ -94,6 +94,8 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
     if not isinstance(role, str):
         raise _no_role(message, field)
     kept: Message = {"role": _known_role(role, field, notes), "content": content}
+    if len(message) == 2 and isinstance(content, str):
+        return kept
     for key, setting in message.items():
         if setting is None or key in _PLAIN:
             continue

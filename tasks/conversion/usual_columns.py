@@ -56,7 +56,7 @@ def named(flags: Array, names: Sequence[str]) -> Any:
 
 def columns_of(more: Sequence[More]) -> dict[str, Any]:
     """The columns of what few pairs say; of nothing but nulls none."""
-    if all(each is NOTHING_MORE for each in more):
+    if _nothing(more):
         return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
     columns = zip(More._fields, zip(*more, strict=True), strict=True)
     return {name: pa.array(values, tables.SCHEMA.field(name).type) for name, values in columns}
@@ -64,7 +64,14 @@ def columns_of(more: Sequence[More]) -> dict[str, Any]:
 
 def say_more(records: Array, more: Sequence[More]) -> None:
     """The fields of the records that depend on it; none of the pairs is a tie."""
+    if _nothing(more):
+        records["margin"] = tables.print_of(None, 1.0)
+        return
     records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
     records["has_margin"] = [each.margin is not None for each in more]
     records["has_preference"] = [each.preference != 1 for each in more]
     records["has_comparison"] = [each.comparison is not None for each in more]
+
+
+def _nothing(more: Sequence[More]) -> bool:
+    return all(each is NOTHING_MORE for each in more)
