@@ -33,7 +33,7 @@ def share_heaps() -> None:
     goes first.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
-    if MOST_HEAPS not in os.environ:
+    if MOST_HEAPS not in os.environ and "arena_max" not in os.environ.get("GLIBC_TUNABLES", ""):
         _call_glibc("mallopt", M_ARENA_MAX, max(LEAST_HEAPS, os.cpu_count() or 1))
 
 

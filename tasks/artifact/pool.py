@@ -31,7 +31,7 @@ COMMAND = (sys.executable, "-P", "-m", "tasks.artifact.worker")
 REST_SECONDS = 30.0
 """A worker's imports are worth less than a second: it need not wait longer for the next stage."""
 SMALL_MEMORY = {ARROWS_POOL: SYSTEM, MOST_HEAPS: str(LEAST_HEAPS)}
-"""As `share_heaps` has it, from the first thread on."""
+"""As `share_heaps` has it of one core, from the first thread on."""
 ONE_THREAD = {
     **dict.fromkeys(("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS"), "1"),
     "OPENBLAS_NUM_THREADS": "1",

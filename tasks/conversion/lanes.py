@@ -6,6 +6,8 @@
 Both lanes come to the same result for a usual row; the long one is where everything is decided.
 """
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 
@@ -29,6 +31,8 @@ class Lanes:
             name: parts_of(layout, bool(mapping), options, shard.readers[name])
             for name, (layout, mapping, options) in shard.plan.layouts.items()
         }
+        self._asked, self._found = Counter[str](), Counter[str]()
+        """Rows of each source, and the usual ones among them."""
 
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The pairs of rows, in their order; rows of sources that are joined are passed over."""
@@ -79,7 +83,17 @@ class Lanes:
             return None
         usual = UsualPairs(parts, plan.seed, plan.eval_fraction, plan.overrides)
         for first, raws in pieces(rows, PIECE_ROWS):
+            if self._parts[source] is None:
+                usual.others += range(first, rows.num_rows)
+                break
+            before = len(usual.places)
             usual.take(raws, first)
-        if rows.num_rows >= ASKED_ROWS and len(usual.places) * WORTH_ROWS < rows.num_rows:
-            self._parts[source] = None  # a source of another kind: not asked again
+            self._count(source, len(raws), len(usual.places) - before)
         return usual if usual.places else None
+
+    def _count(self, source: str, asked: int, usual: int) -> None:
+        """A source of another kind is not asked again."""
+        self._asked[source] += asked
+        self._found[source] += usual
+        if ASKED_ROWS <= self._asked[source] > self._found[source] * WORTH_ROWS:
+            self._parts[source] = None

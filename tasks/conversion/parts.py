@@ -64,7 +64,8 @@ def _of_items(items: Sequence[Any]) -> Parts | None:
 
 
 def _of_sides(found: Sides | None) -> Parts | None:
-    """The parts of what stands in the row, told by the rules of `checked`."""
+    """The parts of what stands in the row, separated as `checked` does; whether they are messages
+    or texts at all is left to `usual`, which refuses what is not."""
     if found is None:
         return None
     prompt, chosen, rejected, margin = found

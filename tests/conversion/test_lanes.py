@@ -272,13 +272,62 @@ def test_whatever_a_pair_says_besides_comes_to_the_same_both_ways():
     assert len(short[0]) == 400
 
 
+ASK, YES, NO = talk("user", "Is it so?"), talk("assistant", "Yes, a."), talk("assistant", "No, b.")
+SAID = {"prompt": ASK, "chosen": YES, "rejected": NO}
+TRANSCRIPTS = {s: f"\n\nHuman: So?\n\nAssistant: {s}" for s in ("chosen", "rejected")}
+SOUND = [
+    ("trl", SAID),
+    ("trl", SAID | {"margin": 1.5, "score": 2}),
+    ("trl", SAID | {"tools": None, "images": None}),
+    ("trl", {name: _turned(value) for name, value in SAID.items()}),
+    ("trl", {"chosen": ASK + YES, "rejected": ASK + NO}),
+    ("trl", {"prompt": ASK, "chosen": ASK + YES, "rejected": ASK + NO}),
+    ("trl", {"prompt": "Is it so?", "chosen": ASK + YES, "rejected": ASK + NO}),
+    ("trl", {"prompt": "Is it so?", "chosen": YES, "rejected": NO}),
+    ("trl", {"prompt": ASK, "chosen": "Yes", "rejected": "No"}),
+    ("trl", {"prompt": "Is it so?", "chosen": "Yes", "rejected": "No"}),
+    ("trl", {"chosen": "Is it so? Yes", "rejected": "Is it so? No"}),
+    ("in_answers", {"prompt": "?", "chosen": ASK + YES, "rejected": ASK + NO}),
+    ("talk", {"prompt": "Is it so?", "chosen": "Yes", "rejected": "No"}),
+    ("renamed", SAID),
+    ("names", SAID | {"score": 2.5, "system": "Be kind."}),
+    ("hh", TRANSCRIPTS),
+    (
+        "gpt",
+        {"conversations": [{"from": "human", "value": "So?"}], "chosen": "Yes", "rejected": "No"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "row"), SOUND, ids=lambda value: str(value)[:60])
+def test_sound_rows_of_every_shape_are_usual(source, row):
+    layout, mapping, options = SOURCES[source]
+    given = (LAYOUTS[layout].options or Options)(**options)
+    taker = Lanes(ShardPairs(Plan({source: (layout, mapping, given)}, 0, 0.5)))
+    found = taker._usual(source, _batch(source, [row, row]))
+    assert found is not None
+    assert found.places == [0, 1]
+
+
 @pytest.mark.parametrize(("every", "asked"), [(4, True), (20, False)])
 def test_a_source_of_other_rows_is_not_asked_for_usual_ones_again(every, asked):
     rows = [usual(n) if n % every == 0 else {"chosen": [], "rejected": []} for n in range(300)]
     shard = ShardPairs(Plan({"s": ("trl", {}, TrlOptions())}, 0, 0.5))
     taker = Lanes(shard)
-    assert taker.take(_batch("s", rows)).num_rows == len(rows[::every])
+    for start in range(0, 300, 100):  # in runs that are too short to tell it alone
+        assert taker.take(_batch("s", rows[start : start + 100])).num_rows == 100 // every
     assert (taker._parts["s"] is not None) == asked
+
+
+def test_rows_behind_those_that_tell_it_are_not_asked_either():
+    given = []
+    shard = ShardPairs(Plan({"s": ("columns", {}, CellOptions())}, 0, 0.5))
+    read = shard.readers["s"]
+    shard.readers["s"] = lambda row: given.append(row) or read(row)
+    rows = [{"chosen": [], "rejected": []}] * (PIECE_ROWS + 90)
+    pairs = Lanes(shard).take(_batch("s", rows))
+    assert (pairs.num_rows, len(shard.quarantine.rows)) == (0, len(rows))
+    assert len(given) == 2 * PIECE_ROWS + 90
 
 
 JUNK = st.builds(lambda row, nested: row | nested, ROW, NESTED) | st.just([1]) | st.just("chosen")

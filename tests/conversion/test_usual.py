@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from collections import Counter
 
 import numpy as np
 import orjson
@@ -69,16 +70,17 @@ def test_usual_pairs_are_identified_as_by_all_checks(rows, piece):
     columns = [pa.array(c, f.type) for c, f in zip([*zip(*origins, strict=True)], names)]  # noqa: B905
     batch = pa.RecordBatch.from_arrays(columns, schema=names)
     pairs, records, hashes = usual.made(batch, 3)
-    values, keys, turns = [], [], []
+    values, keys, turns, noted = [], [], [], Counter()
     for place, origin in zip(usual.places, origins, strict=True):
         pair = checked(Pair(*rows[place]))
-        assert set(pair.notes) <= {*usual.notes}
+        noted.update(pair.notes)
         identity = identify(pair, 0, 0.5)
         assert prompt_group(pair) == identity.group
         assert identity.level <= SETTLED
         values.append(pair_values(pair, identity, origin))
         keys.append(key_values(pair, identity, 3, longer_by(pair)))
         turns.append(identity.turns)
+    assert noted <= Counter(usual.notes)  # of which others are of words (`signals`)
     assert pairs.equals(record_batch(values))
     known = key_array(keys)
     theirs, known["stretches"] = stretches_of(turns, known["eval"])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import pyarrow as pa
 import pytest
@@ -51,6 +52,30 @@ def test_values_are_those_that_arrow_makes(data):
         assert values_of(part) == part.to_pylist(maps_as_pydicts="strict")
     batch = pa.RecordBatch.from_arrays([column] * 3, ["a", "b", "c"]).slice(start)
     assert rows_as_objects(batch) == batch.to_pylist(maps_as_pydicts="strict")
+
+
+def test_what_stands_behind_a_null_is_nothing():
+    null = pa.array([False, True, False])
+    texts = pa.array(["a", "b", "c"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts, mask=null)
+    structs = pa.StructArray.from_arrays([texts, lists], ["x", "y"], mask=null)
+    for column in (lists, structs, lists.slice(1), structs.slice(1, 1)):
+        column.validate(full=True)
+        assert values_of(column) == column.to_pylist()
+    assert values_of(lists) == [["a"], None, ["c"]]
+
+
+@pytest.mark.parametrize("character", ["x", "\u4e2d"])
+def test_large_texts_take_no_more_memory_than_they_have(character):
+    column = pa.array([character * 2**20] * 24)
+    tracemalloc.start()
+    try:
+        found = values_of(column)
+        size, peak = sum(map(sys.getsizeof, found)), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == column.to_pylist()
+    assert peak < 1.2 * size
 
 
 def test_of_a_struct_no_field_is_lost_without_a_word():

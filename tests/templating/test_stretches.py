@@ -19,7 +19,7 @@ from tasks.templating.delimiters import DELIMITERS, delimiters_in, rows_to_ask
 from tasks.templating.piece import ROWS, pieces
 from tasks.templating.plain_texts import PlainTexts
 from tasks.templating.plain_tokenizer import plain_tokenizer
-from tasks.templating.row_by_row import Pictured
+from tasks.templating.row_by_row import Differs, Pictured
 from tasks.templating.shard import renderers
 from tasks.templating.shard_rows import SAMPLE_FIRST, ShardRows
 from tasks.templating.special_tokens import special_tokens
@@ -192,6 +192,13 @@ def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
     )
     assert found[0].num_rows == 300
     assert len(seen) == (32 if "<" in given.renderer.special.ends else 2)
+
+
+def test_a_text_that_is_closed_otherwise_than_by_the_renderer_is_found(tokenizer, monkeypatch):
+    monkeypatch.setattr(PlainTexts, "_closed", lambda _, text: f"{text}.")
+    rows = [{"prompt": "Is it?", "chosen": " Yes", "rejected": " No"}]
+    with pytest.raises(Differs):
+        outcome(tokenizer, TemplatingParams(), [table(rows)], replaying=True)
 
 
 def test_texts_that_the_tokenizer_closes_are_left_to_the_renderer_to_refuse(tokenizer):

@@ -50,8 +50,8 @@ class Layout:
     joins: bool = False
     """Whether a pair may need several rows, wherever they stand."""
     sides: Callable[[Row], Sides | None] | None = None
-    """These of a row that holds nothing else that is read, without options: a way round `read`; the
-    rules of `pair.checked` say what becomes of them."""
+    """The `Sides` of a row that holds nothing else that is read, without options: a way round
+    `read`. None, or `Unusable` and the like, where it does not tell them."""
     json_columns: tuple[str, ...] = ()
     """Columns that were found to hold messages as JSON text."""
 

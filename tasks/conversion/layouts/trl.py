@@ -23,8 +23,8 @@ from tasks.conversion.options import CellOptions
 from tasks.conversion.pair import IMPLICIT
 from tasks.conversion.shapes import is_messages
 
-READ = ("prompt", "chosen", "rejected", "margin", "tools", "chat_template_kwargs", "images")
 _SELDOM = ("tools", "chat_template_kwargs", "images")
+READ = ("prompt", "chosen", "rejected", "margin", *_SELDOM)
 SYSTEMS = ("system", "system_prompt")
 PROMPTS = (
     *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
