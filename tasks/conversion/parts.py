@@ -35,6 +35,7 @@ Parts = tuple[Any, Any, Any, Sequence[str], More]
 """Prompt, chosen and rejected, as text or as messages; notes; and the rest."""
 PartsOf = Callable[[Row], Parts | None]
 NOTHING_MORE = More()
+"""Told by identity."""
 
 
 def parts_of(
@@ -60,6 +61,7 @@ def _of_items(items: Sequence[Any]) -> Parts | None:
     if pair.preference == TIE:
         return None
     more = More(pair.margin, pair.weight, pair.preference, pair.comparison, pair.chosen_first)
+    more = NOTHING_MORE if more == NOTHING_MORE else more
     return pair.prompt, pair.chosen, pair.rejected, pair.notes, more
 
 

@@ -9,7 +9,8 @@ A layout is one file with two functions and a tuple, listed in `known.LAYOUTS`:
 `pairs` raises `Unusable` for a row that it cannot read; it never returns an empty list. A layout
 that takes options has `read(row, options)` in its place, and may find more than pairs: an
 `Unusable` for a part of the row (a tie in a ranking), or an `Answer` that waits for others, of
-rows to come: such a layout `joins` rows. To add a layout, write the file, with a worked row in its
+rows to come: such a layout `joins` rows. Where many rows can be told without a `Pair`, `sides(row)`
+is a quicker way (`known.Layout`). To add a layout, write the file, with a worked row in its
 docstring, and list it there.
 """
 
