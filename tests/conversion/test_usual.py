@@ -40,6 +40,7 @@ from tasks.conversion.tables import (
 from tasks.conversion.unusable import Unusable
 from tasks.conversion.usual import usual_rows
 from tasks.conversion.usual_pairs import UsualPairs
+from tests.conversion.row_shapes import talk
 
 WORDS = st.text(
     st.sampled_from("aB \t\n\x1c'\"\\\u2019\u2014\u00e9e\u0301\uff21\u4e2d\u3042\u0130\u00df\u00a0")
@@ -194,10 +195,6 @@ def test_levels_of_known_characters():
 
 
 LONG = "word for word, as long as a prompt has to be to have any stretch of words " * 2
-
-
-def talk(role, text):
-    return [{"role": role, "content": text}]
 
 
 def test_rows_appended_leave_the_files_of_earlier_shards_as_they_are(ingest, tmp_path):
