@@ -11,7 +11,7 @@ With images, a content may be a list of parts, of type text or image, and the im
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import orjson
 
@@ -30,6 +30,7 @@ from tasks.conversion.unusable import Unusable
 
 Text = str
 Format = Literal["standard", "conversational"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 TIE = 0.5
 """The preference of a pair neither side of which is the better one."""
 ANSWER_TEXT = "answer text -> assistant message"

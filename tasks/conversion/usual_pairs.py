@@ -26,6 +26,7 @@ from tasks.conversion import tables
 from tasks.conversion.characters import SETTLED, levels_of
 from tasks.conversion.folding import folded_bytes
 from tasks.conversion.identity import DIGEST_BYTES, SPLITS
+from tasks.conversion.pair import FORMATS
 from tasks.conversion.parts import More, PartsOf
 from tasks.conversion.signals import end_to_end, signals
 from tasks.conversion.stretches import stretches
@@ -36,7 +37,6 @@ Array = npt.NDArray[Any]
 PIECE_ROWS = 256
 _BETWEEN = b"\xff"
 """Stands in no UTF-8 text, nor does a space ever touch it."""
-FORMATS = "standard", "conversational"
 _GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
 
 

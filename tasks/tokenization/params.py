@@ -1,11 +1,12 @@
 """The `tokenization:` section: how long a side of a pair may be, and what encodes."""
 
-import importlib.metadata
+from importlib.metadata import PackageNotFoundError
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tasks.artifact import Inert, Params
+from tasks.artifact.libraries import library_version
 
 Choice = Literal["auto", "fastokens", "tokenizers"]
 
@@ -26,6 +27,6 @@ class TokenizationParams(Params):
 def fastokens_version() -> str | None:
     """The installed version, or None."""
     try:
-        return importlib.metadata.version("fastokens")
-    except importlib.metadata.PackageNotFoundError:
+        return library_version("fastokens")
+    except PackageNotFoundError:
         return None
