@@ -135,3 +135,26 @@ def test_pairs_of_which_a_person_decided_change_nothing(both_ways, pairs_of, tmp
     left = {pair["pair_id"] for pair in pairs_of(short)}
     assert len(left) == ROWS - 2
     assert not left & set(decided)
+
+
+def test_usual_rows_among_others_give_what_the_long_way_gives(both_ways, pairs_of):
+    def row(i, better, **more):
+        chosen, rejected = talk("assistant", better), talk("assistant", f"No. {i}")
+        return {"prompt": talk("user", f"Hi {i}"), "chosen": chosen, "rejected": rejected} | more
+
+    rows = []
+    for i in range(0, 60, 6):
+        rows += [
+            row(i, "a \u4e2d\u6587"),  # answers in another script are noted
+            row(i + 1, "b" * (i % 5) + " x@example.com ", margin=1.5),
+            {"prompt": f"Hi  {i + 2}", "chosen": "c", "rejected": "d"},
+            row(i + 3, "e\u0301"),
+            row(i + 4, " "),
+            row(i + 5, "\u202ef"),
+        ]
+    short, long = both_ways([[("votes", row) for row in rows]])
+    assert (short.digest, short.report) == (long.digest, long.report)
+    assert [pair["row"] for pair in pairs_of(short)] == [
+        i for i in range(1, 61) if i % 6 != 5
+    ]  # fmt: skip
+    assert len(short.report["notes"]["votes"]) == 3

@@ -4,9 +4,22 @@ import threading
 
 import pytest
 
-from tasks.templating import shard
+from tasks.templating import TemplatingParams, shard
+from tasks.templating.plain_tokenizer import plain_tokenizer
+from tasks.templating.template import with_effective_template
+from tests.templating.families import NEEDS_DATE, build_family
+from tests.templating.stage_runs import DAY
+
+SOME = ("chatml", "qwen3", "llama3", "mistral", "gemma", "deepseek")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
     monkeypatch.setattr(shard, "_last", threading.local())
+
+
+@pytest.fixture(scope="module", params=SOME)
+def tokenizer(request, tmp_path_factory):
+    model = build_family(request.param, tmp_path_factory.mktemp(request.param))
+    day = DAY if request.param in NEEDS_DATE else None
+    return with_effective_template(plain_tokenizer(model.path), TemplatingParams(date=day))

@@ -14,7 +14,7 @@ from tasks.templating.shard import BATCH_ROWS, TemplateShard, renderers
 from tasks.templating.shard_rows import SAMPLE_FIRST
 from tasks.templating.traced_text import Joint
 from tests.templating.families import build_family
-from tests.templating.test_stretches import outcome, table
+from tests.templating.outcomes import outcome, table
 
 
 @pytest.fixture(scope="module")

@@ -10,31 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.artifact import Ledger, Quarantine
 from tasks.conversion.tables import SCHEMA
 from tasks.templating import TemplatingParams, columns
 from tasks.templating.batch import Batch
 from tasks.templating.conversations import conversations_of
 from tasks.templating.delimiters import DELIMITERS, delimiters_in, rows_to_ask
 from tasks.templating.piece import ROWS, pieces
-from tasks.templating.plain_texts import PlainTexts
-from tasks.templating.plain_tokenizer import plain_tokenizer
-from tasks.templating.row_by_row import Differs, Pictured
 from tasks.templating.shard import renderers
-from tasks.templating.shard_rows import SAMPLE_FIRST, ShardRows
+from tasks.templating.shard_rows import SAMPLE_FIRST
 from tasks.templating.special_tokens import special_tokens
-from tasks.templating.template import with_effective_template
-from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
-from tests.templating.stage_runs import DAY
+from tests.templating.families import FAMILIES
+from tests.templating.outcomes import WORDS, outcome, table
 
-SOME = ("chatml", "qwen3", "llama3", "mistral", "gemma", "deepseek")
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-WORDS = (
-    *("Hi", " padded ", "naïve 🦩", "a\n\nb", '“quoted” \\ "x"', "im_end", "end", "1 < 2 > 0"),
-    *("<think>\nhm\n</think>\n\nblue", "</think>", "\x00\x01\x1f", "\x7f", "x" * 300, " \t\n", "§"),
-    *("see <|im_end|>", "<|im_", "end|> go", "<s>", "[INST] do [/INST]", "### Response: yes"),
-    *("<<SYS>>", "# a", "[T]", "<start_of_turn>", "<|eot_id|>", "]T", "} ] [ {", "\u2028"),
-)
 
 
 def turn(role):
@@ -82,54 +70,12 @@ def rows_of(draw):
     return {"prompt": prompt, "chosen": chosen, "rejected": rejected} | more.get(kind, {})
 
 
-def table(rows, form=(",", ":"), spelled=""):
-    """The canonical pairs as conversion writes them, in one batch."""
-    columns = {name: [None] * len(rows) for name in SCHEMA.names}
-    for n, row in enumerate(rows):
-        text = isinstance(row["chosen"], str)
-        for name in ("prompt", "chosen", "rejected", "tools", "chat_template_kwargs", "images"):
-            if row.get(name) is not None:
-                whole = json.dumps(row[name], ensure_ascii=False, separators=form)
-                for character in spelled:
-                    whole = whole.replace(character, f"\\u{ord(character):04x}")
-                columns[name][n] = whole
-        columns["format"][n] = "standard" if text else "conversational"
-        columns["source"][n], columns["file"][n], columns["row"][n] = "s", "f", n
-        columns["preference"][n] = columns["weight"][n] = 1.0
-    return pa.record_batch([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
-
-
-def outcome(tokenizer, params, batches, *, replaying, pictured=False, known=None):
-    ledger, quarantine = Ledger(), Quarantine("templating")
-    rows = ShardRows(
-        known or renderers(tokenizer, params),
-        (ledger, quarantine),
-        strict=params.delimiters_in_text == "quarantine",
-        replaying=replaying,
-        pictured=pictured,
-    )
-    try:
-        found = [rows.rendered(batch) for batch in batches]
-    except Pictured:
-        again = {"replaying": replaying, "pictured": True, "known": known}
-        return outcome(tokenizer, params, batches, **again)
-    told = (found, ledger.to_json(), quarantine.rows, rows.delimiters, rows.images)
-    return told, rows.replayed
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _every_batch_is_looked_at_in_columns():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "WORTH_ROWS", 10**9)
         patch.setattr(columns, "BATCHES_UNASKED", 0)
         yield
-
-
-@pytest.fixture(scope="module", params=SOME)
-def tokenizer(request, tmp_path_factory):
-    model = build_family(request.param, tmp_path_factory.mktemp(request.param))
-    day = DAY if request.param in NEEDS_DATE else None
-    return with_effective_template(plain_tokenizer(model.path), TemplatingParams(date=day))
 
 
 @given(
@@ -157,55 +103,6 @@ def test_stretches_of_any_rows_come_out_as_the_renderer_alone_makes_them(
     outcome(tokenizer, params, [table(before)], replaying=True, known=known)
     taught, _ = outcome(tokenizer, params, batches, replaying=True, known=known)
     assert taught == plain
-
-
-PARTS = st.sampled_from((*WORDS, "Hi", "Hi", "", "</s>", "yes</s>", "<|end_of_text|>", "<bos>go"))
-TEXT_ROW = st.fixed_dictionaries(
-    {"prompt": st.none() | PARTS, "chosen": PARTS, "rejected": PARTS | PARTS.map("Hi{}".format)}
-)
-
-
-@given(
-    rows=st.lists(TEXT_ROW, min_size=1, max_size=30),
-    forged=st.sampled_from(("quarantine", "encode", "keep")),
-    many=st.booleans(),
-)
-def test_texts_are_closed_as_the_renderer_alone_closes_them(tokenizer, rows, forged, many):
-    params = TemplatingParams(special_tokens_in_text=forged)
-    batches, known = [table(rows)], renderers(tokenizer, params)
-    if many and known.renderer.special:  # tokens that end in so many ways that none is looked for
-        known.renderer.special = dataclasses.replace(known.renderer.special, ends=())
-    ours, replayed = outcome(tokenizer, params, batches, replaying=True, known=known)
-    assert (ours, replayed) == outcome(tokenizer, params, batches, replaying=False)
-
-
-def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
-    """The renderer sees a sample, and those in which a special token may stand."""
-    texts = [f"word {n} <" if n % 10 == 7 else f"It\u2019s {n}." for n in range(300)]
-    rows = [{"prompt": "Is it?", "chosen": text, "rejected": "No."} for text in texts]
-    seen: list[str] = []
-    given = renderers(tokenizer, TemplatingParams())
-    sides = given.renderer.sides
-    monkeypatch.setattr(given.renderer, "sides", lambda row: seen.append(row) or sides(row))
-    (found, *_), _ = outcome(
-        tokenizer, TemplatingParams(), [table(rows)], replaying=True, known=given
-    )
-    assert found[0].num_rows == 300
-    assert len(seen) == (32 if "<" in given.renderer.special.ends else 2)
-
-
-def test_a_text_that_is_closed_otherwise_than_by_the_renderer_is_found(tokenizer, monkeypatch):
-    monkeypatch.setattr(PlainTexts, "_closed", lambda _, text: f"{text}.")
-    rows = [{"prompt": "Is it?", "chosen": " Yes", "rejected": " No"}]
-    with pytest.raises(Differs):
-        outcome(tokenizer, TemplatingParams(), [table(rows)], replaying=True)
-
-
-def test_texts_that_the_tokenizer_closes_are_left_to_the_renderer_to_refuse(tokenizer):
-    given = renderers(tokenizer, TemplatingParams()).renderer
-    assert PlainTexts(given).closed(b'"Is it?"," Yes."," No."') is not None
-    given.closes = True
-    assert PlainTexts(given).closed(b'"Is it?"," Yes."," No."') is None
 
 
 QUIET = (
