@@ -11,7 +11,6 @@ these bytes is left, and so is whatever else needs a look.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -22,10 +21,9 @@ from tasks.templating.contents import Contents
 from tasks.templating.delimiters import MARKED, hits
 from tasks.templating.joined import Joined, copied
 from tasks.templating.limits import LENGTH_ALLOWANCE
-from tasks.templating.opening import begins_badly
 from tasks.templating.piece import Places
+from tasks.templating.recipes import Recipe, begins_well, recipe
 from tasks.templating.replaying import MOST_STRUCTURES, Replayer
-from tasks.templating.traced_text import Joint
 from tasks.templating.turn_spans import Mask, Numbers, TurnSpans, roles_of, turn_spans
 
 WORTH_ROWS = 4
@@ -35,16 +33,6 @@ EACH = len(TEXTS)
 """Texts of a row: one column after the other they are looked at."""
 _MIX = np.array([[0x9E3779B97F4A7C15], [0xC2B2AE3D27D4EB4F], [0x165667B19E3779F9]], np.uint64)
 """By which the three numbers of a row become one: rows of one shape are sorted by it."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What one side's text is joined of, for all rows of one shape."""
-
-    numbers: Places
-    """Of literals; of contents by their place among those of the prompt or of the answer."""
-    kinds: Places
-    """0: a literal; a content 1 of the prompt, 2 of the chosen, 3 of the rejected side."""
 
 
 class Columns:
@@ -141,38 +129,15 @@ class Columns:
         if numbers not in self._recipes:
             prompt, *answers = map(roles_of, numbers)
             joints = self._replayer.joints(prompt, *answers)
-            if not joints or not all(map(self._begins_well, joints)):
+            if not joints or not all(begins_well(joint, self._replayer.bos) for joint in joints):
                 return None
             recipes = [
-                self._made(joint, len(prompt), 2 + side) for side, joint in enumerate(joints)
+                recipe(joint, len(prompt), 2 + side, self._literals)
+                for side, joint in enumerate(joints)
             ]
             self._recipes[numbers] = any(joint.bared for joint in joints), recipes
             self._watched |= {ord(first) for joint in joints for first in joint.firsts}
         return self._recipes[numbers]
-
-    def _made(self, joint: Joint, asked: int, kind: int) -> Recipe:
-        """A joint as a recipe; the prompt has `asked` messages, `kind` is that of the answer's."""
-        numbers: list[int] = []
-        kinds: list[int] = []
-        for part in joint.parts:
-            if isinstance(part, bytes):
-                numbers.append(self._literals.setdefault(part, len(self._literals)))
-                kinds.append(0)
-            else:
-                numbers.append(part if part < asked else part - asked)
-                kinds.append(1 if part < asked else kind)
-        return Recipe(np.array(numbers, np.int64), np.array(kinds, np.int64))
-
-    def _begins_well(self, joint: Joint) -> bool:
-        """Whether a literal alone shows that the text begins with the BOS once, if it has to."""
-        bos = self._replayer.bos
-        if not bos:
-            return True
-        first = joint.parts[0]
-        if not isinstance(first, bytes) or begins_badly(first, bos):
-            return False
-        after = first.decode().lstrip()[len(bos) :].lstrip()
-        return after[: len(bos)] != bos[: len(after)]
 
 
 def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:

@@ -1,4 +1,13 @@
-"""Both texts of a canonical pair, or the reason why it has none."""
+"""Both texts of a canonical pair, or the reason why it has none.
+
+    prompt ─┬─ chosen   ─ template, or as text with EOS ─┐
+            │                                            ├─ every turn there? one BOS? they differ?
+            └─ rejected ─ template, or as text with EOS ─┘
+
+The one place where everything is asked of a row; whatever is faster (`replaying`, `columns`,
+`plain_texts`) comes to the same texts for rows of which less has to be asked, and is held against
+this.
+"""
 
 import json
 from dataclasses import dataclass
@@ -22,6 +31,7 @@ from tasks.templating.pictures import (
     text_only,
 )
 from tasks.templating.probe import TemplateProbe
+from tasks.templating.refusals import forgery, over_limit, private_use, same_texts
 from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
 from tasks.templating.special_tokens import (
     ALIASES,
@@ -83,17 +93,13 @@ class Renderer:
             with cpu_limit(self.cpu_seconds):
                 return self._sides(row)
         except OverLimit as error:
-            raise _over_limit(str(error)) from None
+            raise over_limit(str(error)) from None
 
     def _sides(self, row: dict[str, Any]) -> tuple[Rendered, Rendered]:
         side = self._conversation if row["format"] == "conversational" else self._text
         chosen, rejected = side(row, "chosen"), side(row, "rejected")
         if chosen == rejected:
-            raise Unusable(
-                "identical_rendered",
-                "chosen",
-                "both sides are the same text once rendered: the template drops what differs",
-            )
+            raise same_texts()
         return chosen, rejected
 
     def _text(self, row: dict[str, Any], side: Side) -> Rendered:
@@ -127,12 +133,12 @@ class Renderer:
         if self.special and self.forged == "quarantine":
             for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
                 if forged := held(value, self.special):
-                    raise _forgery(name, forged)
+                    raise forgery(name, forged)
         settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
         rendered = self._in_order(messages, tools, settings, side)
         given = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
         if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * given:
-            raise _over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
+            raise over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
         if missing := missing_text(messages, rendered.text):
             raise Unusable("template_drops_turn", side, missing)
         if images:
@@ -176,29 +182,7 @@ class Renderer:
 
     def _literal(self, text: str, literals: Literals, forged: str, field: str) -> Rendered:
         if self.forged == "quarantine":
-            raise _forgery(field, forged)
+            raise forgery(field, forged)
         if ALIASES.search(text):
-            raise Unusable(
-                "special_token_in_text",
-                field,
-                "the text holds a private-use character from U+F0000 on beside a special token, "
-                "and both cannot be told apart when it is encoded; mend the row",
-            )
+            raise private_use(field)
         return Rendered(text, literals)
-
-
-def _over_limit(what: str) -> Unusable:
-    return Unusable(
-        "template_timeout",
-        "prompt",
-        f"the chat template {what}, expected less; mend the template's loops or leave the row out",
-    )
-
-
-def _forgery(field: str, token: str) -> Unusable:
-    return Unusable(
-        "special_token_in_text",
-        field,
-        f"the text holds the special token {shown(token)}, which the model would read as markup; "
-        "mend the row, or set templating.special_tokens_in_text: encode (as ordinary text) or keep",
-    )

@@ -3,8 +3,11 @@
 In:  conversations of plain rows, whose words look harmless.
 Out: both sides' texts of one row after the other, up to one that the renderer has to look at.
 
-A structure is all of a conversation but its texts: roles, tools, settings. The renderer renders
-the first row of each; from its text and a trace of the template the replay is learned. One row in
+    a structure's first row  ─ renderer ─ text ─┬─ written
+                                  trace ────────┴─ agree? then its replay is learned
+    rows of that structure   ─ replay ─ text, or None: a test came out otherwise ─ renderer
+
+A structure is all of a conversation but its texts: roles, tools, settings. One row in
 `SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard_rows`.
 """
 
@@ -19,37 +22,18 @@ from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.opening import begins_badly
 from tasks.templating.render import parse_tools
 from tasks.templating.special_tokens import SpecialTokens, suspicious
+from tasks.templating.structures import Structure, followed
 from tasks.templating.traced_text import Joint, Replay, replayed
 from tasks.templating.tracing import Tracer, tracer
 
 MOST_PATHS = 16
 MOST_STRUCTURES = 2048
 KEYS = {"role", "content"}
-SETTINGS_OF_ANOTHER_KIND = frozenset(
-    {
-        *("chat_template", "tokenize", "documents", "messages", "tools", "add_generation_prompt"),
-        *("continue_final_message", "padding", "truncation", "max_length", "return_tensors"),
-        *("return_dict", "tokenizer_kwargs", "conversation"),
-    }
-)
 
 Pair = tuple[list[Replay], list[Replay]]
 """The replays of both sides."""
 BothTexts = tuple[list[bytes], list[bytes]]
 """The chosen and the rejected texts of some rows, as UTF-8."""
-
-
-@dataclass
-class Structure:
-    """How conversations of one structure are rendered: one replay per outcome of the tests."""
-
-    paths: list[Replay] = field(default_factory=list[Replay])
-    calm: list[Replay] = field(default_factory=list[Replay])
-    """Those for contents that hold no mark, which they need not look for."""
-    joint: Joint | None = None
-    """What the text of contents is joined of that leave nothing to be asked."""
-    closed: bool = False
-    """Nothing more is learned."""
 
 
 @dataclass
@@ -148,7 +132,7 @@ class Replayer:
             if len(self.structures) >= MOST_STRUCTURES:
                 return
             structure = self.structures[key] = Structure()
-            structure.closed = not self._followed(key)
+            structure.closed = not followed(key, self.special)
         if structure.closed or self.tracer is None:
             return
         tools, settings, *roles = key
@@ -186,13 +170,6 @@ class Replayer:
         both = (chosen.calm, rejected.calm) if calm else (chosen.paths, rejected.paths)
         self._pairs[shape] = both
         return both
-
-    def _followed(self, key: Key) -> bool:
-        """Whether tools and settings leave nothing to the renderer proper."""
-        tools, settings, *_ = key
-        if settings and orjson.loads(settings).keys() & SETTINGS_OF_ANOTHER_KIND:
-            return False
-        return not (tools and self.special and suspicious(parse_tools(tools), self.special))
 
 
 def both_texts() -> BothTexts:

@@ -136,48 +136,6 @@ class Pieces:
     __lt__ = __le__ = __gt__ = __ge__ = __mul__ = __rmul__ = __mod__ = __rmod__ = untraceable
 
 
-class Length:
-    """How long a text is: may be compared with a number, and nothing else."""
-
-    __slots__ = ("_symbol",)
-
-    def __init__(self, symbol: Symbol) -> None:
-        self._symbol = symbol
-
-    def _compared(self, sign: str, other: Any, answer: bool) -> bool:
-        expression = f"(len({code(self._symbol)}) {sign} {int(other)})"
-        return self._symbol._noted(expression, answer)  # pyright: ignore[reportPrivateUsage]
-
-    def __eq__(self, other: object) -> bool:
-        return self._compared("==", _number(other), len(value(self._symbol)) == other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compared("<", _number(other), len(value(self._symbol)) < other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._compared("<=", _number(other), len(value(self._symbol)) <= other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._compared(">", _number(other), len(value(self._symbol)) > other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compared(">=", _number(other), len(value(self._symbol)) >= other)
-
-    def __bool__(self) -> bool:
-        return self > 0
-
-    def __getattr__(self, name: str) -> Any:
-        raise Untraceable
-
-    __hash__ = untraceable  # pyright: ignore[reportAssignmentType]
-    __contains__ = __getitem__ = __add__ = __radd__ = __sub__ = __rsub__ = untraceable
-    __str__ = __repr__ = __format__ = __iter__ = __len__ = __index__ = __int__ = untraceable
-    __mul__ = __rmul__ = __mod__ = __rmod__ = __float__ = __abs__ = __neg__ = untraceable
-
-
 def code(symbol: Symbol) -> str:
     """The expression that makes the symbol's text."""
     parts = [text if made else repr(text) for made, text in parts_of(symbol)]
@@ -205,9 +163,3 @@ def json_of(symbol: Symbol, ensure_ascii: bool, text: str) -> Symbol:
 
 def _argument(given: Any) -> str:
     return code(given) if isinstance(given, Symbol) else repr(value(given))
-
-
-def _number(given: Any) -> int:
-    if type(given) is not int:
-        raise Untraceable
-    return given

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tasks.templating.environment import tojson
-from tasks.templating.symbols import Length, Pieces, Symbol, Untraceable, json_of, value
+from tasks.templating.symbol_lengths import Length
+from tasks.templating.symbols import Pieces, Symbol, Untraceable, json_of, value
 
 ANSWERS = {
     **dict.fromkeys(("string", "defined", "iterable", "sequence"), True),

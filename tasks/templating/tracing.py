@@ -4,6 +4,10 @@ In:  a template, the concrete parts of a conversation (roles, tools, settings), 
 Out: the functions that give the text for other contents under the same tests (`traced_text`), or
      None.
 
+    roles, tools ─┐
+                  ├─ template ─ "<|user|>", c[0], "<|assistant|>", c[1], "<|end|>"     joined
+    c[0], c[1]  ──┘             not ('</think>' in c[1])                               asked again
+
 Exact, since contents are symbols while the template runs: every test of a content is noted and
 asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
 with a content ends the trace; then Jinja renders. Blocks that hide text from symbols end it, too.
@@ -21,7 +25,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tasks.templating.environment import environment
-from tasks.templating.symbols import Length, Part, Pieces, Symbol, Untraceable, parts_of, value
+from tasks.templating.symbol_lengths import Length
+from tasks.templating.symbols import Part, Pieces, Symbol, Untraceable, parts_of, value
 from tasks.templating.traced_filters import traced_filter, traced_test
 from tasks.templating.traced_text import Replays, replays_of
 

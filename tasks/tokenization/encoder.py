@@ -3,9 +3,13 @@
 In:  the saved tokenizer, `tokenization.encoder`, and each shard's first texts.
 Out: flat ids, and in words which encoder made them and why.
 
+    once            fixed texts ─┬─ fastokens   ─┐
+    for each shard  first texts ─┼─ by pieces   ─┼─ equal ids? the first of them whose are
+                                 └─ as they are ─┘
+
 Every encoder is held against `tokenizers` encoding each text as it is: on fixed texts (every added
 token in company, other scripts, white space) once, and on the first texts of every shard. One
-difference, and the shard goes to the reference itself.
+difference, and the shard goes to the next of them; the last is the reference itself.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,10 @@
 """The last decoder layer computes its MLP for the rows that a reward is read at, and no others.
 
+    last layer      p p p p a a a b b       p: prompt, a b: two answers
+    its attention   p p p p a a a b b       all T rows, since each may look at any before it
+    its MLP                     a   b       A rows: where the rewards are read
+    its output      0 0 0 0 0 0 a 0 b       plus what goes around the MLP
+
 Of the last layer's output only the pooled rows are used, so its MLP (most of the layer) runs on A
 rows instead of T; the others get zeros in its place. Hooks do it, since the layer's own code is not
 ours to change. The rows come with the call of the layer's attention, as the keyword `layout`:

@@ -1,0 +1,42 @@
+"""Why a row has no text that could be trained on, in words."""
+
+from tasks.conversion.unusable import Unusable
+from tasks.errors import shown
+
+
+def over_limit(what: str) -> Unusable:
+    """The template does too much for one row; `what` says it."""
+    return Unusable(
+        "template_timeout",
+        "prompt",
+        f"the chat template {what}, expected less; mend the template's loops or leave the row out",
+    )
+
+
+def forgery(field: str, token: str) -> Unusable:
+    """The row's own words hold a special token."""
+    return Unusable(
+        "special_token_in_text",
+        field,
+        f"the text holds the special token {shown(token)}, which the model would read as markup; "
+        "mend the row, or set templating.special_tokens_in_text: encode (as ordinary text) or keep",
+    )
+
+
+def private_use(field: str) -> Unusable:
+    """They hold one beside a character by which such tokens are hidden while they are encoded."""
+    return Unusable(
+        "special_token_in_text",
+        field,
+        "the text holds a private-use character from U+F0000 on beside a special token, and both "
+        "cannot be told apart when it is encoded; mend the row",
+    )
+
+
+def same_texts() -> Unusable:
+    """Both sides come out equal."""
+    return Unusable(
+        "identical_rendered",
+        "chosen",
+        "both sides are the same text once rendered: the template drops what differs",
+    )
