@@ -7,39 +7,19 @@ A member that leads out of the archive, or is a link or a device, refuses the wh
 whether it is asked for or not; so does a bomb. Names of members never become paths on disk.
 """
 
-import lzma
-import struct
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any
 
 from tasks.errors import DataError, shown
+from tasks.ingestion.archive_members import Wanted, tar_members, zip_members
 from tasks.ingestion.batches import Origin
-from tasks.ingestion.decompression import (
-    BOMB_BYTES,
-    BOMB_RATIO,
-    PIECE_BYTES,
-    DamagedFile,
-    pieces,
-    said,
-)
+from tasks.ingestion.decompression import BOMB_BYTES, BOMB_RATIO
+from tasks.ingestion.left_out import may_hold_rows
 from tasks.ingestion.prefixes import PiecesHash
 
-ARCHIVES = {".zip": "zip", ".tar": "tar", ".tgz": "tar", ".tbz2": "tar", ".txz": "tar"}
 MEMBERS_LIMIT = 100_000
 SEPARATOR = "!/"
-_BLOCK = 512
-_DAMAGE = (
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError),
-    *(ValueError, LookupError, OverflowError, RuntimeError, struct.error),
-)
-"""The last of them are zipfile's on nonsense in headers: unknown methods, encodings, offsets."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +33,14 @@ class Member:
     digest: str
 
 
-Wanted = Callable[[str], bool]
+@dataclass(frozen=True)
+class Unpacked:
+    """An archive, once it is unpacked."""
+
+    members: list[Member]
+    """Sorted by name."""
+    left_out: list[str]
+    """Names of members that may hold rows, and of which nothing says what they are."""
 
 
 def split_members(path: str) -> tuple[str, str | None]:
@@ -64,10 +51,9 @@ def split_members(path: str) -> tuple[str, str | None]:
 
 def unpack(
     origin: Origin, kind: str, pattern: str | None, is_data: Wanted, target: Path
-) -> list[Member]:
-    """The members that the pattern matches (None: all data files), unpacked below `target`.
-
-    They are sorted by name; on disk they are numbered.
+) -> Unpacked:
+    """The members that the pattern matches (None: all data files), unpacked below `target`, where
+    they are numbered.
 
     Raises:
         DataError: the archive is unsafe, a bomb, damaged, or has no such member.
@@ -79,16 +65,18 @@ def unpack(
     def wanted(name: str) -> bool:
         if pattern is not None:
             return fnmatchcase(name, pattern)
-        hidden = any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
-        return is_data(name) and not hidden
+        return is_data(name) and not _is_hidden(name)
 
-    read = _zip_members if kind == "zip" else _tar_members
+    read = zip_members if kind == "zip" else tar_members
     found: list[Member] = []
+    left_out: list[str] = []
     total = count = 0
     for count, (name, content) in enumerate(read(origin, wanted), 1):
         if count > MEMBERS_LIMIT:
             raise DataError(f"{origin.name}: over {MEMBERS_LIMIT:,} members; unpack it yourself")
         if content is None:
+            if pattern is None and may_hold_rows(name) and not _is_hidden(name):
+                left_out.append(name)
             continue
         path, digest, written = target / f"{len(found):05d}", PiecesHash(), 0
         with path.open("wb") as file:
@@ -108,7 +96,11 @@ def unpack(
     names = [member.name for member in found]
     if twice := next((n for n in names if names.count(n) > 1), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
-    return sorted(found, key=lambda member: member.name)
+    return Unpacked(sorted(found, key=lambda member: member.name), sorted(left_out))
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
 
 
 def _check_bomb(origin: Origin, size_in: int, size_out: int) -> None:
@@ -117,117 +109,3 @@ def _check_bomb(origin: Origin, size_in: int, size_out: int) -> None:
             f"{origin.name}: decompressed >{BOMB_RATIO}:1 ({size_in:,} bytes gave {size_out:,}); "
             "unpack it yourself if it is meant to be so"
         )
-
-
-def _safe(origin: Origin, name: str) -> str:
-    """The name without a leading `./`.
-
-    Raises:
-        DataError: it is absolute or leads out.
-    """
-    parts = name.replace("\\", "/").split("/")
-    if not parts[0] or ".." in parts or parts[0].endswith(":"):
-        raise DataError(
-            f"{origin.name}: unsafe_member {shown(name)} leads out of the archive; nothing of it "
-            "is used: pack it again with relative names"
-        )
-    return name.removeprefix("./")
-
-
-def _no_file(origin: Origin, name: str, kind: str) -> DataError:
-    return DataError(
-        f"{origin.name}: unsafe_member {shown(name)} is a {kind}; nothing of it is used: pack it "
-        "again with the files themselves"
-    )
-
-
-def _zip_members(origin: Origin, wanted: Wanted) -> Iterator[tuple[str, Iterator[bytes] | None]]:
-    with _damage_told(origin), zipfile.ZipFile(origin.path) as archive:
-        entries = archive.infolist()
-        for entry in entries:
-            _safe(origin, entry.filename)
-            if (entry.external_attr >> 16) & 0o170000 == 0o120000:
-                raise _no_file(origin, entry.filename, "symbolic link")
-        for entry in entries:
-            if entry.is_dir():
-                continue
-            name = _safe(origin, entry.filename)
-            if not wanted(name):
-                yield name, None
-                continue
-            if entry.flag_bits & 1:
-                raise DataError(f"{origin.name}: member {shown(name)} is encrypted; unpack it")
-            with archive.open(entry) as file:
-                yield name, _read(origin, file)
-
-
-def _tar_members(origin: Origin, wanted: Wanted) -> Iterator[tuple[str, Iterator[bytes] | None]]:
-    stream: Any = _Stream(origin)
-    with _damage_told(origin):
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
-            for entry in archive:
-                name = _safe(origin, entry.name)
-                if entry.isdir():
-                    continue
-                if not entry.isreg():
-                    kind = "link" if entry.islnk() or entry.issym() else "device or a pipe"
-                    raise _no_file(origin, name, kind)
-                file = archive.extractfile(entry) if wanted(name) else None
-                yield name, _read(origin, file) if file else None
-        _check_end(origin, stream)
-
-
-def _check_end(origin: Origin, stream: Any) -> None:
-    """Raises where the end mark (zero blocks) is missing, or more follows it."""
-    # Read block by block, so the last one is the one at which the members ended.
-    if len(stream.tail) < _BLOCK or stream.tail.strip(b"\0"):
-        raise DamagedFile(
-            f"{origin.name}: truncated_tar: no end mark behind the last member; fetch the archive "
-            "again"
-        )
-    while piece := stream.read(PIECE_BYTES):
-        if piece.strip(b"\0"):
-            raise DataError(
-                f"{origin.name}: more follows the archive's end mark; concatenated archives: give "
-                "each as a file of its own"
-            )
-
-
-@contextmanager
-def _damage_told(origin: Origin) -> Generator[None, None, None]:
-    """Whatever zipfile and tarfile raise on damage, as DamagedFile."""
-    try:
-        yield
-    except DataError:
-        raise
-    except _DAMAGE as error:
-        raise DamagedFile(
-            f"{origin.name}: damaged archive ({said(error)}); fetch or pack it again"
-        ) from error
-
-
-def _read(origin: Origin, file: IO[bytes]) -> Iterator[bytes]:
-    with _damage_told(origin):
-        while piece := file.read(PIECE_BYTES):
-            yield piece
-
-
-class _Stream:
-    """The decompressed bytes of a tar as a file to read; remembers the last block."""
-
-    def __init__(self, origin: Origin) -> None:
-        self._pieces = pieces(origin)
-        self._piece, self._position = b"", 0
-        self.tail = b""
-
-    def read(self, count: int) -> bytes:
-        taken = self._piece[self._position : self._position + count]
-        self._position += len(taken)
-        while len(taken) < count:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            self._piece, self._position = piece, count - len(taken)
-            taken += piece[: self._position]
-        self.tail = taken or self.tail
-        return taken

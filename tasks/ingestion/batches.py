@@ -59,7 +59,7 @@ class Origin:
     name: str
     """As it was matched; stands in every message and in the `file` column."""
     codec: str
-    """What its name says of compression: one of `files.CODECS`, or empty."""
+    """What its name says of compression: one of `extensions.CODECS`, or empty."""
     delimiter: str
     scratch: Path
     """A directory for a decompressed copy, where a format needs one."""

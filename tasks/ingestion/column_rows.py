@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.errors import DataError, shown
+from tasks.errors import shown
 from tasks.ingestion.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin, too_large
+from tasks.ingestion.column_types import check_types, children_of, is_binary, kind_of, no_form
 from tasks.ingestion.column_values import rows_as_objects
-from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import DamagedFile, said
 from tasks.ingestion.json_bytes import dumped
 from tasks.ingestion.json_rows import MAX_DEPTH, diagnose
@@ -34,8 +34,8 @@ def rows_of(
         DamagedFile: a column name is no text.
     """
     try:
-        _check_schema(origin, schema)
-        origin.declare({field.name: _kind(field.type) for field in schema})
+        check_types(origin, schema)
+        origin.declare({field.name: kind_of(field.type) for field in schema})
     except UnicodeDecodeError as error:
         raise DamagedFile(
             f"{origin.name}: a column name is not UTF-8 ({shown(error.object[:40])}); fetch or "
@@ -57,8 +57,8 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         for leaf in _leaves(name, column)
     ]
     for name, leaf in leaves:
-        if _is_binary(leaf.type) and leaf.null_count < len(leaf):
-            raise _no_form(origin, name, leaf.type)
+        if is_binary(leaf.type) and leaf.null_count < len(leaf):
+            raise no_form(origin, name, leaf.type)
     finite = all(_is_finite(leaf) for _, leaf in leaves)
     try:
         objects: list[dict[str, Any] | None] = [*rows_as_objects(part)]
@@ -107,84 +107,13 @@ def _text(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _children(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    return [(kind.field(i).name, kind.field(i).type) for i in range(kind.num_fields)]
-
-
-def _check_schema(origin: Origin, schema: pa.Schema) -> None:
-    check_names(origin.name, schema.names)
-    for field in schema:
-        _check_type(origin, field.name, field.type)
-
-
-def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
-    """Raises DataError for a type without JSON form; binary is looked at row by row instead."""
-    is_ = pa.types
-    if is_.is_dictionary(kind):
-        return _check_type(origin, name, kind.value_type)
-    if is_.is_nested(kind) and not is_.is_union(kind):
-        if is_.is_map(kind) and not (
-            is_.is_string(kind.key_type) or is_.is_large_string(kind.key_type)
-        ):
-            raise _no_form(origin, name, kind)
-        for child, child_kind in _children(kind):
-            _check_type(origin, f"{name}.{child}", child_kind)
-        return None
-    known = (
-        is_.is_null,
-        is_.is_boolean,
-        is_.is_integer,
-        is_.is_floating,
-        is_.is_string,
-        is_.is_large_string,
-        is_.is_string_view,
-        is_.is_decimal,
-        is_.is_timestamp,
-        is_.is_date,
-        is_.is_time,
-        _is_binary,
-    )
-    if not any(test(kind) for test in known):
-        raise _no_form(origin, name, kind)
-    return None
-
-
-def _kind(kind: pa.DataType) -> str:
-    """What a person calls the type, as far as rows of JSON can tell."""
-    is_ = pa.types
-    if is_.is_dictionary(kind):
-        return _kind(kind.value_type)
-    if is_.is_null(kind):
-        return "null"
-    if is_.is_boolean(kind):
-        return "boolean"
-    if is_.is_integer(kind) or is_.is_floating(kind):
-        return "number"
-    if is_.is_struct(kind) or is_.is_map(kind):
-        return "object"
-    return "list" if is_.is_nested(kind) else TEXT
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    tests = (is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary, is_.is_binary_view)
-    return any(test(kind) for test in tests)
-
-
-def _no_form(origin: Origin, name: str, kind: pa.DataType) -> DataError:
-    return DataError(
-        f"{origin.name}: column {shown(name)} is of type {kind}, which has no form in a text row; "
-        "leave the column out, or write it as text (images: as their paths)"
-    )
-
-
 def _leaves(name: str, column: Any) -> Iterator[tuple[str, Any]]:
     """Every array without children below a column, with its dotted name."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         yield from _leaves(name, column.dictionary)
     elif pa.types.is_struct(kind):
-        for (child, _), part in zip(_children(kind), column.flatten(), strict=True):
+        for (child, _), part in zip(children_of(kind), column.flatten(), strict=True):
             yield from _leaves(f"{name}.{child}", part)
     elif pa.types.is_map(kind):
         yield from _leaves(f"{name}.value", column.items)

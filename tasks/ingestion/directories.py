@@ -6,27 +6,14 @@ raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out w
 """
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tasks.errors import shown
+from tasks.ingestion.left_out import may_hold_rows, some_of, told
 
-NOBODYS = (
-    *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice"),
-    *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),
-    *("*.md5", "*.sha1", "*.sha256", "*.sha512", "*.crc"),
-    *("md5sums", "sha*sums", "md5sums.txt", "sha*sums.txt", "checksums", "checksums.txt"),
-    *("_success", "_metadata", "_common_metadata", "_committed_*", "_started_*"),
-    *("*.png", "*.jpg", "*.jpeg", "*.webp", "*.gif", "*.bmp", "*.tif", "*.tiff", "*.svg"),
-)
-"""Names, in lower case, of what lies beside rows and holds none: texts for people, checksums, marks
-of who wrote them, and the images that rows may name."""
-_NOBODYS = re.compile("|".join(map(translate, NOBODYS)))
-NAMED = 3
-"""Of the files that are left out."""
+NAME_OR_DECLARE = "name them with a glob in `path`, or say what they are with `format`"
 
 
 @dataclass(frozen=True)
@@ -41,36 +28,23 @@ class Below:
     @property
     def instead(self) -> str:
         """`, but 'a.txt', 'b.txt', 'deep/c' and 7 more`, where nothing is read."""
-        return f", but {self._some}" if self.left_out else ""
+        return f", but {some_of(self.left_out)}" if self.left_out else ""
 
-    def told(self, path: str) -> str:
+    def told(self, path: str, instead: str = NAME_OR_DECLARE) -> str:
         """What is left out, and what to do."""
-        return (
-            f"{len(self.left_out):,} of the files below {path!r} left out, as their names are of "
-            f"no known format: {self._some}; if they hold rows, name them with a glob in `path`, "
-            "or say what they are with `format`"
-        )
-
-    @property
-    def _some(self) -> str:
-        more = len(self.left_out) - NAMED
-        named = ", ".join(shown(name, 200) for name in self.left_out[:NAMED])
-        return named + (f" and {more:,} more" if more > 0 else "")
+        return told(self.left_out, f"the files below {path!r}", instead)
 
 
-def below(
-    directory: str, *, is_data: Callable[[str], bool], is_wanted: Callable[[str], bool]
-) -> Below:
-    """All files of the directory that are not hidden, sorted; data by their own names
-    (`is_data`), or by what their source declares (`is_wanted`)."""
+def below(directory: str, is_wanted: Callable[[str], bool]) -> Below:
+    """All files of the directory that are not hidden, sorted; `is_wanted` tells by its name
+    whether one is read."""
     read: list[str] = []
     left_out: list[str] = []
     files = set(_files(directory))
     for path in files - _notes_of_datasets(files):
-        nobodys = _NOBODYS.fullmatch(path.name.lower())
-        if is_data(path.name) or (is_wanted(path.name) and not nobodys):
+        if is_wanted(path.name):
             read.append(path.as_posix())
-        elif not nobodys:
+        elif may_hold_rows(path.name):
             left_out.append(path.relative_to(directory).as_posix())
     return Below(sorted(read), sorted(left_out))
 

@@ -12,28 +12,21 @@ from functools import partial
 from pathlib import Path
 
 from tasks.errors import DataError, shown
-from tasks.ingestion.archives import ARCHIVES, SEPARATOR, split_members
+from tasks.ingestion.archives import SEPARATOR, split_members
 from tasks.ingestion.directories import Below, below
+from tasks.ingestion.extensions import (
+    ARCHIVES,
+    EXPECTED,
+    FORMATS,
+    is_archive,
+    is_data,
+    says_itself,
+    split_codec,
+)
+from tasks.ingestion.left_out import is_nobodys, is_note, last_of
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
 from tasks.ingestion.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.redaction import redacted
-
-FORMATS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
-CODECS = (".gz", ".zst", ".bz2", ".xz")
-EXPECTED = (
-    f"expected {' '.join(FORMATS)}, plain or with {' '.join(CODECS)}, or an archive "
-    f"({' '.join(ARCHIVES)})"
-)
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ def found_below(source: Source) -> Below | None:
     if not os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
         return None
     try:
-        return below(path, is_data=is_data, is_wanted=partial(is_wanted, source))
+        return below(path, partial(is_wanted, source))
     except OSError as error:
         raise DataError(
             f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
@@ -104,19 +97,13 @@ def found_below(source: Source) -> Below | None:
         ) from error
 
 
-def is_data(name: str) -> bool:
-    """Whether a file of this name holds rows."""
-    return _format(name) is not None
-
-
-def says_itself(name: str) -> bool:
-    """Whether the extension of a file's name tells what it is."""
-    return is_data(name) or _is_archive(name)
-
-
 def is_wanted(source: Source, name: str) -> bool:
-    """Whether a file of this name holds rows, by its extension or as its source declares."""
-    return is_data(name) or (source.format is not None and not _declares_archives(source))
+    """Whether a file of this name among others holds rows, by its extension or as its source
+    declares."""
+    if is_data(name):
+        return not is_note(name)
+    declared = source.format is not None and not _declares_archives(source)
+    return declared and not is_nobodys(name)
 
 
 def described(
@@ -130,7 +117,7 @@ def described(
     """
     telling = _telling(source, name, said)
     if telling is None:
-        plain = _plain(name)
+        plain = last_of(name)
         others = ", ".join(shown(each) for each in said if each != plain)
         gave = f" (nor has {others}, as its server calls it)" if others else ""
         raise DataError(
@@ -138,7 +125,7 @@ def described(
             "rename it, narrow `path` to the data files, or say what it is with `format`, for "
             "example format: jsonl (json, csv, tsv, parquet, arrow; jsonl.gz where compressed)"
         )
-    stem, codec = _split_codec(telling)
+    stem, codec = split_codec(telling)
     format_ = ARCHIVES.get(Path(stem).suffix) or FORMATS[Path(stem).suffix]
     if format_ == "tar":
         codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
@@ -151,25 +138,17 @@ def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:
 
     An archive is told by its own name, and `format` then speaks of its members.
     """
-    declared, plain = source.format, _plain(name)
+    declared, plain = source.format, last_of(name)
     if declared is not None:
         of_archive = _declares_archives(source)
         is_member = SEPARATOR in name
-        if not is_member if of_archive else is_member or not _is_archive(plain):
+        if not is_member if of_archive else is_member or not is_archive(plain):
             return f"x.{declared}"
     return next((n for n in (plain, *said) if says_itself(n)), None)
 
 
 def _declares_archives(source: Source) -> bool:
     return source.format is not None and source.format.partition(".")[0] in ARCHIVE_FORMATS
-
-
-def _plain(name: str) -> str:
-    return name.rstrip("/").rpartition("/")[2]
-
-
-def _is_archive(name: str) -> bool:
-    return Path(_split_codec(name)[0]).suffix in ARCHIVES
 
 
 def check_unchanged(file: SourceFile) -> None:
@@ -212,18 +191,6 @@ def _described(source: Source, name: str) -> SourceFile:
         )
     except OSError as error:
         raise DataError(f"{where} cannot be read: {error.strerror}") from error
-
-
-def _split_codec(name: str) -> tuple[str, str]:
-    """`("a.jsonl", ".gz")` of `a.JSONL.gz`."""
-    lower = name.lower()
-    codec = next((c for c in CODECS if lower.endswith(c)), "")
-    return lower.removesuffix(codec), codec
-
-
-def _format(name: str) -> str | None:
-    stem = _split_codec(name)[0]
-    return FORMATS.get(Path(stem).suffix)
 
 
 def _resolved(name: str) -> str:

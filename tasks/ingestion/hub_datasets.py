@@ -9,7 +9,7 @@ read by the readers of this stage. No script of a repository is ever run.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
@@ -17,9 +17,12 @@ from typing import Any, cast
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
 from tasks.ingestion.hub import api, endpoint, explained
+from tasks.ingestion.left_out import may_hold_rows
 from tasks.ingestion.prefixes import pieces_digest
 
 CARD = "README.md"
+Wanted = Callable[[str], bool]
+"""Whether a file of this name holds rows."""
 SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
 """What files of a split may be called beside its own name; the hub's convention."""
 
@@ -31,9 +34,10 @@ def data_files(
     patterns: Sequence[str],
     config: str | None,
     split: str | None,
-    is_data: Any,
-) -> list[tuple[str, Path, str]]:
-    """`(name in the repository, local path, digest)` of the chosen files, sorted by name.
+    is_wanted: Wanted,
+) -> tuple[list[tuple[str, Path, str]], list[str]]:
+    """`(name in the repository, local path, digest)` of the chosen files, sorted by name; and the
+    names of those that may hold rows, and of which nothing says what they are.
 
     Raises:
         DataError: none is chosen, or one cannot be fetched or differs from its hash.
@@ -47,31 +51,32 @@ def data_files(
         if not chosen and (config or split) and CARD in files:
             card = _fetched(repository, commit, CARD).read_text("utf-8", "replace")
             chosen = _patterns_of_card(repository, card, config, split)
-        names = _names(sorted(files), chosen, config, split, is_data)
+        among = _among(sorted(files), chosen, config, split)
+        names = among if chosen else [*filter(is_wanted, among)]
         if not names:
             raise _none(repository, commit, sorted(files), config, split)
-        return [
+        others = sorted(name for name in {*among} - {*names} if may_hold_rows(name))
+        found = [
             (name, path, _verified(repository, files[name], path))
             for name in names
             for path in (_fetched(repository, commit, name),)
         ]
+        return found, others
     except DataError:
         raise
     except Exception as error:
         raise explained("dataset", repository, commit, error, DataError) from error
 
 
-def _names(
-    files: Sequence[str],
-    patterns: Sequence[str],
-    config: str | None,
-    split: str | None,
-    is_data: Any,
+def _among(
+    files: Sequence[str], patterns: Sequence[str], config: str | None, split: str | None
 ) -> list[str]:
+    """The files that the patterns match; without any, all that are not hidden of this config and
+    split."""
     if patterns:
         return [f for f in files if any(fnmatchcase(f, pattern) for pattern in patterns)]
     hidden = re.compile(r"(^|/)[._]")
-    found = [f for f in files if is_data(f) and not hidden.search(f)]
+    found = [f for f in files if not hidden.search(f)]
     if config is not None:
         found = [f for f in found if f.startswith(f"{config}/")]
     if split is not None:

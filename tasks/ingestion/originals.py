@@ -19,26 +19,24 @@ from urllib.parse import urlsplit
 
 from tasks.artifact import Workspace
 from tasks.errors import DataError
-from tasks.ingestion.archives import SEPARATOR, Member, split_members, unpack
-from tasks.ingestion.batches import Origin
+from tasks.ingestion.archives import SEPARATOR, split_members
 from tasks.ingestion.downloads import Remote, download, is_url
 from tasks.ingestion.files import (
     SourceFile,
-    check_unchanged,
     described,
     found_below,
-    is_data,
     is_wanted,
     match,
     says_itself,
 )
 from tasks.ingestion.hub import resolve_commit
 from tasks.ingestion.hub_datasets import data_files
+from tasks.ingestion.left_out import told
 from tasks.ingestion.params import Source
 from tasks.ingestion.prefixes import pieces_digest
+from tasks.ingestion.unpacking import unpacked
 
 DOWNLOADS = "downloads"
-UNPACKED = "unpacked"
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +85,7 @@ def locate(source: Source) -> Located:
     return Located(
         {"files": [file.name for file in files], "members": members},
         {file.name: file.digest for file in files},
-        lambda workspace: Brought(_unpacked(workspace, source, files, members), {}),
+        lambda workspace: Brought(unpacked(workspace, source, files, members), {}),
     )
 
 
@@ -96,15 +94,20 @@ def _of_hub(source: Source, repository: str) -> Located:
     chosen = {"config": source.config, "split": source.split}
 
     def bring(workspace: Workspace) -> Brought:
-        found = data_files(
-            repository, commit, patterns=source.data_files, **chosen, is_data=is_data
+        wanted = partial(is_wanted, source)
+        found, left_out = data_files(
+            repository, commit, patterns=source.data_files, **chosen, is_wanted=wanted
         )
+        if left_out:
+            instead = "name them with globs in `data_files`, and say what they are with `format`"
+            among = f"the files of {repository}@{commit[:12]}"
+            logger.warning("source %r: %s", source.name, told(left_out, among, instead))
         files = [
             described(source, f"{repository}/{name}", path, path.stat().st_size, digest)
             for name, path, digest in found
         ]
         facts = {"hub": repository, "commit": commit, "revision": source.revision}
-        return Brought(_unpacked(workspace, source, files, None), facts)
+        return Brought(unpacked(workspace, source, files, None), facts)
 
     identity = {"hub": repository, **chosen, "data_files": list(source.data_files)}
     return Located(identity, {f"hub:{repository}": commit}, bring)
@@ -124,8 +127,8 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
         remotes = buckets.pinned(source.name, url, source.storage or {})
     # An unknown kind is told before the download.
     kinds = [described(source, r.name, Path(), 0, "", r.said) for r in remotes]
-    told = [f"{k.format}{k.codec}" for k in kinds]
-    by_server = {"formats": told} if any(not says_itself(r.name) for r in remotes) else {}
+    formats = [f"{k.format}{k.codec}" for k in kinds]
+    by_server = {"formats": formats} if any(not says_itself(r.name) for r in remotes) else {}
     return Located(
         {"files": [remote.name for remote in remotes], "members": members} | by_server,
         {remote.name: remote.pin for remote in remotes},
@@ -157,49 +160,4 @@ def _downloaded(
             fetched.append(
                 {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
             )
-    return Brought(_unpacked(workspace, source, files, members), {"downloads": fetched})
-
-
-def _unpacked(
-    workspace: Workspace, source: Source, files: Sequence[SourceFile], members: str | None
-) -> list[SourceFile]:
-    """The files, with every archive replaced by its members."""
-    found: list[SourceFile] = []
-    for index, file in enumerate(files):
-        if not file.is_archive:
-            found.append(file)
-            continue
-        unit = f"unpack-{source.name}-{index:05d}"
-        target = workspace.scratch / UNPACKED / unit
-        found += [
-            described(source, f"{file.name}{SEPARATOR}{m.name}", m.path, m.size, m.digest)
-            for m in _members(workspace, unit, file, members, target, partial(is_wanted, source))
-        ]
-    return found
-
-
-def _members(
-    workspace: Workspace,
-    unit: str,
-    file: SourceFile,
-    members: str | None,
-    target: Path,
-    wanted: Callable[[str], bool],
-) -> list[Member]:
-    done = workspace.finished(unit)
-    if done is not None:
-        return [Member(m["name"], target / m["place"], m["size"], m["digest"]) for m in done["of"]]
-    target.mkdir(parents=True, exist_ok=True)
-    check_unchanged(file)
-    origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
-    found = unpack(origin, file.format, members, wanted, target)
-    check_unchanged(file)
-    entries = [
-        {"name": m.name, "place": m.path.name, "size": m.size, "digest": m.digest} for m in found
-    ]
-    workspace.finish(unit, {"of": entries})
-    return found
-
-
-def _ignored(_: object) -> None:
-    """An archive's bytes are counted when its members are read."""
+    return Brought(unpacked(workspace, source, files, members), {"downloads": fetched})

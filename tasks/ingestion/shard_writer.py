@@ -6,22 +6,15 @@ extend ─> group of rows ─┬─ first shard: written at once ─────
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tasks.artifact import Behind
-from tasks.ingestion.shards import (
-    GROUP_BYTES,
-    GROUP_ROWS,
-    SMALL_SHARD_ROWS,
-    is_full,
-)
+from tasks.ingestion.row_groups import row_groups, sizes_of
+from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS, SMALL_SHARD_ROWS, is_full
 
 Writing = Callable[[str], AbstractContextManager[Path]]
 """`Workspace.writing`: a temporary path that takes its place on success."""
@@ -145,9 +138,9 @@ class ShardWriter:
         for start in range(0, left.num_rows, SMALL_SHARD_ROWS):
             # In one piece, or else its pages would depend on where the tables came from.
             rows = left.slice(start, SMALL_SHARD_ROWS).combine_chunks()
-            sizes = _sizes(rows)
+            sizes = sizes_of(rows)
             plain = sizes[-1] < GROUP_BYTES
-            self._write(_row_groups(rows, sizes), "none" if plain else "zstd")
+            self._write(row_groups(rows, sizes), "none" if plain else "zstd")
             self._close()
             if rows.num_rows == SMALL_SHARD_ROWS:
                 done += SMALL_SHARD_ROWS
@@ -188,30 +181,3 @@ class ShardWriter:
     def _placed(self, stack: ExitStack) -> None:
         stack.close()  # the writer first, then the rename into place
         self._open.remove(stack)
-
-
-def _sizes(rows: Any) -> npt.NDArray[np.int64]:
-    """The bytes of the rows up to the end of each."""
-    import pyarrow.compute as pc
-
-    lengths = pc.call_function("binary_length", [rows["raw"]])
-    return np.cumsum(lengths.to_numpy(), dtype=np.int64)
-
-
-def _row_groups(rows: Any, sizes: npt.NDArray[np.int64]) -> Iterator[Any]:
-    """A small shard's rows in groups that end where they would if they were the first to come."""
-    start = done = 0
-    while start < len(sizes):
-        left = sizes[start:] - done
-        count = full_group(left) or len(left)
-        yield rows.slice(start, count)
-        start += count
-        done = sizes[start - 1]
-
-
-def full_group(sizes: npt.NDArray[np.int64]) -> int:
-    """How many rows make a full group, given the bytes up to the end of each; 0 where they do not
-    yet."""
-    sizes = sizes[:GROUP_ROWS]
-    full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
-    return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS

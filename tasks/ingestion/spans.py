@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks.ingestion.appended import Past
 from tasks.ingestion.marks import Ends, line_ends
-from tasks.ingestion.shard_writer import full_group
+from tasks.ingestion.row_groups import full_group
 from tasks.ingestion.shards import GROUP_ROWS, is_full
 
 

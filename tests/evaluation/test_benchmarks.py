@@ -261,6 +261,15 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
         read("rewardbench", tmp_path / "empty.jsonl")
 
 
+def test_what_a_directory_of_files_leaves_out_is_told(tmp_path, caplog):
+    (tmp_path / "b.jsonl").write_text(json.dumps(GOOD))
+    (tmp_path / "more.txt").write_text(json.dumps(GOOD))
+    (tmp_path / "README.md").write_text("# a benchmark")
+    assert len(read("rewardbench", tmp_path)) == 1
+    assert f"rewardbench: 1 of the files below '{tmp_path}' left out" in caplog.text
+    assert "'more.txt'; if they hold rows, rename them, with an" in caplog.text
+
+
 def test_an_id_of_ties_is_one_prompts_whose_rows_count_together(tmp_path):
     path = tmp_path / "ties.jsonl"
     path.write_text("\n".join(json.dumps(r) for r in (GOOD_2, GOOD_2 | {"rejected": ["c"]})))

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Store
-from tasks.ingestion import marks, row_shards, shard_writer, shards
+from tasks.ingestion import marks, row_groups, row_shards, shard_writer, shards
 from tests.ingestion.conftest import Ingestion
 
 BAD = '{"a":1,"a":2}\n'
@@ -147,7 +147,7 @@ def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, steps):
     """Part by part, its last line closed or not, while another file changes, and shards of the
     artifact before are damaged; small shards become full ones."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (shards, shard_writer, marks):
+        for module in (shards, shard_writer, row_groups, marks):
             for name in TINY.keys() & vars(module).keys():
                 patch.setattr(module, name, TINY[name])
         ingestion = Ingestion(tmp_path_factory.mktemp("grows"))

@@ -47,6 +47,32 @@ def test_members_are_read_like_files_each_under_its_own_name(ingestion, name):
         ingestion.run(f"{path}!/none/*")
 
 
+@pytest.mark.catalogue(45)
+@pytest.mark.parametrize("name", ["raw.zip", "raw.tar.gz"])
+def test_what_an_archive_leaves_out_is_told_and_nobodys_rows_are_no_rows(ingestion, caplog, name):
+    line = b'{"n":1}\n'
+    unknown = {f"more/{each}": line for each in ("part-0", "b.txt", "deep.jsonl.lz4", "e")}
+    nobodys = {"dataset_infos.json": line, "load.py": line, ".cache/part": line}
+    path = ingestion.write(name, PACKED[name](MEMBERS | unknown | nobodys))
+    read = ingestion.run(path)
+    assert len(ingestion.rows(read)) == 4
+    [told] = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    assert f"source 's': 4 of the members of '{path}' left out" in told
+    assert "'more/b.txt', 'more/deep.jsonl.lz4', 'more/e' and 1 more; if they hold rows" in told
+    assert f"a glob ({name}!/...)" in told
+    caplog.clear()
+    assert len(ingestion.rows(ingestion.run(f"{path}!/more/*", format="jsonl"))) == 4
+    assert len(ingestion.rows(ingestion.run(f"{path}!/eval/*"))) == 1
+    within = ingestion.write(name, PACKED[name]({"a.jsonl": line, "b.zip": zip_of({"c.csv": b""})}))
+    with pytest.raises(DataError, match=rf"{name}!/b\.zip is an archive within an archive; unpack"):
+        ingestion.run(f"{within}!/*")
+    caplog.clear()
+    members = {"part-0": line, "README.md": b"# not rows", "dataset_infos.json": line}
+    declared = ingestion.run(ingestion.write(name, PACKED[name](members)), format="jsonl")
+    assert (len(ingestion.rows(declared)), ingestion.quarantine(declared)) == (1, [])
+    assert "left out" not in caplog.text
+
+
 def test_an_archive_may_lie_behind_a_url(ingestion):
     files = Files({"/raw.zip": zip_of(MEMBERS)})
     with serving(files.answer) as address:

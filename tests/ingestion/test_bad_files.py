@@ -267,6 +267,18 @@ def test_what_a_directory_leaves_out_is_told_at_every_run(ingestion, caplog):
     assert caplog.text.count("left out") == 2
 
 
+@pytest.mark.catalogue(45)
+def test_what_a_library_wrote_of_rows_elsewhere_is_no_rows(ingestion, caplog):
+    ingestion.write("raw/data/train.jsonl", '{"a":1}\n')
+    for name in ("raw/dataset_infos.json", "raw/data/loader.py"):
+        ingestion.write(name, '{"default": {}}')
+    rows = ingestion.rows(ingestion.run(ingestion.directory / "raw"))
+    assert [row["raw"] for row in rows] == [{"a": 1}]
+    assert "left out" not in caplog.text
+    named = ingestion.run(ingestion.directory / "raw/dataset_infos.json", format="jsonl")
+    assert len(ingestion.rows(named)) == 1
+
+
 @pytest.mark.catalogue(45, 50)
 def test_linked_directories_are_entered_once_and_without_loops(ingestion, caplog):
     for name in ("top/raw/a.jsonl", "top/raw/z/b.jsonl", "top/beside.jsonl", "far/deep/c.jsonl"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tasks.artifact import Store, Workspace, each, pool
 from tasks.artifact.durable import writing
 from tasks.errors import ArtifactError, DataError
-from tasks.ingestion import full_shards, marks, shard_writer, shards, unit
+from tasks.ingestion import full_shards, marks, row_groups, shard_writer, shards, unit
 from tasks.ingestion import spans as spans_module
 from tasks.ingestion.appended import Past
 from tasks.ingestion.full_shards import MakeShard
@@ -255,7 +255,7 @@ def test_a_build_that_dies_meanwhile_is_begun_again(ingestion, monkeypatch):
 @given(st.lists(st.integers(3, 60), max_size=120), st.integers(1, 9), st.integers(20, 200))
 def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, size):
     with pytest.MonkeyPatch.context() as patch:
-        for module in (shards, shard_writer, spans_module):
+        for module in (shards, shard_writer, row_groups, spans_module):
             for name, value in {
                 "GROUP_ROWS": rows,
                 "GROUP_BYTES": size,

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import subprocess
 import sys
 
@@ -114,6 +115,35 @@ def test_a_split_without_a_card_is_found_by_the_names_of_the_files(ingestion, hu
     ]:
         rows = ingestion.rows(_run(ingestion, **chosen))
         assert [row["raw"]["n"] for row in rows] == numbers
+
+
+def test_what_a_repository_leaves_out_is_told_and_what_describes_it_is_no_rows(
+    ingestion, hub, caplog
+):
+    hub.commits[NEW] = {
+        "en/train.jsonl": b'{"n":1}\n',
+        "en/train.txt": b'{"n":2}\n',
+        "en/test.zip": b"PK",
+        "de/train-part-0": b'{"n":3}\n',
+        "dataset_infos.json": b'{"default": {"features": {}}}',
+        "loader.py": b"raise SystemExit('never run')",
+        ".gitattributes": b"",
+    }
+    hub.branches["main"] = NEW
+    for chosen, rows, left_out in [
+        (
+            {},
+            1,
+            "3 of the files of me/pairs@bbbbbbbbbbbb left out, as their names tell no format of",
+        ),
+        ({"config": "en", "split": "train"}, 1, "1 of the files .*: 'en/train.txt'; if they hold"),
+        ({"data_files": ["en/train.txt"], "format": "jsonl"}, 1, None),
+    ]:
+        caplog.clear()
+        assert len(ingestion.rows(_run(ingestion, **chosen))) == rows
+        told = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+        assert len(told) == (left_out is not None)
+        assert left_out is None or re.search(left_out, told[0])
 
 
 def test_what_is_not_there_is_told_with_what_is(ingestion, hub):

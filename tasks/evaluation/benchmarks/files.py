@@ -1,9 +1,11 @@
 """The rows of a benchmark's local files, as items; read by the readers of ingestion.
 
 In: a file, a glob or a directory (.parquet .jsonl .json .csv ..., plain or compressed). Nothing is
-left out: a line that cannot be read is an error.
+left out: a line that cannot be read is an error, and files of a directory that are of no known
+format are told.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +18,11 @@ from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 from tasks.evaluation.benchmarks.items import Item, Place
 from tasks.evaluation.params import BenchmarkParams
 from tasks.ingestion.batches import Origin
-from tasks.ingestion.files import SourceFile, check_unchanged, match
+from tasks.ingestion.files import SourceFile, check_unchanged, found_below, match
 from tasks.ingestion.params import Source
 from tasks.ingestion.unit import READERS
+
+logger = logging.getLogger(__name__)
 
 
 def benchmark_files(params: BenchmarkParams) -> list[SourceFile]:
@@ -28,7 +32,7 @@ def benchmark_files(params: BenchmarkParams) -> list[SourceFile]:
         DataError: none, or one of a kind that holds no rows.
     """
     try:
-        found = match(Source(name="benchmark", path=params.path))
+        found = match(_source(params))
     except DataError as error:
         said = str(error).removeprefix("source 'benchmark': ")
         raise DataError(f"evaluation.benchmarks {params.label}: {said}") from None
@@ -58,7 +62,15 @@ def items_of(params: BenchmarkParams, files: Sequence[SourceFile]) -> list[Item]
     if not found:
         raise DataError(f"evaluation.benchmarks {params.label}: {params.path} holds no row")
     benchmark.check(found)
+    below = found_below(_source(params))
+    if below and below.left_out:
+        told = below.told(params.path, "rename them, with an extension that says what they are")
+        logger.warning("evaluation.benchmarks %s: %s", params.label, told)
     return found
+
+
+def _source(params: BenchmarkParams) -> Source:
+    return Source(name="benchmark", path=params.path)
 
 
 def _rows(file: SourceFile) -> Iterator[tuple[int, Mapping[str, Any]]]:

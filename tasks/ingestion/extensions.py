@@ -1,0 +1,51 @@
+"""What a file is, by the extension of its name.
+
+a.jsonl.gz -> jsonl, .gz        a.TSV -> csv        a.tar.zst -> an archive        part-0 -> ?
+"""
+
+from pathlib import Path
+
+ARCHIVES = {".zip": "zip", ".tar": "tar", ".tgz": "tar", ".tbz2": "tar", ".txz": "tar"}
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+CODECS = (".gz", ".zst", ".bz2", ".xz")
+EXPECTED = (
+    f"expected {' '.join(FORMATS)}, plain or with {' '.join(CODECS)}, or an archive "
+    f"({' '.join(ARCHIVES)})"
+)
+
+
+def is_data(name: str) -> bool:
+    """Whether a file of this name holds rows."""
+    return _format(name) is not None
+
+
+def says_itself(name: str) -> bool:
+    """Whether the extension of a file's name tells what it is."""
+    return is_data(name) or is_archive(name)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name holds files."""
+    return Path(split_codec(name)[0]).suffix in ARCHIVES
+
+
+def split_codec(name: str) -> tuple[str, str]:
+    """`("a.jsonl", ".gz")` of `a.JSONL.gz`."""
+    lower = name.lower()
+    codec = next((c for c in CODECS if lower.endswith(c)), "")
+    return lower.removesuffix(codec), codec
+
+
+def _format(name: str) -> str | None:
+    stem = split_codec(name)[0]
+    return FORMATS.get(Path(stem).suffix)

@@ -1,0 +1,42 @@
+"""Where groups of rows end within a shard: by rows, or by bytes, whichever comes first.
+
+bytes up to the end of each row   1 MB   3 MB   4.5 MB   5 MB   5.2 MB ...
+                                  └── a group of 4 MB ──┘ └── the next ─
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS
+
+Sizes = npt.NDArray[np.int64]
+
+
+def sizes_of(rows: Any) -> Sizes:
+    """The bytes of the rows up to the end of each."""
+    import pyarrow.compute as pc
+
+    lengths = pc.call_function("binary_length", [rows["raw"]])
+    return np.cumsum(lengths.to_numpy(), dtype=np.int64)
+
+
+def row_groups(rows: Any, sizes: Sizes) -> Iterator[Any]:
+    """A small shard's rows in groups that end where they would if they were the first to come."""
+    start = done = 0
+    while start < len(sizes):
+        left = sizes[start:] - done
+        count = full_group(left) or len(left)
+        yield rows.slice(start, count)
+        start += count
+        done = sizes[start - 1]
+
+
+def full_group(sizes: Sizes) -> int:
+    """How many rows make a full group, given the bytes up to the end of each; 0 where they do not
+    yet."""
+    sizes = sizes[:GROUP_ROWS]
+    full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
+    return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS
