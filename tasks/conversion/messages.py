@@ -103,6 +103,7 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
             kept[key] = setting
         else:
             notes.append(f"message key {shown(key, 40)} dropped")
+    _check_id(kept.get("tool_call_id"), f"{field}.tool_call_id")
     if not kept.get("tool_calls"):
         kept.pop("tool_calls", None)
     else:
@@ -196,7 +197,15 @@ def _check_tool_calls(value: Any, field: str) -> None:
                 f"found {found(call)}, expected a list of objects like "
                 '{"type": "function", "function": {"name": ..., "arguments": {...}}}',
             )
+        _check_id(outer.get("id"), f"{field}[{i}].id")
         _check_arguments(function.get("arguments"), f"{field}[{i}].arguments")
+
+
+def _check_id(value: Any, field: str) -> None:
+    if not isinstance(value, str | int | float | None):
+        raise Unusable(
+            "bad_tool_call", field, f"found {found(value)}, expected the id of a call, as text"
+        )
 
 
 def _check_arguments(arguments: Any, field: str) -> None:

@@ -13,7 +13,7 @@ Out: pair_id -> action; and a pair as the action has it.
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -27,6 +27,7 @@ from tasks.errors import DataError, shown
 
 Action = Literal["flip", "drop", "tie"]
 ACTIONS: tuple[Action, ...] = ("flip", "drop", "tie")
+COLUMNS = ("pair_id", "action")
 KNOWN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 
 
@@ -39,12 +40,7 @@ def read_overrides(path: Path) -> dict[str, Action]:
     """
     actions: dict[str, Action] = {}
     for number, row in enumerate(_rows(path), 1):
-        for column in ("pair_id", "action"):
-            if column not in row:
-                raise DataError(
-                    f"{path} row {number}: found the columns {', '.join(map(shown, row))}, "
-                    f"expected {column!r}: conversion.overrides takes pair_id and action"
-                )
+        _check_columns(f"{path} row {number}", row)
         action = str(row["action"] or "").strip().lower()
         if not action:
             continue
@@ -71,13 +67,14 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
             return _parquet(path)
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
         if kind in (".csv", ".tsv"):
-            delimiter = "," if kind == ".csv" else "\t"
-            return list(csv.DictReader(io.StringIO(text.decode(), newline=""), delimiter=delimiter))
+            return _delimited(path, text.decode(), "," if kind == ".csv" else "\t")
         rows = (
             [orjson.loads(line) for line in text.splitlines() if line.strip()]
             if (kind == ".jsonl")
             else orjson.loads(text)
         )
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: overrides cannot be read: {error}") from None
     if not isinstance(rows, list) or not all(isinstance(r, dict) for r in cast(list[Any], rows)):
@@ -85,12 +82,26 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
     return cast(list[dict[str, Any]], rows)
 
 
+def _check_columns(where: str, columns: Collection[str]) -> None:
+    if lacking := next((column for column in COLUMNS if column not in columns), None):
+        found = ", ".join(map(shown, columns)) or "none"
+        raise DataError(
+            f"{where}: found the columns {found}, expected {lacking!r}: conversion.overrides takes "
+            f"{' and '.join(COLUMNS)}"
+        )
+
+
+def _delimited(path: Path, text: str, delimiter: str) -> list[dict[str, Any]]:
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    _check_columns(f"{path} line 1", rows.fieldnames or ())
+    return [*rows]
+
+
 def _parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    names: Sequence[str] = pq.read_schema(path).names
-    wanted = [name for name in ("pair_id", "action") if name in names] or list(names)
-    return pq.read_table(path, columns=wanted).to_pylist()
+    _check_columns(str(path), pq.read_schema(path).names)
+    return pq.read_table(path, columns=[*COLUMNS]).to_pylist()
 
 
 def overridden(pair: Pair, action: Action, ties: Ties) -> Pair:

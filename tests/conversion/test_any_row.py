@@ -9,6 +9,7 @@ from tasks.conversion import Unusable, checked
 from tasks.conversion.identity import identify
 from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import FIELDS
+from tasks.conversion.tool_turns import unmatched_tool_turn
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 2**63), st.floats(allow_nan=False),
@@ -24,13 +25,15 @@ JSON = st.recursive(
 PART = st.fixed_dictionaries({"type": st.sampled_from(["text", "image", None])},
                              optional={"text": SCALARS, "value": SCALARS})  # fmt: skip
 CALL = st.fixed_dictionaries(
-    {}, optional={"function": JSON, "name": SCALARS, "arguments": JSON, "type": SCALARS}
+    {},
+    optional={"function": JSON, "name": SCALARS, "arguments": JSON, "type": SCALARS, "id": JSON},
 )
 MESSAGE = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "system", "tool", "Human", "gpt", "x"]) | JSON},
     optional={
         "content": st.sampled_from(["a", "b", " b"]) | SCALARS | st.lists(PART | JSON, max_size=2),
         "tool_calls": st.lists(CALL, max_size=2) | JSON,
+        "tool_call_id": JSON,
         "name": SCALARS,
         "other": JSON,
         "loss_weight": SCALARS,
@@ -84,4 +87,5 @@ def test_any_row_ends_in_canonical_pairs_or_in_a_reason(row, nested, layout):
         assert pair.prompt
         for side in (pair.chosen, pair.rejected):
             assert side[-1]["role"] == "assistant"
+            assert unmatched_tool_turn(pair.prompt + side) in (None, *range(99))
             assert side[0]["role"] not in TURNS_ASKING

@@ -104,6 +104,9 @@ def test_overrides_are_read_from_every_format(tmp_path, kind):
         ("o.csv", "pair_id,action\na,flop\n", r"row 1: action 'flop' is unknown"),
         ("o.csv", "pair,action\na,flip\n", r"expected 'pair_id'"),
         ("o.csv", "pair_id,action\na,flip\na,drop\n", r"row 2: .* has action 'drop' here"),
+        ("o.csv", "", r"o\.csv line 1: found the columns none, expected 'pair_id'"),
+        ("o.tsv", "pair_id,action\n", r"columns 'pair_id,action', expected 'pair_id'"),
+        ("o.csv", "pair_id,label\n", r"columns 'pair_id', 'label', expected 'action'"),
         ("o.json", "{", r"cannot be read"),
         ("o.json", '{"pair_id": "a"}', r"expected objects"),
         ("o.txt", "", r"expected a file ending in"),
@@ -114,6 +117,14 @@ def test_bad_overrides_are_answered_clearly(tmp_path, name, text, message):
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         read_overrides(path)
+
+
+def test_a_file_in_which_nothing_is_decided_yet_overrides_nothing(tmp_path):
+    (tmp_path / "o.csv").write_text("pair_id,action\n")
+    assert read_overrides(tmp_path / "o.csv") == {}
+    pq.write_table(pa.table({"pair_id": pa.array([], pa.string())}), tmp_path / "o.parquet")
+    with pytest.raises(DataError, match=r"columns 'pair_id', expected 'action'"):
+        read_overrides(tmp_path / "o.parquet")
 
 
 def test_the_key_holds_the_bytes_of_the_overrides_and_not_their_place(convert, tmp_path):
