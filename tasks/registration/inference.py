@@ -17,8 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoTokenizer
 
 from tasks.registration import reward_scale
 from tasks.registration.allowed_files import check_files
@@ -28,6 +27,7 @@ from tasks.registration.device import check_device
 from tasks.registration.given_rows import content, conversation, rows_of
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
+from tasks.registration.sound_weights import model_of
 from tasks.training.model.positions import check_lengths, positions
 from tasks.training.model.products import use_onednn
 
@@ -63,7 +63,7 @@ class ServedModel:
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         check_device(self.device)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
-        model = _model_of(directory)
+        model = model_of(directory)
         self.model: Any = model.to(self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
@@ -200,30 +200,6 @@ def load_reward_model(
     return ServedModel(
         directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
     )
-
-
-def _model_of(directory: Path) -> Any:
-    """The model, all of whose weights are in the directory: transformers draws what is missing."""
-    try:
-        model, found = AutoModelForSequenceClassification.from_pretrained(
-            directory,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    except SafetensorError as error:
-        raise ValueError(
-            f"{directory} holds a safetensors file that is cut or damaged ({error}); copy or "
-            "download the model's files again"
-        ) from error
-    if missing := sorted(found["missing_keys"]):
-        raise ValueError(
-            f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
-            "its rewards would be random; give a trained reward model: a registered version, or "
-            "the folder `model` of a training"
-        )
-    return model
 
 
 def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:

@@ -27,6 +27,7 @@ from tasks.registration.proof import download, prove
 from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
+from tasks.registration.tags import figure_tags
 from tasks.registration.tracking import client_for, experiment_for, run_for, sequence_of
 
 if TYPE_CHECKING:
@@ -168,29 +169,6 @@ def create_version(
     return client.create_model_version(
         params.model_name, source, run_id, tags, model_id=model.model_id
     )
-
-
-def figure_tags(subject: Subject) -> dict[str, str]:
-    """What the registry's list shows of a version: metrics do not stand there, tags do."""
-    metrics = subject.evaluation.report["metrics"]
-    return {
-        "accuracy": f"{metrics['accuracy']:.4f}",
-        "margin": f"{metrics['margin']:.4f}",
-        "loss": f"{metrics['loss']:.5f}",
-        "pairs": str(metrics["pairs"]),
-        "stage.evaluation": subject.evaluation.key,
-        **benchmark_tags(subject.metrics),
-    }
-
-
-def benchmark_tags(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """The overall score of every benchmark, and of how much of it where it is not all there."""
-    tags: dict[str, str] = {}
-    for label, found in (metrics.get("benchmarks") or {}).items():
-        if head := found["overall"]:
-            part = "" if found["complete"] else f" (of {head['n']} items, not all of it)"
-            tags[f"benchmark.{label}"] = f"{head['score']:.4f}{part}"
-    return tags
 
 
 def _is_proved(version: "ModelVersion", subject: Subject) -> bool:

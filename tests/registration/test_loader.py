@@ -258,6 +258,41 @@ def test_a_row_that_training_refused_must_be_refused_again(copied):
         load_reward_model(copied, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (("rendering",), "rendering"),
+        (("rendering", "special_tokens_in_text"), r"rendering\.special_tokens_in_text"),
+        (("rendering", "eos_token"), r"rendering\.eos_token"),
+        (("tolerance", "float32"), r"tolerance\.float32"),
+        (("probes",), "probes"),
+        (("probes", 1, "ids"), r"probes\[1\]\.ids"),
+        (("probes", 0, "ids", 1), r"probes\[0\]\.ids"),
+        (("probes", 0, "row", "prompt"), r"probes\[0\]\.row\.prompt"),
+        (("probes", 0, "row"), r"probes\[0\]\.row"),
+        (("rendering", "eos_token", 0), r"rendering\.eos_token"),
+        (("pairs",), "pairs"),
+        (("pairs", 0, "rewards"), r"pairs\[0\]\.rewards"),
+    ],
+)
+def test_what_a_contract_lacks_is_named(copied, place, name):
+    file = copied / "reward_contract.json"
+    contract = json.loads(file.read_text())
+    contract["pairs"] = [{"pair_id": "p", "ids": [[1], [2]], "rewards": [0.5, -0.5]}]
+    part = contract
+    for step in place[:-1]:
+        part = part[step]
+    del part[place[-1]]
+    file.write_text(json.dumps(contract))
+    with pytest.raises(ValueError, match=rf"reward_contract\.json lacks {name}, or"):
+        load_reward_model(copied, "cpu")
+    if len(place) > 1:
+        return
+    file.write_text(json.dumps(contract | {place[0]: "text"}))
+    with pytest.raises(ValueError, match=rf"lacks {name}, or has something else there"):
+        load_reward_model(copied, "cpu")
+
+
 PLANTED = "raise SystemExit('planted code ran')"
 
 
@@ -288,6 +323,17 @@ def test_a_model_without_a_trained_head_gives_no_rewards(copied):
     weights = {name: t for name, t in load_file(file).items() if name != "score.weight"}
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks score\.weight, so its rewards would be random"):
+        load_reward_model(copied, "cpu")
+
+
+def test_weights_of_another_shape_are_named(copied):
+    file = copied / "model.safetensors"
+    weights = load_file(file)
+    shape = [*weights["model.norm.weight"].shape]
+    save_file(weights | {"model.norm.weight": torch.ones(3)}, file, {"format": "pt"})
+    with pytest.raises(
+        ValueError, match=rf"model\.norm\.weight has shape \[3\], .* \[{shape[0]}\]"
+    ):
         load_reward_model(copied, "cpu")
 
 

@@ -15,8 +15,8 @@ from tasks.evaluation.champion import against_champion
 from tasks.evaluation.table import read_scores
 from tasks.registration import champion_scale
 from tasks.registration.facts import log_facts
-from tasks.registration.register import benchmark_tags
 from tasks.registration.subject import Subject
+from tasks.registration.tags import benchmark_tags
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for
 

@@ -21,17 +21,17 @@ from typing import Any
 
 from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
-from tasks.errors import ModelError, TemplateError, shown
+from tasks.errors import ModelError, TemplateError
 from tasks.tokenization.shards import RENDERING_FILE
 from tasks.training.batches.reading import Policy, RowReader
 from tasks.training.handover import contract_file
+from tasks.training.handover.contract_differences import SIDES, difference, difference_of_settings
 from tasks.training.handover.contract_file import CONTRACT, FORMAT
 from tasks.training.handover.golden import GOLDEN
 
 REAL_PAIRS = 4
 TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
 POOLING = "the last token that the attention mask marks, never found by comparing with the pad id"
-SIDES = ("chosen", "rejected")
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ def replay(directory: Path, device: str = "cpu") -> list[Verdict]:
     reader = RowReader(scored.tokenizer, expected["special_tokens_in_text"])
     now = rendering(scored.tokenizer, expected["special_tokens_in_text"], expected["date"])
     limit = float(contract["tolerance"]["float32"])
-    verdicts = [Verdict("rendering", _first_difference(_named_settings(expected), now))]
+    verdicts = [Verdict("rendering", difference_of_settings(expected, now))]
     for probe in contract["probes"]:
         found = _probe(probe["name"], probe["row"], reader, scored)
-        verdicts.append(Verdict(probe["name"], _difference(probe, found, limit)))
+        verdicts.append(Verdict(probe["name"], difference(probe, found, limit)))
     for pair in contract["pairs"]:
         found = _pair(pair, scored)
-        verdicts.append(Verdict(f"pair {pair['pair_id']}", _difference(pair, found, limit)))
+        verdicts.append(Verdict(f"pair {pair['pair_id']}", difference(pair, found, limit)))
     return verdicts
 
 
@@ -190,38 +190,3 @@ def _spelled(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     """The golden row with the tokenizer's EOS where it asks for a special token."""
     end = json.dumps(tokenizer.eos_token or "")[1:-1]
     return {k: v.replace("{EOS}", end) if isinstance(v, str) else v for k, v in row.items()}
-
-
-def _named_settings(expected: Mapping[str, Any]) -> dict[str, Any]:
-    return {("chat template" if k == "chat_template_sha256" else k): v for k, v in expected.items()}
-
-
-def _first_difference(expected: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    found = _named_settings(now)
-    for name, value in expected.items():
-        if found[name] != value:
-            what = "template" if name == "chat template" else "tokenizer"
-            return f"{what}: {name} is {shown(found[name])}, expected {shown(value)}"
-    return None
-
-
-def _difference(expected: Mapping[str, Any], found: Mapping[str, Any], limit: float) -> str | None:
-    """The first thing in which a probe differs, in the order in which one causes the next."""
-    if expected.get("refused") != found.get("refused"):
-        was, now = (p.get("refused") or "accepted" for p in (expected, found))
-        return f"template: the row was {was} in training, and is {now} here"
-    if "refused" in expected:
-        return None
-    for what, name in (("template", "texts"), ("template", "literals"), ("tokenizer", "ids")):
-        for side, was, now in zip(SIDES, expected.get(name, ()), found.get(name, ()), strict=False):
-            if was != now:
-                at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), -1)
-                at = min(len(was), len(now)) if at < 0 else at
-                return (
-                    f"{what}: {name} of {side} differ from place {at} on: "
-                    f"{shown(now[at : at + 12])}, expected {shown(was[at : at + 12])}"
-                )
-    for side, was, now in zip(SIDES, expected["rewards"], found["rewards"], strict=True):
-        if not abs(was - now) <= limit * max(1.0, abs(was)):
-            return f"reward: {side} got {now:.6g}, expected {was:.6g} (within {limit:g})"
-    return None

@@ -4,10 +4,20 @@ Travels inside the registered model: it must not import any other part of the pr
 """
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 CONTRACT, FORMAT = "reward_contract.json", 1
+OBJECTS = {
+    "rendering": ("special_tokens_in_text", "date", "eos_token"),
+    "tolerance": ("float32",),
+}
+LISTS = {"probes": ("name", "row", "ids", "rewards"), "pairs": ("pair_id", "ids", "rewards")}
+"""What is read of a contract. A probe that is refused has neither ids nor rewards."""
+OF_TWO = ("eos_token", "ids", "rewards")
+"""Text and id; of the chosen and the rejected side."""
+ROW = ("format", "prompt", "chosen", "rejected", "tools", "chat_template_kwargs")
 
 
 def parsed(path: Path) -> Any:
@@ -29,7 +39,7 @@ def read_contract(path: Path) -> dict[str, Any]:
     """What the file of a contract holds.
 
     Raises:
-        ValueError: no JSON object, or one of another format.
+        ValueError: no JSON object, one of another format, or one that lacks something.
     """
     contract = parsed(path)
     if not isinstance(contract, dict):
@@ -40,4 +50,39 @@ def read_contract(path: Path) -> dict[str, Any]:
             f"{path} has format {found.get('format')!r}, expected {FORMAT}; use the version of the "
             "project that wrote it"
         )
+    if lacking := next(_lacking(found), None):
+        raise ValueError(
+            f"{path} lacks {lacking}, or has something else there: it was changed or damaged; copy "
+            "or download the model's files again"
+        )
     return found
+
+
+def _lacking(contract: Mapping[str, Any]) -> Iterator[str]:
+    """The places of what is not there, as `probes[2].ids`."""
+    for name, fields in OBJECTS.items():
+        yield from _absent(name, contract.get(name), fields)
+    for name, fields in LISTS.items():
+        entries = contract.get(name)
+        if not isinstance(entries, list):
+            yield name
+            continue
+        for place, entry in enumerate(cast(list[Any], entries)):
+            where, refused = f"{name}[{place}]", isinstance(entry, dict) and "refused" in entry
+            yield from _absent(where, entry, fields[:2] if refused else fields)
+            if name == "probes" and isinstance(entry, dict) and "row" in entry:
+                yield from _absent(f"{where}.row", cast(dict[str, Any], entry)["row"], ROW)
+
+
+def _absent(name: str, part: Any, fields: Sequence[str]) -> Iterator[str]:
+    if not isinstance(part, dict):
+        yield name
+        return
+    given = cast(dict[str, Any], part)
+    for field in fields:
+        if field not in given or (field in OF_TWO and not _is_of_two(given[field])):
+            yield f"{name}.{field}"
+
+
+def _is_of_two(value: Any) -> bool:
+    return isinstance(value, list) and len(cast(list[Any], value)) == 2

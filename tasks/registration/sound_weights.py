@@ -1,0 +1,45 @@
+"""The model of a directory, none of whose weights is made up: transformers draws what is missing.
+
+Travels inside the registered model: it may import only modules that travel with it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification
+
+
+def model_of(directory: Path) -> Any:
+    """The model, in float32.
+
+    Raises:
+        ValueError: a file is cut or damaged, or a weight is missing or of another shape.
+    """
+    try:
+        model, found = AutoModelForSequenceClassification.from_pretrained(
+            directory,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # told below, by name
+            output_loading_info=True,
+        )
+    except SafetensorError as error:
+        raise ValueError(
+            f"{directory} holds a safetensors file that is cut or damaged ({error}); copy or "
+            "download the model's files again"
+        ) from error
+    for name, there, expected in sorted(found["mismatched_keys"]):
+        raise ValueError(
+            f"{directory}: {name} has shape {[*there]}, and config.json expects {[*expected]}: "
+            "they are of two models; copy or download the model's files again"
+        )
+    if missing := sorted(found["missing_keys"]):
+        raise ValueError(
+            f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
+            "its rewards would be random; give a trained reward model: a registered version, or "
+            "the folder `model` of a training"
+        )
+    return model
