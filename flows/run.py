@@ -13,6 +13,7 @@ from tasks.artifact.collection import keep, run_name
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
+from tasks.training.task import check_launch
 
 Obtain = Callable[[Step], Artifact]
 
@@ -32,8 +33,10 @@ def run_pipeline(
         PipelineError: a stage failed; what is finished stays for the next run.
     """
     _check_stages(until, force)
-    if _evaluates(until):
+    if _comes_to("evaluation", until):
         _check_evaluation(pipeline)
+    if _comes_to("training", until):
+        check_launch(pipeline.params.training)
     if until != "ingestion":
         check_sources(pipeline.params.ingestion.sources)
         if not pipeline.needs("model"):
@@ -46,7 +49,7 @@ def run_pipeline(
     artifacts: dict[str, Artifact] = {}
     for stage, artifact in run_steps(pipeline, obtain or ask_store, until):
         artifacts[stage] = artifact
-        if stage == "tokenization" and _evaluates(until):
+        if stage == "tokenization" and _comes_to("evaluation", until):
             _check_held_out(artifacts)
     summary = summary_of(artifacts)
     keep(store, "run", run_name(), artifacts.values(), summary)
@@ -67,8 +70,8 @@ def _check_stages(until: str | None, force: Collection[str]) -> None:
         )
 
 
-def _evaluates(until: str | None) -> bool:
-    return until is None or ORDER.index(until) >= ORDER.index("evaluation")
+def _comes_to(stage: str, until: str | None) -> bool:
+    return until is None or ORDER.index(until) >= ORDER.index(stage)
 
 
 def _check_evaluation(pipeline: Pipeline) -> None:

@@ -96,6 +96,11 @@ def is_decoder(model: PreTrainedModel) -> bool:
     return hasattr(model, HEAD) and hasattr(model, model.base_model_prefix)
 
 
+def head_names(model: PreTrainedModel) -> tuple[str, ...]:
+    """What the names of the weights of `head_modules` begin with."""
+    return tuple(f"{name}." for name in head_modules(model))
+
+
 def head_modules(model: PreTrainedModel) -> dict[str, nn.Module]:
     """What stands between the body's last hidden states and the reward, by name.
 

@@ -30,12 +30,11 @@ def step(
     Raises:
         ParamsError: the accelerate config cannot be used here.
     """
-    config = accelerate_config(params)
-    check_accelerate_config(config)
+    check_launch(params)
     files = {
         "weights": model.weights_digest,
         "tokenizer": model.tokenizer_digest,
-        "accelerate_config": file_digest(config),
+        "accelerate_config": file_digest(accelerate_config(params)),
     }
 
     def build(workspace: Workspace) -> None:
@@ -68,6 +67,15 @@ def step(
         files,
         uses={"model": model_artifact},
     )
+
+
+def check_launch(params: TrainingParams) -> None:
+    """Refuses, before any work, a config of accelerate that cannot be used here.
+
+    Raises:
+        ParamsError: as `check_accelerate_config`.
+    """
+    check_accelerate_config(accelerate_config(params))
 
 
 def finished(directory: Path) -> dict[str, Any]:

@@ -63,6 +63,16 @@ def test_a_benchmark_whose_file_is_absent_is_refused_before_any_work(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_accelerate_config_that_cannot_be_used_is_refused_before_any_work(tmp_path):
+    absent = "training.accelerate_config=nowhere.yaml"
+    given = ("run", "params/quickstart.yaml", absent, "--root", str(tmp_path))
+    done = cli(*given)
+    assert done.returncode == 1
+    assert "nowhere.yaml does not exist" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert cli(*given, "--until", "ingestion").returncode == 0
+
+
 def test_a_mapped_column_that_no_layout_reads_is_refused_before_any_work(tmp_path):
     mapping = "ingestion.sources.0.columns={promt: question}"
     for command in ("run", "plan"):

@@ -63,6 +63,10 @@ def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path)
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ParamsError, match="is no accelerate config"):
         check_accelerate_config(tmp_path / "list.yaml")
+    for content in (b"a: [1", b"a: \xff"):
+        (tmp_path / "none.yaml").write_bytes(content)
+        with pytest.raises(ParamsError, match=r"none\.yaml is no YAML: "):
+            check_accelerate_config(tmp_path / "none.yaml")
 
 
 def test_a_file_of_one_s_own_says_how_processes_are_started():

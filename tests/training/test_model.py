@@ -66,6 +66,24 @@ def test_a_cut_weights_file_is_told_with_its_model(base, tmp_path, size):
         load_reward_model(directory)
 
 
+def test_weights_of_another_shape_are_named_unless_they_are_to_be_drawn_anew(base, tmp_path):
+    def change(tensors):
+        tensors["score.weight"] = torch.ones(2, tensors["model.norm.weight"].numel())
+        tensors["model.norm.weight"] = torch.full((3,), 2.0)
+
+    directory = damaged(base, tmp_path, change)
+    with pytest.raises(
+        ModelError, match=r"model\.norm\.weight has shape \[3\], and config\.json exp"
+    ):
+        load_reward_model(directory)
+    asked = load_reward_model(directory, seed=5, ignore_mismatched_sizes=True)
+    norm = asked.model.model.norm.weight
+    assert torch.equal(norm, torch.ones_like(norm))
+    assert asked.head == load_reward_model(base, seed=5).head
+    with pytest.raises(ModelError, match=r"no score head \(score.weight is missing\)"):
+        load_reward_model(directory, ignore_mismatched_sizes=True, need_head=True)
+
+
 @pytest.mark.catalogue(111)
 def test_a_model_without_head_is_refused_where_one_is_needed(base):
     with pytest.raises(ModelError, match=r"no score head \(score.weight is missing\)"):

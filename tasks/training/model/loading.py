@@ -5,7 +5,7 @@ directory, weights that are missing or not finite, more labels than one.
 """
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from tasks.training.model.soundness import (
     check_keys,
     check_labels,
 )
-from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
+from tasks.training.scoring import HEAD, head_modules, head_names, is_decoder, read_by_length
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def load_reward_model(
     with torch.random.fork_rng(), _quiet_loading():
         torch.manual_seed(seed)
         model, loading = _from_pretrained(str(path), dtype, options)
+    redrawn = _redrawn(loading) if options.get("ignore_mismatched_sizes") else set[str]()
     missing = check_keys(path, model, loading)
+    missing += sorted(name for name in redrawn if name.startswith(head_names(model)))
     check_finite(path, model, known=missing)
     if missing and need_head:
         raise ModelError(
@@ -74,7 +76,7 @@ def load_reward_model(
         )
     _realign(model)
     read_by_length(model)
-    _read_head(Path(path), model)
+    _read_head(Path(path), model, known=missing)
     if missing and is_decoder(model):
         _draw_head(getattr(model, HEAD), model.config, seed)
     model.config.problem_type = "regression"
@@ -84,7 +86,7 @@ def load_reward_model(
 
 def head_digest(model: PreTrainedModel) -> str:
     """SHA-256 of the float32 values of `head_modules`."""
-    heads = tuple(f"{name}." for name in head_modules(model))
+    heads = head_names(model)
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if name.startswith(heads):
@@ -108,6 +110,7 @@ def _from_pretrained(
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     fixed = {"num_labels": 1, "use_safetensors": True, "output_loading_info": True}
     given = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
+    given.setdefault("ignore_mismatched_sizes", True)  # told by `check_keys`, by name
     try:
         return AutoModelForSequenceClassification.from_pretrained(path, **given)
     except SafetensorError as error:
@@ -130,13 +133,21 @@ def _realign(model: PreTrainedModel) -> None:
             parameter.data = parameter.data.clone()
 
 
-def _read_head(path: Path, model: PreTrainedModel) -> None:
-    """The head as it stands in the files: loading in bfloat16 has rounded it on its way."""
+def _redrawn(loading: dict[str, Any]) -> set[str]:
+    """Weights of another shape, taken off those that are refused: transformers drew them anew."""
+    names = {name for name, *_ in loading["mismatched_keys"]}
+    loading["mismatched_keys"] = ()
+    return names
+
+
+def _read_head(path: Path, model: PreTrainedModel, known: Collection[str]) -> None:
+    """The head as it stands in the files, but for what is `known` not to: loading in bfloat16 has
+    rounded it on its way."""
     head = {
         f"{name}.{inner}": parameter
         for name, module in head_modules(model).items()
         for inner, parameter in module.named_parameters()
-        if parameter.is_floating_point()
+        if parameter.is_floating_point() and f"{name}.{inner}" not in known
     }
     for file in sorted(path.glob("*.safetensors")):
         with safe_open(file, framework="pt") as tensors, torch.no_grad():

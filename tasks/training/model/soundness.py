@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, PreTrainedModel
 
 from tasks.errors import ModelError
-from tasks.training.scoring import head_modules
+from tasks.training.scoring import head_names
 
 LANGUAGE_HEADS = (
     *("lm_head.", "cls.", "predictions.", "generator_lm_head.", "embed_out."),
@@ -75,10 +75,16 @@ def check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any]
     """The weights of the head that the directory does not have.
 
     Raises:
-        ModelError: it lacks weights of the body, or has some that the model does not know.
+        ModelError: it lacks weights of the body, has some that the model does not know, or some of
+            another shape.
     """
+    for name, there, expected in sorted(loading["mismatched_keys"]):
+        raise ModelError(
+            f"{path}: {name} has shape {[*there]}, and config.json expects {[*expected]}; the "
+            "config and the weights do not belong together"
+        )
     missing = sorted(loading["missing_keys"])
-    heads = tuple(f"{name}." for name in head_modules(model))
+    heads = head_names(model)
     body = [
         name
         for name in missing

@@ -5,11 +5,7 @@ model that scores otherwise once it is saved and loaded. All that the step chang
 for bit (weights, optimizer, random states, metrics), so a run with it is the run without it.
 """
 
-import contextlib
-import copy
-import random
 import time
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +15,8 @@ import torch
 from torch import nn
 
 from tasks.training.batches.pieces import items_in
-from tasks.training.guard import FiniteGuard
 from tasks.training.handover.roundtrip import check_round_trip, check_writable
 from tasks.training.layout.loader import items_of, longest_batch
-from tasks.training.metrics import IntervalSums
 from tasks.training.preflight.forecast import (
     Forecast,
     Lengths,
@@ -32,7 +26,8 @@ from tasks.training.preflight.forecast import (
     mean_batch_tokens,
     peak_memory,
 )
-from tasks.training.preflight.memory import attempt, random_state, set_random_state
+from tasks.training.preflight.memory import attempt
+from tasks.training.preflight.undoing import put_back, random_states_kept
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -63,7 +58,7 @@ def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: in
     directory = Path(trainer.args.output_dir or ".")
     lengths = None if trainer.sharded else item_lengths(items_of(loader))
     rehearsed = None
-    with _random_states_kept():
+    with random_states_kept():
         if trainer.is_world_process_zero():
             check_writable(directory)
             if lengths is not None:
@@ -110,7 +105,7 @@ def _rehearse(
         seconds.append(_now() - started)
         return loss
 
-    with _put_back(trainer, model) as undo_step:
+    with put_back(trainer, model) as undo_step:
         while True:
             short = attempt(work) is None
             if not _on_any_process(trainer, short):
@@ -135,59 +130,6 @@ def _on_any_process(trainer: "RewardTrainer", flag: bool) -> bool:
         return flag
     vote = torch.tensor([int(flag)], device=trainer.args.device)
     return bool(trainer.accelerator.reduce(vote, "sum").item())  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@contextlib.contextmanager
-def _put_back(
-    trainer: "RewardTrainer", model: nn.Module
-) -> Generator[Callable[[], None], None, None]:
-    """Undoes what a step changes, bit for bit, at its end and when the yielded function is called.
-
-    What is kept is kept on the host: the device may have no room for it.
-    """
-    optimizer: Any = trainer.optimizer
-    changing = [p for p in model.parameters() if p.requires_grad] + list(model.buffers())
-    changing += [t for s in optimizer.state.values() for t in s.values() if torch.is_tensor(t)]
-    before = [tensor.detach().to("cpu", copy=True) for tensor in changing]
-    states = {parameter: dict(state) for parameter, state in optimizer.state.items()}
-    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
-    groups = copy.deepcopy(groups)
-    scaler: Any = getattr(trainer.accelerator, "scaler", None)
-    scale = copy.deepcopy(scaler.state_dict()) if scaler is not None else None
-
-    def undo() -> None:
-        with torch.no_grad():
-            for tensor, value in zip(changing, before, strict=True):
-                tensor.copy_(value)
-        model.zero_grad()
-        optimizer.state.clear()
-        optimizer.state.update({parameter: dict(state) for parameter, state in states.items()})
-        for group, values in zip(optimizer.param_groups, groups, strict=True):
-            group.update(values)
-        if scaler is not None:
-            scaler.load_state_dict(scale)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-    interval, guard = trainer.interval, trainer.guard
-    trainer.interval = IntervalSums(trainer.args.device)
-    trainer.guard = FiniteGuard(trainer.args.device)
-    try:
-        yield undo
-    finally:
-        trainer.interval, trainer.guard = interval, guard
-        undo()
-
-
-@contextlib.contextmanager
-def _random_states_kept() -> Generator[None, None, None]:
-    ours, pythons, numpys = random_state(), random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        set_random_state(ours)
-        random.setstate(pythons)
-        np.random.set_state(numpys)
 
 
 def _forecast(

@@ -59,12 +59,15 @@ def check_accelerate_config(config: Path) -> None:
     """Refuses a config that this machine, or this stage, cannot run.
 
     Raises:
-        ParamsError: it does not exist, is no mapping, asks for several machines, or for
+        ParamsError: it does not exist, is no YAML or no mapping, asks for several machines, or for
             DeepSpeed where that is not installed.
     """
     if not config.is_file():
         raise ParamsError(f"training.accelerate_config {config} does not exist")
-    found: Any = yaml.safe_load(config.read_text("utf-8"))
+    try:
+        found: Any = yaml.safe_load(config.read_bytes())
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{config} is no YAML: {error}; correct it") from error
     if not isinstance(found, dict):
         raise ParamsError(f"{config} is no accelerate config: expected a mapping of its fields")
     if found.get("num_machines", 1) != 1:
