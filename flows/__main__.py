@@ -64,7 +64,7 @@ def plan(
     """Tell what a run would do: HIT, RUN (and why), DEPENDS. Exit code 2: there is work to do."""
     from dataclasses import asdict
 
-    from flows.pipeline import plan as planned_steps
+    from flows.plan import plan as planned_steps
     from flows.summary import print_plan
 
     with told_in_one_sentence():
@@ -86,7 +86,7 @@ def explain(
 ) -> None:
     """Tell why a stage would be built again, cause by cause, or why it would not."""
     from flows.pipeline import checked_stage
-    from flows.pipeline import plan as planned_steps
+    from flows.plan import plan as planned_steps
 
     with told_in_one_sentence():
         checked_stage(stage)

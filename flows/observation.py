@@ -25,7 +25,7 @@ from prefect.runtime import flow_run, task_run
 
 from flows.markdown import literal
 from flows.pages import headline, plan_rows, stage_page, summary_page
-from flows.pipeline import Planned
+from flows.plan import Planned
 from tasks.artifact import Artifact
 
 logger = logging.getLogger(__name__)

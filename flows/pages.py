@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.findings import DETAILS, benchmarks, decided, decision, reports, warnings, where
 from flows.markdown import count, flattened, literal, table
-from flows.pipeline import Planned
+from flows.plan import Planned
 from tasks.artifact import Artifact, Ledger
 
 MOST_NUMBERS = 60

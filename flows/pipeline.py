@@ -156,16 +156,6 @@ STAGES = tuple(name for name in ORDER if name != "model")
 """The seven stages of data; `model` stands beside them."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """What a run would do with one stage: HIT, RUN (with its reasons), or DEPENDS on a RUN."""
-
-    stage: str
-    verdict: str
-    key: str | None
-    reason: str
-
-
 def checked_stage(name: str) -> str:
     """`name`, if it is a stage.
 
@@ -187,36 +177,3 @@ def run_steps(
         yield stage, done[stage]
         if stage == until:
             return
-
-
-def plan(pipeline: Pipeline) -> list[Planned]:
-    """What a run would do; looks, and touches nothing."""
-    conversion.check_sources(pipeline.params.ingestion.sources)
-    done: dict[str, Artifact] = {}
-    planned: list[Planned] = []
-    for stage in ORDER:
-        waiting = [name for name in pipeline.needs(stage) if name not in done]
-        if waiting:
-            planned.append(Planned(stage, "DEPENDS", None, f"on {', '.join(waiting)}"))
-            continue
-        step = pipeline.step(stage, done)
-        finding = pipeline.store.look(step)
-        if finding.artifact:
-            done[stage] = finding.artifact
-            planned.append(Planned(stage, "HIT", step.key, finding.reason))
-        else:
-            reason = "; ".join([finding.reason, *_resumption(pipeline.store, step)])
-            planned.append(Planned(stage, "RUN", step.key, reason))
-    return planned
-
-
-def _resumption(store: Store, step: Step) -> list[str]:
-    """What an earlier, killed attempt has left to continue from."""
-    work = store.work(step)
-    units = len(list((work / "units").glob("*.json")))
-    checkpoints = sorted(
-        (path.parent.name for path in work.glob("scratch/**/checkpoint-*/MANIFEST.json")),
-        key=lambda name: int(name.rpartition("-")[2]),
-    )
-    found = [f"resumes: {units} finished units"] if units else []
-    return found + ([f"resumes: {checkpoints[-1]}"] if checkpoints else [])

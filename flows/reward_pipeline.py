@@ -19,7 +19,8 @@ from flows.console import usable_root
 from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
 from flows.pages import headline, state_message
 from flows.params import load, refuse_secrets
-from flows.pipeline import ORDER, Pipeline, Planned, checked_stage, plan
+from flows.pipeline import ORDER, Pipeline, checked_stage
+from flows.plan import Planned, plan
 from flows.run import run_pipeline
 from tasks.artifact import Artifact, Step, Store
 from tasks.errors import PipelineError

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.findings import report_path
-from flows.pipeline import STAGES, Planned
+from flows.pipeline import STAGES
+from flows.plan import Planned
 from tasks.artifact import Artifact, Ledger
 from tasks.registration.task import SHOWN
 

@@ -1,0 +1,50 @@
+"""What a run would do, stage by stage: looked at, without touching anything."""
+
+from dataclasses import dataclass
+
+from flows.pipeline import ORDER, Pipeline
+from tasks.artifact import Artifact, Step, Store
+from tasks.conversion.task import check_sources
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run would do with one stage: HIT, RUN (with its reasons), or DEPENDS on a RUN."""
+
+    stage: str
+    verdict: str
+    key: str | None
+    reason: str
+
+
+def plan(pipeline: Pipeline) -> list[Planned]:
+    """What a run would do; looks, and touches nothing."""
+    check_sources(pipeline.params.ingestion.sources)
+    done: dict[str, Artifact] = {}
+    planned: list[Planned] = []
+    for stage in ORDER:
+        waiting = [name for name in pipeline.needs(stage) if name not in done]
+        if waiting:
+            planned.append(Planned(stage, "DEPENDS", None, f"on {', '.join(waiting)}"))
+            continue
+        step = pipeline.step(stage, done)
+        finding = pipeline.store.look(step)
+        if finding.artifact:
+            done[stage] = finding.artifact
+            planned.append(Planned(stage, "HIT", step.key, finding.reason))
+        else:
+            reason = "; ".join([finding.reason, *_resumption(pipeline.store, step)])
+            planned.append(Planned(stage, "RUN", step.key, reason))
+    return planned
+
+
+def _resumption(store: Store, step: Step) -> list[str]:
+    """What an earlier, killed attempt has left to continue from."""
+    work = store.work(step)
+    units = len(list((work / "units").glob("*.json")))
+    checkpoints = sorted(
+        (path.parent.name for path in work.glob("scratch/**/checkpoint-*/MANIFEST.json")),
+        key=lambda name: int(name.rpartition("-")[2]),
+    )
+    found = [f"resumes: {units} finished units"] if units else []
+    return found + ([f"resumes: {checkpoints[-1]}"] if checkpoints else [])
