@@ -13,8 +13,9 @@ from typing import Any
 from jinja2 import Environment, Undefined, nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
+
+from tasks.templating.sandbox import Sandbox
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names that a message's reasoning is passed under; the first is what templates read."""
@@ -61,7 +62,7 @@ class PlainNamespace(Namespace):
 
 
 def environment(
-    kind: type[Environment] = ImmutableSandboxedEnvironment,
+    kind: type[Environment] = Sandbox,
     generation: type[Extension] = GenerationCall,
     undefined: type[Undefined] = Undefined,
 ) -> Any:

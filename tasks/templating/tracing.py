@@ -21,10 +21,10 @@ from typing import Any
 
 from jinja2 import nodes
 from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tasks.templating.environment import environment
+from tasks.templating.sandbox import Sandbox
 from tasks.templating.symbol_lengths import Length
 from tasks.templating.symbols import Part, Pieces, Symbol, Untraceable, parts_of, value
 from tasks.templating.traced_filters import traced_filter, traced_test
@@ -67,7 +67,7 @@ class _Joins(NodeTransformer):
         return whole
 
 
-class _Environment(ImmutableSandboxedEnvironment):
+class _Environment(Sandbox):
     """Gives a macro's text back as a symbol where contents are in it."""
 
     tests_noted: list[tuple[str, bool]]
