@@ -7,7 +7,8 @@ Out: the shard's pairs before duplicates are taken out, a small record per pair 
      duplicates, the quarantined rows, and a summary: ledger, first examples, notes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Behind, Workspace, uncollected
+from tasks.artifact import Behind, Workspace, ahead, uncollected
 from tasks.conversion import shards, tables
 from tasks.conversion.joining import Origin
 from tasks.conversion.lanes import Lanes
@@ -66,19 +67,20 @@ def convert_shard(
 
 
 def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
-    """All pairs, as they are handed on where none of them is dropped; compressed behind the reading
-    of the next rows."""
+    """All pairs, as they are handed on where none of them is dropped; read ahead, and compressed
+    behind."""
     with (
         pq.ParquetFile(rows, pre_buffer=False) as file,
         tables.open_writer(out, file.metadata) as writer,
+        closing(_batches(shard, file)) as batches,  # what is read ahead, before the file is closed
         Behind() as behind,
     ):
-        for batch in _batches(shard, file):
+        for batch in batches:
             if batch.num_rows:
                 behind.put(writer.write_batch, batch)
 
 
-def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Generator[pa.RecordBatch]:
     if KEY in file.schema_arrow.names:
         for number, group in enumerate(_groups(file), 1):
             shard.count(group)
@@ -87,7 +89,8 @@ def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Iterator[pa.RecordBatch
                 yield shard.batch()
     else:
         lanes = Lanes(shard)
-        for rows in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False):
+        read = file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False)
+        for rows in ahead(read):
             yield lanes.take(rows)
     yield shard.batch()
 
