@@ -15,6 +15,7 @@ from tasks.training.batches.reading import Policy
 from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
 from tasks.training.model.kernels import liger_settings
+from tasks.training.optimization import NAMES, check_name
 
 
 @dataclass
@@ -127,6 +128,8 @@ class RewardConfig(TrainingArguments):
         _need("deepspeed", "deepspeed", "deepspeed", self.deepspeed)
         self._check_dtype()
         self._say_activation_checkpointing()
+        for name in NAMES:
+            check_name(name, str(getattr(getattr(self, name), "value", getattr(self, name))))
         copies_decided = self.accelerator_config is not None
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:

@@ -8,6 +8,7 @@ from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
 from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.training.optimization import NAMES, check_name
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import accelerate_config, check_accelerate_config
 from tasks.training.process.job import Job
@@ -70,12 +71,14 @@ def step(
 
 
 def check_launch(params: TrainingParams) -> None:
-    """Refuses, before any work, a config of accelerate that cannot be used here.
+    """Refuses, before any work, what no training can begin with.
 
     Raises:
-        ParamsError: as `check_accelerate_config`.
+        ParamsError: as `check_accelerate_config` and `check_name`.
     """
     check_accelerate_config(accelerate_config(params))
+    for setting in NAMES:
+        check_name(f"training.{setting}", getattr(params, setting))
 
 
 def finished(directory: Path) -> dict[str, Any]:
