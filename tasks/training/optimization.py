@@ -12,8 +12,7 @@ import ast
 import copy
 import difflib
 import inspect
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,10 @@ NAMES = {
 """Settings, where transformers lists what they may be, and what needs no look at that."""
 ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
 """Settings that not every optimizer reads, and what stands for none."""
+MAKERS = ("create_optimizer_and_scheduler", "create_optimizer", "create_scheduler")
+"""Methods of Trainer that a trainer may have of its own."""
+Made = Callable[[Any], tuple[Any, Mapping[str, Any]]]
+"""The class of the optimizer that settings ask for, and its arguments."""
 OF_ALL = frozenset({"optimizer", "num_warmup_steps", "num_training_steps", "last_epoch"})
 """What a schedule is given whatever `lr_scheduler_kwargs` says."""
 
@@ -61,30 +64,50 @@ def _names(file: str, enumeration: str) -> list[str]:
     return []
 
 
-def check_optimizer(args: Any) -> None:
-    """Refuses what the optimizer does not read: another value there would make no other optimizer.
+def check_optimization(
+    args: Any, trainer: Any, optimizers: tuple[Any, Any], class_and_kwargs: tuple[Any, Any] | None
+) -> None:
+    """Holds the settings of optimizer and schedule against those that a trainer (its class) will
+    make of them: not where it is given them, makes them in its own way, or has DeepSpeed make them.
+
+    Raises:
+        ParamsError: as `check_optimizer` and `check_schedule`.
+    """
+    from transformers import Trainer
+
+    own = {name for name in MAKERS if getattr(trainer, name) is not getattr(Trainer, name)}
+    if getattr(args, "deepspeed_plugin", None) is not None or MAKERS[0] in own:
+        return
+    optimizer, schedule = optimizers
+    warms = MAKERS[1] in own
+    if optimizer is None and class_and_kwargs is None and not warms:
+        made: Made = trainer.get_optimizer_cls_and_kwargs
+        check_optimizer(args, made)
+        warms = _reads(made, args, {"warmup_steps": 0})
+    if schedule is None and MAKERS[2] not in own:
+        lr = (class_and_kwargs[1] if class_and_kwargs else {}).get("lr", args.learning_rate)
+        check_schedule(args, optimizer.param_groups if optimizer else [{"lr": lr}] * 2, warms=warms)
+
+
+def check_optimizer(args: Any, made: Made) -> None:
+    """Refuses what the optimizer does not read: another value there, or none, would make no other
+    optimizer.
 
     Raises:
         ParamsError: as above.
     """
-    given = {name: getattr(args, name) for name in ADAM}
-    others = {
-        f"{name}={value}": [{name: value / 2}]
-        for name, value in given.items()
-        if value != ADAM[name]
+    others: dict[str, list[dict[str, Any]]] = {
+        f"{name}={getattr(args, name)}": [{name: none}]
+        for name, none in ADAM.items()
+        if getattr(args, name) != none
     }
     further = _further(args.optim_args)
     for name, value in further.items():
-        asked = [further | {name: other} for other in (f"{value}1", "true", "false", "x")]
+        asked = [further | {name: other} for other in (f"{value}1", "true")]
+        asked.append({n: v for n, v in further.items() if n != name})
         others[f"{name}={value} (of optim_args)"] = [{"optim_args": _written(a)} for a in asked]
-    if not others:
-        return
-    try:
-        usual = _made(args)
-    except Exception:  # what it lacks is told where it is made for the model
-        return
     unread = [
-        name for name, asked in others.items() if all(_same(usual, args, other) for other in asked)
+        name for name, asked in others.items() if not any(_reads(made, args, o) for o in asked)
     ]
     if unread:
         name = getattr(args.optim, "value", args.optim)
@@ -94,26 +117,22 @@ def check_optimizer(args: Any) -> None:
         )
 
 
-def _made(args: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The class of the optimizer, and its arguments."""
-    from transformers import Trainer
-
-    return Trainer.get_optimizer_cls_and_kwargs(args)
-
-
-def _same(usual: tuple[Any, Mapping[str, Any]], args: Any, others: Mapping[str, Any]) -> bool:
-    """Whether other settings make the same optimizer; not where they are refused."""
+def _reads(made: Made, args: Any, others: Mapping[str, Any]) -> bool:
+    """Whether other settings make another optimizer; so, too, where one cannot be made without the
+    model or its package, which is told where it is made."""
     asked = copy.copy(args)
     for name, value in others.items():
         setattr(asked, name, value)
-    with suppress(Exception):
-        return bool(_made(asked) == usual)
-    return False
+    try:
+        return bool(made(asked) != made(args))
+    except Exception:
+        return True
 
 
-def check_schedule(args: Any) -> None:
-    """Refuses further arguments that the schedule does not take, or lacks, and a warm-up that it
-    does not have.
+def check_schedule(args: Any, groups: Sequence[Mapping[str, Any]], *, warms: bool) -> None:
+    """Refuses further arguments that the schedule does not take, or lacks, and a warm-up that
+    neither it nor the optimizer has. `groups` are those of the optimizer, of which `lr` is read;
+    `warms`: it may have a warm-up of its own.
 
     Raises:
         ParamsError: as above.
@@ -124,24 +143,26 @@ def check_schedule(args: Any) -> None:
 
     kind = SchedulerType(args.lr_scheduler_type)
     given = dict(args.lr_scheduler_kwargs or {})
-    if kind is SchedulerType.CONSTANT and args.warmup_steps:
+    takes = inspect.signature(TYPE_TO_SCHEDULER_FUNCTION[kind]).parameters
+    if args.warmup_steps and "num_warmup_steps" not in takes and not warms:
         raise ParamsError(
-            f"lr_scheduler_type constant has no warm-up, but warmup_steps is {args.warmup_steps:g};"
-            " take constant_with_warmup, or leave warmup_steps out"
+            f"lr_scheduler_type {kind.value} has no warm-up, but warmup_steps is "
+            f"{args.warmup_steps:g}; leave that out, or take a schedule that has one, such as "
+            "constant_with_warmup"
         )
-    takes = inspect.signature(TYPE_TO_SCHEDULER_FUNCTION[kind]).parameters.values()
-    own = [each.name for each in takes if each.name not in OF_ALL]
-    unread = [n for n in given if n not in own and not any(p.kind is p.VAR_KEYWORD for p in takes)]
-    wrong = f"{unread[0]} is none of them" if unread else ""
+    own = [name for name in takes if name not in OF_ALL]
+    unread = [name for name in given if name not in own]
+    wrong = f"{unread[0]} is none of them" if unread and "kwargs" not in own else ""
     try:
-        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=args.learning_rate)
-        get_scheduler(kind, optimizer, 1, 100, given)
+        parts = [{"params": [torch.zeros(1)], "lr": group["lr"]} for group in groups]
+        get_scheduler(kind, torch.optim.SGD(parts, lr=groups[0]["lr"]), 1, 100, given)
     except (TypeError, ValueError) as error:
         wrong = wrong or str(error)
     if wrong:
+        listed = ", ".join(own).replace("kwargs", "those of torch's") or "none"
         raise ParamsError(
             f"lr_scheduler_type {kind.value} cannot be made with lr_scheduler_kwargs {given}: "
-            f"{wrong}; its arguments are: {', '.join(own) or 'none'}"
+            f"{wrong}; its arguments are: {listed}"
         )
 
 

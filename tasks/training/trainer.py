@@ -39,7 +39,7 @@ from tasks.training.model.adapter import base_of
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model, prepare_tokenizer
-from tasks.training.optimization import check_optimizer, check_schedule
+from tasks.training.optimization import check_optimization
 from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
@@ -90,10 +90,7 @@ class RewardTrainer(DealtTrainer):
     ) -> None:
         name = model if isinstance(model, str) else base_of(model).name_or_path or "model"
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
-        if optimizers[0] is None and optimizer_cls_and_kwargs is None:
-            check_optimizer(args)
-        if optimizers[1] is None:
-            check_schedule(args)
+        check_optimization(args, type(self), optimizers, optimizer_cls_and_kwargs)
         tokenizer = prepare_tokenizer(processing_class, args, name)
         trained, self.head = prepare_model(model, args, tokenizer, peft_config, quantization_config)
         loss = loss_params(args.loss)

@@ -1,13 +1,24 @@
 """Optimizers and schedules: what transformers would pass over is refused, and nothing else."""
 
+import sys
+import types
+from importlib.machinery import ModuleSpec
+
 import pytest
 import torch
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
 from tasks.errors import ParamsError
-from tasks.training import RewardConfig
-from tasks.training.optimization import NAMES, _names, check_name, check_optimizer, check_schedule
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.optimization import (
+    NAMES,
+    _further,
+    _names,
+    check_name,
+    check_optimization,
+    check_optimizer,
+)
 from tasks.training.params import TrainingParams
 from tasks.training.task import check_launch
 from tests.training.test_arguments import make
@@ -15,6 +26,10 @@ from tests.training.test_arguments import make
 
 def config(tmp_path, **fields):
     return RewardConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none", **fields)
+
+
+def taken(tmp_path, trainer=RewardTrainer, optimizers=(None, None), of=None, **fields):
+    check_optimization(config(tmp_path, **fields), trainer, optimizers, of)
 
 
 def test_every_name_that_transformers_knows_is_known_without_importing_it():
@@ -65,6 +80,7 @@ def test_what_an_optimizer_does_not_read_is_refused_before_the_model_is_loaded(
     [
         {},
         {"adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-6},
+        {"adam_beta1": 0.0, "adam_beta2": 0.0, "adam_epsilon": 0.0},
         {"optim": "rmsprop", "optim_args": "momentum=0.9,alpha=0.5,eps=1e-6,centered=false"},
         {"optim": "rmsprop", "optim_args": "centered=true"},
         {"optim": "sgd", "optim_args": "momentum=0.0, nesterov=false"},
@@ -73,7 +89,26 @@ def test_what_an_optimizer_does_not_read_is_refused_before_the_model_is_loaded(
     ],
 )
 def test_what_an_optimizer_reads_is_taken_its_defaults_too(tmp_path, given):
-    check_optimizer(config(tmp_path, **given))
+    taken(tmp_path, **given)
+
+
+def test_whatever_way_a_text_is_read_it_is_taken(tmp_path):
+    reading = {
+        "any": bool,
+        "on": lambda text: (text or "False").lower() in ("true", "1"),
+        "number": lambda text: float(text or 3.0),
+        "kind": lambda text: getattr(torch, text or "float32"),
+    }
+
+    def made(args):
+        given = _further(args.optim_args)
+        return torch.optim.SGD, {name: read(given.get(name)) for name, read in reading.items()}
+
+    for text in ("any=true", "any=false", "on=False", "on=true", "number=3.0", "kind=float32"):
+        check_optimizer(config(tmp_path, optim_args=text), made)
+    for text in ("an=true", "kind=float32,ons=true"):
+        with pytest.raises(ParamsError, match=r"does not read (ons|an)=true"):
+            check_optimizer(config(tmp_path, optim_args=text), made)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +121,8 @@ def test_what_an_optimizer_reads_is_taken_its_defaults_too(tmp_path, given):
         ("cosine_with_min_lr", {}, "min_lr or min_lr_rate"),
         ("warmup_stable_decay", {"num_stable_steps": 3}, "'num_decay_steps'"),
         ("warmup_stable_decay", {"num_decay_steps": 3, "decay_type": "odd"}, "odd"),
-        ("greedy", {"nothing": 3}, "nothing"),
+        ("greedy", {"nothing": 3}, "nothing.*its arguments are: those of torch's"),
+        ("reduce_lr_on_plateau", {"min_lr": [1e-6]}, "expected 2 min_lrs, got 1"),
     ],
 )
 def test_what_a_schedule_does_not_take_or_lacks_is_refused(tmp_path, kind, further, said):
@@ -95,10 +131,30 @@ def test_what_a_schedule_does_not_take_or_lacks_is_refused(tmp_path, kind, furth
         make("nowhere", tmp_path, fields=fields)
 
 
-def test_a_warm_up_that_a_schedule_does_not_have_is_refused(tmp_path):
-    with pytest.raises(ParamsError, match=r"warmup_steps is 0\.1; take constant_with_warmup"):
-        make("nowhere", tmp_path, fields={"lr_scheduler_type": "constant", "warmup_steps": 0.1})
-    check_schedule(config(tmp_path, lr_scheduler_type="constant"))
+@pytest.mark.parametrize("kind", ["constant", "reduce_lr_on_plateau", "greedy"])
+def test_a_warm_up_that_a_schedule_does_not_have_is_refused(tmp_path, kind):
+    fields = {"lr_scheduler_type": kind, "eval_strategy": "epoch"}
+    with pytest.raises(ParamsError, match=rf"{kind} has no warm-up, but warmup_steps is 0\.1"):
+        make("nowhere", tmp_path, fields=fields | {"warmup_steps": 0.1})
+    taken(tmp_path, **fields)
+
+
+def test_a_warm_up_that_the_optimizer_has_needs_no_schedule_that_has_one(tmp_path, monkeypatch):
+    class AdamWScheduleFree:
+        pass
+
+    module = types.ModuleType("schedulefree")
+    module.__spec__ = ModuleSpec("schedulefree", None)
+    module.AdamWScheduleFree = module.SGDScheduleFree = AdamWScheduleFree
+    monkeypatch.setitem(sys.modules, "schedulefree", module)
+    for place in ("trainer_optimizer", "trainer"):
+        name = f"transformers.{place}.is_schedulefree_available"
+        monkeypatch.setattr(name, lambda: True, raising=False)
+    given = {"optim": "schedule_free_adamw", "lr_scheduler_type": "constant", "warmup_steps": 10}
+    taken(tmp_path, **given)
+    taken(tmp_path, **given, optim_args="weight_lr_power=2.0")
+    with pytest.raises(ParamsError, match="does not read weight_power"):
+        taken(tmp_path, **given, optim_args="weight_power=2.0")
 
 
 @pytest.mark.parametrize(
@@ -109,13 +165,55 @@ def test_a_warm_up_that_a_schedule_does_not_have_is_refused(tmp_path):
         ("cosine_with_min_lr", {"min_lr_rate": 0.1}),
         ("warmup_stable_decay", {"num_decay_steps": 3}),
         ("reduce_lr_on_plateau", {"patience": 3}),
+        ("reduce_lr_on_plateau", {"min_lr": [1e-6, 1e-7]}),
     ],
 )
 def test_what_a_schedule_takes_is_taken(tmp_path, kind, further):
-    fields = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": further, "warmup_steps": 2}
-    check_schedule(config(tmp_path, **fields, eval_strategy="steps", eval_steps=1))
+    fields = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": further}
+    taken(tmp_path, **fields, eval_strategy="steps", eval_steps=1)
 
 
-def test_one_s_own_optimizer_and_schedule_are_not_held_against_settings(base, tmp_path):
-    given = (torch.optim.SGD, {"lr": 0.25})
-    make(base, tmp_path, fields={"adam_beta2": 0.5, "optim": "sgd"}, optimizer_cls_and_kwargs=given)
+ONES_OWN = {"adam_beta2": 0.5, "optim": "sgd", "optim_args": "momentum_decay=0.01"}
+
+
+def test_one_s_own_optimizer_is_not_held_against_settings_its_schedule_is(base, tmp_path):
+    make(base, tmp_path, fields=ONES_OWN, optimizer_cls_and_kwargs=(torch.optim.SGD, {"lr": 0.25}))
+    sgd = torch.optim.SGD([torch.zeros(1)], lr=0.25)
+    falls = {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": 0.2}}
+    taken(tmp_path, optimizers=(sgd, None), **ONES_OWN, **falls)
+    taken(tmp_path, of=(torch.optim.SGD, {"lr": 0.25}), **ONES_OWN, **falls)
+    taken(tmp_path, optimizers=(None, object()), **falls)
+    with pytest.raises(ParamsError, match=r"lr_end \(0\.2\) must be smaller than initial lr"):
+        taken(tmp_path, **falls)
+
+
+class OwnOptimizer(RewardTrainer):
+    def create_optimizer(self, model=None):
+        raise NotImplementedError
+
+
+class OwnClass(RewardTrainer):
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args, model=None):  # noqa: ARG004
+        return torch.optim.SGD, {"momentum": args.optim_args, "betas": args.adam_beta2}
+
+
+class OwnSchedule(RewardTrainer):
+    def create_scheduler(self, num_training_steps, optimizer=None):
+        raise NotImplementedError
+
+
+class OwnBoth(RewardTrainer):
+    def create_optimizer_and_scheduler(self, num_training_steps):
+        raise NotImplementedError
+
+
+def test_what_a_trainer_makes_in_its_own_way_is_not_held_against_the_usual_one(tmp_path):
+    falls = {"lr_scheduler_type": "constant", "warmup_steps": 3}
+    for kind in (OwnOptimizer, OwnClass, OwnBoth):
+        taken(tmp_path, kind, **ONES_OWN)
+    for kind in (OwnSchedule, OwnBoth, OwnOptimizer):
+        taken(tmp_path, kind, **falls)
+    for kind, given in ((OwnSchedule, ONES_OWN), (OwnClass, falls)):
+        with pytest.raises(ParamsError, match=r"does not read|has no warm-up"):
+            taken(tmp_path, kind, **given)
