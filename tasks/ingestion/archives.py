@@ -9,6 +9,7 @@ whether it is asked for or not; so does a bomb. Names of members never become pa
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 
 from tasks.errors import DataError, shown
@@ -93,10 +94,10 @@ def unpack(
             + ("is a data file" if pattern is None else f"matches {shown(pattern)}")
             + f"; name them as {Path(origin.name).name}{SEPARATOR}train/*.jsonl"
         )
-    names = [member.name for member in found]
-    if twice := next((n for n in names if names.count(n) > 1), None):
+    found.sort(key=lambda member: member.name)
+    if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
-    return Unpacked(sorted(found, key=lambda member: member.name), sorted(left_out))
+    return Unpacked(found, sorted(left_out))
 
 
 def _is_hidden(name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown
+from tasks.ingestion.extensions import is_data
 from tasks.ingestion.hub import api, endpoint, explained
 from tasks.ingestion.left_out import may_hold_rows
 from tasks.ingestion.prefixes import pieces_digest
@@ -52,7 +53,9 @@ def data_files(
             card = _fetched(repository, commit, CARD).read_text("utf-8", "replace")
             chosen = _patterns_of_card(repository, card, config, split)
         among = _among(sorted(files), chosen, config, split)
-        names = among if chosen else [*filter(is_wanted, among)]
+        wanted = [*filter(is_wanted, among)]
+        # A `format` is for files that do not tell it; beside others, these are none of the rows.
+        names = among if chosen else [*filter(is_data, wanted)] or wanted
         if not names:
             raise _none(repository, commit, sorted(files), config, split)
         others = sorted(name for name in {*among} - {*names} if may_hold_rows(name))

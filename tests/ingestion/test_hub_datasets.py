@@ -138,6 +138,9 @@ def test_what_a_repository_leaves_out_is_told_and_what_describes_it_is_no_rows(
         ),
         ({"config": "en", "split": "train"}, 1, "1 of the files .*: 'en/train.txt'; if they hold"),
         ({"data_files": ["en/train.txt"], "format": "jsonl"}, 1, None),
+        # what tells its own format is what is meant, as long as there is any
+        ({"format": "jsonl"}, 1, "3 of the files of me/pairs@bbbbbbbbbbbb left out"),
+        ({"config": "de", "format": "jsonl"}, 1, None),
     ]:
         caplog.clear()
         assert len(ingestion.rows(_run(ingestion, **chosen))) == rows
