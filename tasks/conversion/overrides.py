@@ -75,7 +75,7 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
         )
     except DataError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path}: overrides cannot be read: {error}") from None
     if not isinstance(rows, list) or not all(isinstance(r, dict) for r in cast(list[Any], rows)):
         raise DataError(f"{path}: expected objects with pair_id and action as overrides")

@@ -119,6 +119,17 @@ def test_bad_overrides_are_answered_clearly(tmp_path, name, text, message):
         read_overrides(path)
 
 
+def test_a_cell_above_the_limit_of_the_process_is_answered_clearly(tmp_path):
+    path = tmp_path / "o.csv"
+    path.write_text("pair_id,action,note\na,drop," + "n" * 2000)
+    before = csv.field_size_limit(1000)
+    try:
+        with pytest.raises(DataError, match=r"o\.csv: overrides cannot be read: field larger"):
+            read_overrides(path)
+    finally:
+        csv.field_size_limit(before)
+
+
 def test_a_file_in_which_nothing_is_decided_yet_overrides_nothing(tmp_path):
     (tmp_path / "o.csv").write_text("pair_id,action\n")
     assert read_overrides(tmp_path / "o.csv") == {}

@@ -293,6 +293,39 @@ def test_what_a_contract_lacks_is_named(copied, place, name):
         load_reward_model(copied, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("tolerance", "float32"), None),
+        (("pairs", 0, "rewards"), ["a", "b"]),
+        (("pairs", 0, "ids"), [[1], ["b"]]),
+        (("probes", 0, "ids"), [[1], 2]),
+        (("probes", 0, "rewards"), [True, 0.5]),
+    ],
+)
+def test_what_a_contract_has_of_another_kind_is_named(copied, place, value):
+    file = copied / "reward_contract.json"
+    contract = json.loads(file.read_text())
+    contract["pairs"] = [{"pair_id": "p", "ids": [[1], [2]], "rewards": [0.5, -0.5]}]
+    part = contract
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    file.write_text(json.dumps(contract))
+    with pytest.raises(ValueError, match=rf"lacks {place[0]}.*{place[-1]}, or has something else"):
+        load_reward_model(copied, "cpu")
+
+
+def test_a_probe_that_says_refused_without_a_reason_is_not_taken_for_compared(copied):
+    file = copied / "reward_contract.json"
+    contract = json.loads(file.read_text())
+    probe = contract["probes"][0]
+    contract["probes"][0] = {"name": probe["name"], "row": probe["row"], "refused": None}
+    file.write_text(json.dumps(contract))
+    with pytest.raises(ValueError, match=r"lacks probes\[0\]\.ids"):
+        load_reward_model(copied, "cpu")
+
+
 PLANTED = "raise SystemExit('planted code ran')"
 
 

@@ -68,7 +68,8 @@ def _lacking(contract: Mapping[str, Any]) -> Iterator[str]:
             yield name
             continue
         for place, entry in enumerate(cast(list[Any], entries)):
-            where, refused = f"{name}[{place}]", isinstance(entry, dict) and "refused" in entry
+            where = f"{name}[{place}]"
+            refused = isinstance(entry, dict) and isinstance(entry.get("refused"), str)
             yield from _absent(where, entry, fields[:2] if refused else fields)
             if name == "probes" and isinstance(entry, dict) and "row" in entry:
                 yield from _absent(f"{where}.row", cast(dict[str, Any], entry)["row"], ROW)
@@ -80,9 +81,24 @@ def _absent(name: str, part: Any, fields: Sequence[str]) -> Iterator[str]:
         return
     given = cast(dict[str, Any], part)
     for field in fields:
-        if field not in given or (field in OF_TWO and not _is_of_two(given[field])):
+        if field not in given or not _fits(field, given[field]):
             yield f"{name}.{field}"
 
 
-def _is_of_two(value: Any) -> bool:
-    return isinstance(value, list) and len(cast(list[Any], value)) == 2
+def _fits(field: str, value: Any) -> bool:
+    """Whether a field has what is reckoned with."""
+    if field == "float32":
+        return _is_number(value)
+    if field not in OF_TWO:
+        return True
+    if not isinstance(value, list) or len(both := cast(list[Any], value)) != 2:
+        return False
+    if field == "rewards":
+        return all(map(_is_number, both))
+    return field != "ids" or all(
+        isinstance(ids, list) and all(type(i) is int for i in cast(list[Any], ids)) for ids in both
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
