@@ -5,7 +5,6 @@ What is wrong is quoted without the secrets that a URL may carry, and never with
 load("params/quickstart.yaml", ["training.learning_rate=3e-4", "ingestion.sources.0.limit=99"])
 """
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from flows.strict_yaml import read_yaml
 from tasks.artifact import Params
 from tasks.conversion import ConversionParams
-from tasks.errors import ParamsError, shown
+from tasks.errors import ParamsError, meant, shown
 from tasks.evaluation.params import EvaluationParams
 from tasks.ingestion import IngestionParams
 from tasks.ingestion.redaction import has_secrets, redacted, redacted_value
@@ -142,9 +141,8 @@ def _sentence(error: dict[str, Any]) -> str:
     dotted = redacted(".".join(location))
     if error["type"] == "extra_forbidden":
         known = _fields_at(location[:-1])
-        near = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-        return f"{dotted}: unknown key; {hint}"
+        hint = meant(location[-1], known, str) or f"; known here: {', '.join(known)}"
+        return f"{dotted}: unknown key{hint}"
     if error["type"] == "missing":
         return f"{dotted}: required, but missing"
     message = str(error["msg"]).removeprefix("Value error, ")

@@ -14,6 +14,8 @@ A message says what was found, where, what was expected, and what to do. Values 
 stand in it through `shown`, so that no escape sequence of theirs reaches a terminal.
 """
 
+from collections.abc import Callable, Iterable
+
 EXIT_INTERRUPTED = 75
 """Exit code of a process that saved its work and stopped on request (EX_TEMPFAIL of sysexits.h)."""
 
@@ -59,3 +61,11 @@ def shown(value: object, limit: int = 80) -> str:
     text = ascii(value) if isinstance(value, bytes) else repr(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def meant(name: str, known: Iterable[str], say: Callable[[str], str] = repr) -> str:
+    """`; did you mean 'prompt'?` where one of the known names is near to this one, else nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*known], n=1)
+    return f"; did you mean {say(near[0])}?" if near else ""

@@ -129,7 +129,7 @@ class RewardConfig(TrainingArguments):
         self._check_dtype()
         self._say_activation_checkpointing()
         for name in NAMES:
-            check_name(name, str(getattr(getattr(self, name), "value", getattr(self, name))))
+            check_name(name, getattr(self, name))
         copies_decided = self.accelerator_config is not None
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:

@@ -10,22 +10,23 @@ other numbers than those that were given.
 
 import ast
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import ParamsError
+from tasks.errors import ParamsError, meant
 
 NAMES = {
     "optim": ("training_args.py", "OptimizerNames", {"adamw_torch", "adamw_torch_fused"}),
     "lr_scheduler_type": ("trainer_utils.py", "SchedulerType", {"linear", "cosine"}),
 }
 """Settings, where transformers lists what they may be, and what needs no look at that."""
-ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
-"""Settings that not every optimizer reads, and what stands for none."""
+ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
+"""Settings that not every optimizer reads."""
 MAKERS = ("create_optimizer_and_scheduler", "create_optimizer", "create_scheduler")
 """Methods of Trainer that a trainer may have of its own."""
 Made = Callable[[Any], tuple[Any, Mapping[str, Any]]]
@@ -44,13 +45,15 @@ def check_name(setting: str, name: str) -> None:
         ParamsError: as above.
     """
     *place, usual = NAMES[setting.rpartition(".")[2]]
+    name = getattr(name, "value", name)
     if name in usual or name in (known := _names(*place)) or not known:
         return
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ParamsError(f"{setting} is {name!r}; expected one of {', '.join(known)}{hint}")
+    raise ParamsError(
+        f"{setting} is {name!r}; expected one of {', '.join(known)}{meant(name, known, str)}"
+    )
 
 
+@cache
 def _names(file: str, enumeration: str) -> list[str]:
     """The values of an enumeration of transformers; none where it is not to be found."""
     package = find_spec("transformers")
@@ -96,10 +99,11 @@ def check_optimizer(args: Any, made: Made) -> None:
     Raises:
         ParamsError: as above.
     """
+    usual = {each.name: each.default for each in fields(args) if each.name in ADAM}
     others: dict[str, list[dict[str, Any]]] = {
-        f"{name}={getattr(args, name)}": [{name: none}]
-        for name, none in ADAM.items()
-        if getattr(args, name) != none
+        f"{name}={getattr(args, name)}": [{name: default}]
+        for name, default in usual.items()
+        if getattr(args, name) != default
     }
     further = _further(args.optim_args)
     for name, value in further.items():
@@ -110,10 +114,9 @@ def check_optimizer(args: Any, made: Made) -> None:
         name for name, asked in others.items() if not any(_reads(made, args, o) for o in asked)
     ]
     if unread:
-        name = getattr(args.optim, "value", args.optim)
         raise ParamsError(
-            f"optim {name} does not read {', '.join(unread)}; leave that out, or take an optimizer "
-            "that does"
+            f"optim {args.optim.value} does not read {', '.join(unread)}; leave that out, or take "
+            "an optimizer that does"
         )
 
 

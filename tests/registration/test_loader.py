@@ -258,6 +258,18 @@ def test_a_row_that_training_refused_must_be_refused_again(copied):
         load_reward_model(copied, "cpu")
 
 
+def opened(model, place):
+    """The file of a model's contract, what it holds (a pair, too), and the part of it that has what
+    stands at the place."""
+    file = model / "reward_contract.json"
+    contract = json.loads(file.read_text())
+    contract["pairs"] = [{"pair_id": "p", "ids": [[1], [2]], "rewards": [0.5, -0.5]}]
+    part = contract
+    for step in place[:-1]:
+        part = part[step]
+    return file, contract, part
+
+
 @pytest.mark.parametrize(
     ("place", "name"),
     [
@@ -276,12 +288,7 @@ def test_a_row_that_training_refused_must_be_refused_again(copied):
     ],
 )
 def test_what_a_contract_lacks_is_named(copied, place, name):
-    file = copied / "reward_contract.json"
-    contract = json.loads(file.read_text())
-    contract["pairs"] = [{"pair_id": "p", "ids": [[1], [2]], "rewards": [0.5, -0.5]}]
-    part = contract
-    for step in place[:-1]:
-        part = part[step]
+    file, contract, part = opened(copied, place)
     del part[place[-1]]
     file.write_text(json.dumps(contract))
     with pytest.raises(ValueError, match=rf"reward_contract\.json lacks {name}, or"):
@@ -304,12 +311,7 @@ def test_what_a_contract_lacks_is_named(copied, place, name):
     ],
 )
 def test_what_a_contract_has_of_another_kind_is_named(copied, place, value):
-    file = copied / "reward_contract.json"
-    contract = json.loads(file.read_text())
-    contract["pairs"] = [{"pair_id": "p", "ids": [[1], [2]], "rewards": [0.5, -0.5]}]
-    part = contract
-    for step in place[:-1]:
-        part = part[step]
+    file, contract, part = opened(copied, place)
     part[place[-1]] = value
     file.write_text(json.dumps(contract))
     with pytest.raises(ValueError, match=rf"lacks {place[0]}.*{place[-1]}, or has something else"):
@@ -317,9 +319,7 @@ def test_what_a_contract_has_of_another_kind_is_named(copied, place, value):
 
 
 def test_a_probe_that_says_refused_without_a_reason_is_not_taken_for_compared(copied):
-    file = copied / "reward_contract.json"
-    contract = json.loads(file.read_text())
-    probe = contract["probes"][0]
+    file, contract, probe = opened(copied, ("probes", 0, "refused"))
     contract["probes"][0] = {"name": probe["name"], "row": probe["row"], "refused": None}
     file.write_text(json.dumps(contract))
     with pytest.raises(ValueError, match=r"lacks probes\[0\]\.ids"):

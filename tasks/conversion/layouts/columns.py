@@ -17,7 +17,6 @@ answers become messages. Messages may be JSON text in the cells of a column (`js
 """
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from tasks.conversion.answers import Item
@@ -34,7 +33,7 @@ from tasks.conversion.options import CellOptions
 from tasks.conversion.pair import IMPLICIT, TIE, Pair
 from tasks.conversion.ties import Tie
 from tasks.conversion.unusable import Unusable, found
-from tasks.errors import shown
+from tasks.errors import meant, shown
 
 Row = dict[str, Any]
 
@@ -78,11 +77,11 @@ def required(row: Row, column: str) -> Any:
     """
     if column in row:
         return row[column]
-    near = get_close_matches(column, row, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(shown(name, 30) for name in list(row)[:12]) or "none"
     raise Unusable(
-        "missing_column", column, f"found the columns {listed}, expected {column!r}{hint}"
+        "missing_column",
+        column,
+        f"found the columns {listed}, expected {column!r}{meant(column, row)}",
     )
 
 

@@ -1,14 +1,13 @@
 """What a params file says of a source's layout, checked before any work."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of
 from tasks.conversion.options import Options
-from tasks.errors import ParamsError, shown
+from tasks.errors import ParamsError, meant, shown
 
 Declared = Mapping[str, Any]
 """A source's `options`, as the params file has them."""
@@ -52,10 +51,8 @@ def check_declared(
 ) -> None:
     """Raises ParamsError when `layout`, `columns` or `options` of a source say something wrong."""
     if layout is not None and layout not in NAMES:
-        near = get_close_matches(layout, NAMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ParamsError(
-            f"source {source!r}: layout {shown(layout)} is unknown{hint} "
+            f"source {source!r}: layout {shown(layout)} is unknown{meant(layout, NAMES)} "
             f"Known are {', '.join(NAMES)}; leave it out to have it recognised"
         )
     options = options_of(source, layout, declared or {})
@@ -69,8 +66,7 @@ def _unknown(source: str, layout: str | None, name: str, known: Sequence[str]) -
     """The error of a mapped name that the layout would not read."""
     to = repr(layout) if layout else "'columns', which a mapping without 'layout' means"
     others = [other for other in NAMES if name in LAYOUTS[other].reads]
-    near = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = meant(name, known) or "."
     if others:
         read_by = (
             f"layouts {', '.join(others)} read" if others[1:] else f"only layout {others[0]} reads"

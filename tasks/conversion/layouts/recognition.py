@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
@@ -11,7 +10,7 @@ from tasks.conversion.layouts.hints import hint
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
 from tasks.conversion.options import Options
 from tasks.conversion.unusable import Unusable
-from tasks.errors import DataError, shown
+from tasks.errors import DataError, meant, shown
 
 logger = logging.getLogger(__name__)
 
@@ -117,9 +116,7 @@ def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequenc
 def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
     for name, column in mapping.items():
         if column not in seen:
-            near = get_close_matches(column, seen, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise DataError(
                 f"source {source!r}: columns.{name} names {column!r}, which none of its first rows "
-                f"has{hint} Found are {', '.join(shown(c, 40) for c in seen)}"
+                f"has{meant(column, seen)} Found are {', '.join(shown(c, 40) for c in seen)}"
             )
