@@ -2,10 +2,10 @@
 
     ahead     read ─> read ─> read ...
     caller            check ─> check ─> check ...
-    Behind                     compress, write ─> compress, write ...
+    Behind                     encode, write ─> encode, write ...
 
-Compression and disks do not hold the interpreter, so one thread on either side is enough where a
-second core is free.
+Arrow and disks do not hold the interpreter, so one thread on either side is enough where a second
+core is free.
 """
 
 import gc

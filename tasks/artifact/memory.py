@@ -3,6 +3,10 @@
 Left to themselves, Arrow has a pool of its own beside the C library's heap, and that has a heap for
 every few threads. Each keeps what was freed in it: three threads that need 20 MB one after another
 hold 60. What is never touched need not be cleared page by page, a tenth of a short preparation.
+
+And glibc maps every large buffer anew, and gives it back to the kernel once it is freed, so that
+each batch pays a fault for every page that it touches. Buffers of up to `KEPT_BYTES` are taken from
+memory that was freed before.
 """
 
 import ctypes
@@ -16,8 +20,16 @@ ARROWS_POOL, SYSTEM = "ARROW_DEFAULT_MEMORY_POOL", "system"
 MOST_HEAPS, LEAST_HEAPS = "MALLOC_ARENA_MAX", 2
 """The variable that bounds them, and how many there are at least: else one for each core. The C
 library deals threads out to them in turn."""
-M_ARENA_MAX = -8
+KEPT_BYTES = 16 * 2**20
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """mallopt(3)"""
+KEPT = {M_MMAP_THRESHOLD: KEPT_BYTES, M_TRIM_THRESHOLD: 4 * KEPT_BYTES}
+KEPT_VARIABLES = {
+    "MALLOC_MMAP_THRESHOLD_": KEPT[M_MMAP_THRESHOLD],
+    "MALLOC_TRIM_THRESHOLD_": KEPT[M_TRIM_THRESHOLD],
+}
+"""The same for a process that is started: buffers that are mapped, and free memory at a heap's end
+that goes back, from how many bytes on."""
 WORTH_BYTES = 128 * 2**20
 """By which the process has grown since it last gave memory back: less serves the next stage, which
 would have to ask the system for it page by page."""
@@ -26,15 +38,20 @@ _left = 0
 
 
 def share_heaps() -> None:
-    """Arrow and all threads share a few heaps: if nobody imported Arrow yet, and threads that have
-    begun before keep theirs.
+    """Arrow and all threads share a few heaps, which keep what is freed: if nobody imported Arrow
+    yet, and threads that have begun before keep theirs.
 
     For good, in the processes, too, that this one starts (Arrow's pool). What the environment says
     goes first.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
-    if MOST_HEAPS not in os.environ and "arena_max" not in os.environ.get("GLIBC_TUNABLES", ""):
+    if "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+        return
+    if MOST_HEAPS not in os.environ:
         _call_glibc("mallopt", M_ARENA_MAX, max(LEAST_HEAPS, os.cpu_count() or 1))
+    if os.environ.keys().isdisjoint(KEPT_VARIABLES):
+        for option, size in KEPT.items():
+            _call_glibc("mallopt", option, size)
 
 
 def give_memory_back() -> None:

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 
 from tasks.artifact.job import Job
-from tasks.artifact.memory import ARROWS_POOL, LEAST_HEAPS, MOST_HEAPS, SYSTEM
+from tasks.artifact.memory import ARROWS_POOL, KEPT_VARIABLES, LEAST_HEAPS, MOST_HEAPS, SYSTEM
 from tasks.artifact.messages import receive, send
 from tasks.errors import ArtifactError
 
@@ -30,12 +30,13 @@ logger = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-P", "-m", "tasks.artifact.worker")
 REST_SECONDS = 30.0
 """A worker's imports are worth less than a second: it need not wait longer for the next stage."""
-SMALL_MEMORY = {ARROWS_POOL: SYSTEM, MOST_HEAPS: str(LEAST_HEAPS)}
-"""As `share_heaps` has it of one core, from the first thread on."""
-ONE_THREAD = {
-    **dict.fromkeys(("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS"), "1"),
-    "OPENBLAS_NUM_THREADS": "1",
+SMALL_MEMORY = {
+    ARROWS_POOL: SYSTEM,
+    MOST_HEAPS: str(LEAST_HEAPS),
+    **{name: str(size) for name, size in KEPT_VARIABLES.items()},
 }
+"""As `share_heaps` has it of one core, from the first thread on."""
+ONE_THREAD = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """There are as many processes as cores: native threads would only take turns."""
 
 

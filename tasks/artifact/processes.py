@@ -20,9 +20,10 @@ from tasks.artifact.lasting import lasting_behind
 from tasks.artifact.step import Workspace
 from tasks.errors import ArtifactError
 
-WORTH_PROCESSES_BYTES = 16 * 2**20
-"""Of compressed shards, 30,000 to 48,000 rows of a stage: a first worker costs half a second of
-computing, and its encoders some more, where one process does 25,000 rows of a stage in a second."""
+WORTH_PROCESSES_BYTES = 40 * 2**20
+"""Of shards, some 25,000 rows: a first worker costs half a second of computing, and its encoders
+some more, where one process does so many rows of a stage in half a second. It is ready for the
+next stages, too."""
 
 
 def physical_cores() -> int:

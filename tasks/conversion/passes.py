@@ -31,8 +31,6 @@ from tasks.conversion.duplicates import Array
 from tasks.conversion.plan import Plan
 from tasks.conversion.rows import convert_shard
 
-WORTH_PROCESSES_BYTES = 10 * 2**20
-"""Of shards of rows, some 25,000: a process that is started here is ready for the next stages."""
 MOST_QUARANTINED = 1000
 """Rows of a shard's quarantine up to which it is worth keeping for a later run."""
 
@@ -56,7 +54,7 @@ class Passes:
         left = [shard for shard in left if shard not in taken]
         done = len(self.rows) - len(left)
         work = _Convert(self.workspace, self.plan, memo)
-        workers = self.workers or worthwhile(left, WORTH_PROCESSES_BYTES)
+        workers = self.workers or worthwhile(left)
         each(work, left, workers, "conversion: rows", done)
         return [taken.get(s) or self._finished("rows", s) or {} for s in self.rows]
 
@@ -64,7 +62,8 @@ class Passes:
         """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs;
         `counts`: how many each shard has.
 
-        In threads: nearly all of it is compression, which does not hold the interpreter.
+        In threads: most of it waits for the disk, or copies, neither of which holds the
+        interpreter.
         """
         given: list[tuple[Path, Array]] = []
         start = 0

@@ -67,11 +67,10 @@ def convert_shard(
 
 
 def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
-    """All pairs, as they are handed on where none of them is dropped; read ahead, and compressed
-    behind."""
+    """All pairs, as they are handed on where none is dropped; read ahead, and written behind."""
     with (
         pq.ParquetFile(rows, pre_buffer=False) as file,
-        tables.open_writer(out, file.metadata) as writer,
+        tables.open_writer(out) as writer,
         closing(_batches(shard, file)) as batches,  # what is read ahead, before the file is closed
         Behind() as behind,
     ):

@@ -61,7 +61,7 @@ def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any
 
 def _write_kept(before: Path, out: Path, codes: Array) -> None:
     start = 0
-    with pq.ParquetFile(before) as file, tables.open_writer(out, file.metadata) as writer:
+    with pq.ParquetFile(before) as file, tables.open_writer(out) as writer:
         for number in range(file.num_row_groups):
             group: Any = file.read_row_group(number, use_threads=False)
             keep = codes[start : start + len(group)] == KEEP

@@ -18,7 +18,7 @@ from tasks.conversion.identity import Identity
 from tasks.conversion.joining import Origin
 from tasks.conversion.messages import text_of
 from tasks.conversion.pair import TIE, Pair
-from tasks.ingestion.shards import compression_like
+from tasks.ingestion.shards import UNCOMPRESSED
 
 BATCH_ROWS = 2048
 
@@ -74,12 +74,10 @@ stretches: how many hashes of the shard are those of the prompt (`stretches`).""
 _REPEATING = ["format", "tools", "chat_template_kwargs", "source", "file", "split"]
 
 
-def open_writer(path: Path, given: pq.FileMetaData) -> pq.ParquetWriter:
-    """A writer of the pairs that become of a given shard; dictionaries only where values repeat."""
+def open_writer(path: Path) -> pq.ParquetWriter:
+    """A writer of a shard of pairs; dictionaries only where values repeat."""
     writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
-    return writer_class(
-        path, SCHEMA, compression=compression_like(given), use_dictionary=_REPEATING
-    )
+    return writer_class(path, SCHEMA, compression=UNCOMPRESSED, use_dictionary=_REPEATING)
 
 
 def pair_values(pair: Pair, identity: Identity, origin: Origin) -> tuple[Any, ...]:

@@ -13,12 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import Workspace, each, processes_for, uncollected
+from tasks.artifact import Workspace, ahead, each, processes_for, uncollected
 from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
 from tasks.errors import ArtifactError, DataError
 from tasks.ingestion.appended import Past
@@ -67,15 +68,16 @@ def side_by_side_past(
     make = MakeShard(alone, directory, source, file.name, file.path)
     found, made = past, list[Span]()
     try:
-        for some in _rounds(spans(file.path, past), processes):
-            found, sound = _after(found, make, some, processes)
-            made += sound
-            if stamp(file.path) != before:  # nobody knows which of its bytes were read
-                make.take_back(made)
-                return past
-            advance(sum(span.end - span.start for span in sound))
-            if len(sound) < len(some):
-                break
+        with closing(ahead(_rounds(spans(file.path, past), processes))) as rounds:
+            for some in rounds:
+                found, sound = _after(found, make, some, processes)
+                made += sound
+                if stamp(file.path) != before:  # nobody knows which of its bytes were read
+                    make.take_back(made)
+                    return past
+                advance(sum(span.end - span.start for span in sound))
+                if len(sound) < len(some):
+                    break
     except OSError:
         if stamp(file.path) == before:
             raise

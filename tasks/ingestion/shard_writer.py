@@ -1,4 +1,4 @@
-"""Writes rows as shards, in bounded memory; compressing and writing go on behind the caller.
+"""Writes rows as shards, in bounded memory; encoding and writing go on behind the caller.
 
 extend ─> group of rows ─┬─ first shard: written at once ─────────────────────────> in its place
                          └─ others: held ─┬─ full: written as one shard ───────────────┤
@@ -14,7 +14,13 @@ from typing import Any
 
 from tasks.artifact import Behind
 from tasks.ingestion.row_groups import row_groups, sizes_of
-from tasks.ingestion.shards import GROUP_BYTES, GROUP_ROWS, SMALL_SHARD_ROWS, is_full
+from tasks.ingestion.shards import (
+    GROUP_BYTES,
+    GROUP_ROWS,
+    SMALL_SHARD_ROWS,
+    UNCOMPRESSED,
+    is_full,
+)
 
 Writing = Callable[[str], AbstractContextManager[Path]]
 """`Workspace.writing`: a temporary path that takes its place on success."""
@@ -138,22 +144,20 @@ class ShardWriter:
         for start in range(0, left.num_rows, SMALL_SHARD_ROWS):
             # In one piece, or else its pages would depend on where the tables came from.
             rows = left.slice(start, SMALL_SHARD_ROWS).combine_chunks()
-            sizes = sizes_of(rows)
-            plain = sizes[-1] < GROUP_BYTES
-            self._write(row_groups(rows, sizes), "none" if plain else "zstd")
+            self._write(row_groups(rows, sizes_of(rows)))
             self._close()
             if rows.num_rows == SMALL_SHARD_ROWS:
                 done += SMALL_SHARD_ROWS
                 self.small.append((self.shards, done, rows["row"][-1].as_py()))
 
-    def _write(self, groups: Iterable[Any], compression: str = "zstd") -> None:
+    def _write(self, groups: Iterable[Any]) -> None:
         """Writes groups into the shard that is open, or opens one."""
         for group in groups:
             if self._writer is None:
-                self._writer = self._opened(group.schema, compression)
+                self._writer = self._opened(group.schema)
             self._behind.put(self._writer.write_table, group, group.num_rows)
 
-    def _opened(self, schema: Any, compression: str) -> Any:
+    def _opened(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
 
         writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
@@ -164,7 +168,7 @@ class ShardWriter:
         writer = writer_class(
             path,
             schema,
-            compression=compression,
+            compression=UNCOMPRESSED,
             use_dictionary=["source", "file"],
             write_statistics=["row"],
         )

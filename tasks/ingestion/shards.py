@@ -6,10 +6,9 @@
     and more        |    10,000    |  4,000  |  4,000  | 1,000 | 1,000 | 1,000 | 50 |
     and more        |    10,000    |  4,000  |  4,000  |   4,000   | 700 |
 
-No full shard's end depends on rows that come later, and what does not fill one ends in small ones,
-which are not compressed: rows that are appended change the last of them, and from time to time all
-of the small ones become a full one. Nothing depends on time or place: the same rows give the same
-bytes.
+No full shard's end depends on rows that come later, and what does not fill one ends in small ones:
+rows that are appended change the last of them, and from time to time all of the small ones become a
+full one. Nothing depends on time or place: the same rows give the same bytes.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from tasks.artifact import Artifact
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.parquet import FileMetaData
 
 ROWS = "rows"
 FIRST_SHARD_ROWS = 10_000
@@ -32,6 +30,9 @@ SMALL_SHARD_ROWS = 1_000
 SHARD_BYTES = 32 * 2**20
 GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
+UNCOMPRESSED = "none"
+"""Of shards of rows, pairs and texts: each is read once, by the next stage, and to compress and to
+decompress them took a sixth of preparation's time."""
 
 
 def shard_rows_after(rows: int) -> int:
@@ -46,14 +47,6 @@ def is_full(before: int, rows: int, size: int) -> bool:
     """Whether a shard of so many rows and bytes, that begins behind so many rows of its file, takes
     no further group of rows."""
     return rows >= shard_rows_after(before) or size >= SHARD_BYTES
-
-
-def compression_like(shard: "FileMetaData") -> str:
-    """How the shard of pairs is compressed that is made of this one: as it is. Small ones are not,
-    unless their rows are large: they are made anew whenever rows are appended.
-    """
-    plain = shard.num_row_groups and shard.row_group(0).column(0).compression == "UNCOMPRESSED"
-    return "none" if plain else "zstd"
 
 
 def row_shards(artifact: Artifact) -> list[Path]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
+from tasks.ingestion.shards import UNCOMPRESSED
 from tasks.templating.batch import OPTIONAL
 from tasks.templating.columns import Columns
 from tasks.templating.params import TemplatingParams
@@ -33,10 +34,9 @@ from tasks.templating.shard_rows import Renderers, ShardRows
 _last = threading.local()
 """What renders with the template that was asked for last: all that was found out of it."""
 WRITTEN: dict[str, Any] = {
-    "compression": "none",
+    "compression": UNCOMPRESSED,
     "use_dictionary": ["source", "file", "split", "format"],
 }
-"""Texts are read once, by the next stage: compressing them took a tenth of preparation's time."""
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 * 2**20
 

@@ -20,7 +20,6 @@ from tasks.artifact import Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.identity import SPLITS
 from tasks.templating.batch import as_type
-from tasks.tokenization.buffers import keep_freed_memory
 from tasks.tokenization.flat import FlatIds, common_lengths
 from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
@@ -59,7 +58,6 @@ class TokenizeShard:
 
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's Arrow files; how many pairs and tokens, and by which encoder."""
-        keep_freed_memory()
         directory = self.workspace.path / TOKENIZER_DIRECTORY
         encoders = ShardEncoders(directory, self.choice)
         counts = Counter[str](dict.fromkeys(SPLITS, 0))

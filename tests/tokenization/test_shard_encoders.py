@@ -54,7 +54,7 @@ def test_the_first_rows_are_probed_up_to_their_number_and_their_size():
     assert probed(*[5] * 40) == PROBED_ROWS
     assert probed(*[PROBED_BYTES] * 5) == 2
     assert probed(PROBED_BYTES) == 1
-    assert probed(*[PROBED_BYTES // 16] * 9) == 4
+    assert probed(*[PROBED_BYTES // 12] * 9) == 3
 
 
 def test_conversations_and_texts_side_by_side_keep_their_order(tmp_path):
