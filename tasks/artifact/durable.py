@@ -49,10 +49,16 @@ def _fsync_bytes(file: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: Path) -> None:
+    """Makes a directory that is most often there: to ask first takes a tenth of the time."""
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def writing(path: Path, lasts: Lasts = "now") -> Generator[Path, None, None]:
     """A temporary path beside `path`, whose place it takes on success; `lasts`: when it does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         yield temporary

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.artifact.durable import make_directory
+
 
 def write_note(path: Path, entry: Mapping[str, Any]) -> None:
     """Writes a note; it lasts when who has the directory makes it last."""
     content = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
 

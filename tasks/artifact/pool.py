@@ -54,15 +54,16 @@ class Worker:
                 env={**SMALL_MEMORY, **os.environ, **ONE_THREAD, "PYTHONPATH": _search_path()},
             )
         self.ready = self.ending = False
-        self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        """None: there are no more."""
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         try:
             receive(self.channel)
             self.ready = True
-            while True:
-                self._help(self.jobs.get(timeout=REST_SECONDS))
+            while (job := self.jobs.get(timeout=REST_SECONDS)) is not None:
+                self._help(job)
         except queue.Empty:  # it has rested long enough
             logger.debug("a worker process had nothing to do and ends")
         except (EOFError, OSError):
@@ -78,6 +79,7 @@ class Worker:
         """Ends the process; `process.wait` tells when it is gone."""
         self.ending = True
         self.process.kill()
+        self.jobs.put(None)
 
     def _help(self, job: Job) -> None:
         if not job.items:
@@ -126,13 +128,16 @@ def ready() -> list[int]:
 
 
 @atexit.register
-def end() -> None:
-    """Ends all workers; returns when they are gone."""
+def end(*, wait: bool = True) -> None:
+    """Ends all workers; returns when they are gone, or does not `wait` for that: it takes some
+    milliseconds, in which their memory is given back."""
     with _changing:
         for worker in _workers:
             worker.kill()
         while _workers:
-            _workers.pop().process.wait()
+            process = _workers.pop().process
+            if wait:
+                process.wait()
 
 
 def _forget() -> None:

@@ -11,10 +11,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks.artifact import pool
+from tasks.artifact.beside import in_turn
 from tasks.artifact.job import Job
 from tasks.artifact.lasting import lasting_behind
 from tasks.artifact.step import Workspace
@@ -87,6 +89,8 @@ def each(
                     bar.update()
             return
         try:
+            if count >= physical_cores():
+                work = InTurn(work)
             content, locks = _pickled(work, title)
             job = Job(title, count, deque(items), content, locks, bar.update)
             for worker in pool.begin(count - 1):
@@ -107,13 +111,25 @@ def end_workers() -> None:
     """Ends the processes that helped, unless they are at work: what comes next needs the memory."""
     if _one_at_a_time.acquire(blocking=False):
         try:
-            pool.end()
+            pool.end(wait=False)
         finally:
             _one_at_a_time.release()
 
 
 _one_at_a_time = threading.Lock()
 """A second call in another thread has no help, so a failure of one ends no shard of the other."""
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Does the work without threads beside it: for as many processes as there are cores."""
+
+    work: Callable[[Any], Any]
+
+    def __call__(self, item: Any) -> None:
+        """Works on one item."""
+        with in_turn():
+            self.work(item)
 
 
 class _Pickler(pickle.Pickler):

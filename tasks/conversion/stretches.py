@@ -24,7 +24,7 @@ STRETCH = 64
 LONGEST = 8192
 """Bytes of a prompt that are looked at."""
 _LENGTHS = np.array([128, 256, 512, 1024, 2048])
-_TAKEN = np.array([64, 32, 16, 8, 4, 2], np.int64)
+_TAKEN = np.array([64, 32, 16, 8, 4, 2], np.uint8)
 """Of 256 places those that are taken of a prompt to train on, up to each length and beyond."""
 _LOCAL = (np.uint8(0x4D), np.uint8(0xB5), np.uint8(0x65))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
@@ -41,18 +41,15 @@ def stretches(whole: bytes, starts: Array, ends: Array, held_out: Array) -> tupl
     if len(given) < STRETCH or not len(starts):
         return np.zeros(0, np.uint32), np.zeros(len(starts), np.int64)
     taken = _TAKEN[np.searchsorted(_LENGTHS, ends - starts)] >> held_out
-    chance = _chances(given)
-    places = np.flatnonzero(chance < taken.max(initial=0).astype(np.uint8))
     last = np.maximum(starts, np.minimum(ends, starts + LONGEST) - STRETCH + 1)
-    # Of the places, those within a prompt, and what lies between prompts: by turns.
-    cuts = np.searchsorted(places, np.stack([starts, last], 1).ravel())
+    # What lies between prompts, of which nothing is taken, and the places of a prompt: by turns.
+    cuts = np.stack([starts, last], 1).ravel()
     limits = np.stack([np.zeros_like(taken), taken], 1).ravel()
-    sizes = np.diff(cuts, prepend=0)
-    within = places[: cuts[-1]]
-    chosen = chance[within] < np.repeat(limits, sizes)
-    before = np.concatenate([[0], np.cumsum(chosen)])
-    counts = before[cuts[1::2]] - before[cuts[::2]]
-    return _hashes(given, within[chosen]), counts
+    chance = _chances(given)
+    limit = np.repeat(limits, np.diff(cuts, prepend=0))[: len(chance)]
+    places = np.flatnonzero(chance[: len(limit)] < limit)
+    counts = np.diff(np.searchsorted(places, cuts).reshape(-1, 2)).ravel()
+    return _hashes(given, places), counts
 
 
 def _chances(given: Array) -> Array:

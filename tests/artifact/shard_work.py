@@ -8,11 +8,12 @@ import errno
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.artifact import Step, Store, Workspace, each
+from tasks.artifact import Step, Store, Workspace, ahead, each
 from tasks.artifact.lasting import last
 
 
@@ -47,6 +48,20 @@ class Note:
 
     def __call__(self, name: str) -> None:
         mark(self.directory, name)
+
+
+@dataclass(frozen=True)
+class NoteThreads:
+    """Leaves whether anything is read ahead in another thread; each of two items waits for the
+    other."""
+
+    directory: Path
+
+    def __call__(self, name: str) -> None:
+        Meet(self.directory)(name)
+        mine = threading.get_ident()
+        [other] = ahead(threading.get_ident() != mine for _ in range(1))
+        (self.directory / f"{name}.ahead").write_text(str(other))
 
 
 class NoCopy(Exception):

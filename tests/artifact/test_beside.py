@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tasks.artifact import Behind, ahead, side_by_side
-from tasks.artifact.beside import MOST_THREADS
+from tasks.artifact.beside import MOST_THREADS, in_turn
 
 
 def test_calls_are_made_in_their_order_in_one_thread():
@@ -93,3 +93,35 @@ def test_side_by_side_nothing_is_begun_after_a_failure(failure):
         side_by_side(call, range(1000))
     assert len(begun) < 3 * MOST_THREADS
     assert side_by_side(lambda n: -n, range(1000)) == [-n for n in range(1000)]
+
+
+def test_where_no_core_is_free_no_thread_is_begun_and_a_failure_is_raised_at_once():
+    here, made = threading.get_ident(), []
+
+    def note(what):
+        assert threading.get_ident() == here
+        if what == 7:
+            raise OSError(28, "No space left on device")
+        made.append(what)
+
+    def noted():
+        for n in range(3):
+            note(n)
+            yield n
+
+    with in_turn():
+        items = ahead(noted())
+        assert next(items) == 0
+        assert made == [0]  # none is made before it is asked for
+        with Behind() as behind:
+            behind.put(note, "put")
+            assert made == [0, "put"]
+            with pytest.raises(OSError, match="No space left"):
+                behind.put(note, 7)
+            behind.put(note, "after a failure")
+            behind.finish()
+        assert [*items] == [1, 2]
+    assert made == [0, "put", 1, 2]
+    with Behind() as behind:
+        behind.put(lambda: made.append(threading.get_ident()))
+    assert made[-1] != here

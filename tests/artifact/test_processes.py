@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.artifact import each, pool, worthwhile
+from tasks.artifact import each, end_workers, pool, worthwhile
 from tasks.artifact.job import Job
 from tasks.artifact.lock import is_locked
 from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
-from tests.artifact.shard_work import Elsewhere, Meet, Note, step, wait_for
+from tests.artifact.shard_work import Elsewhere, Meet, Note, NoteThreads, step, wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -53,6 +53,17 @@ def test_this_process_takes_its_share_and_the_next_stage_finds_the_same_worker(t
         pids.append({who(tmp_path / stage / name) for name in ("a", "b")})
     assert pids[0] == pids[1] == {os.getpid(), *pool.ready()}
     assert len(pids[0]) == 2
+
+
+@pytest.mark.parametrize(("cores", "beside"), [(2, "False"), (3, "True")])
+def test_only_where_a_core_is_free_the_processes_have_threads_beside_their_work(
+    tmp_path, monkeypatch, cores, beside
+):
+    monkeypatch.setattr("tasks.artifact.processes.physical_cores", lambda: cores)
+    each(NoteThreads(tmp_path), ["a", "b"], 2, "stage")
+    assert [(tmp_path / f"{name}.ahead").read_text() for name in "ab"] == [beside, beside]
+    each(NoteThreads(tmp_path), ["a"], 1, "alone")
+    assert (tmp_path / "a.ahead").read_text() == "True"
 
 
 def test_nobody_waits_for_a_worker_that_is_not_ready(tmp_path):
@@ -108,6 +119,14 @@ def test_a_relative_path_means_the_same_in_a_worker_that_was_started_elsewhere(
     monkeypatch.chdir(tmp_path)
     each(Meet(Path()), ["a", "b"], 2, "stage")
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
+def test_workers_that_nobody_waits_for_are_gone_all_the_same(tmp_path):
+    each(Meet(tmp_path), ["a", "b"], 2, "stage")
+    [worker] = pool.ready()
+    end_workers()
+    assert pool.ready() == []
+    until(lambda: not Path(f"/proc/{worker}").exists())  # nor is it left behind as a zombie
 
 
 def test_a_killed_worker_is_told_and_the_next_call_has_a_new_one(tmp_path):
