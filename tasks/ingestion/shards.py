@@ -31,7 +31,7 @@ SHARD_BYTES = 32 * 2**20
 GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
 UNCOMPRESSED = "none"
-"""Of shards of rows, pairs and texts: each is read once, by the next stage, and to compress and to
+"""Of shards of rows and of pairs: each is read once, by the next stage, and to compress and to
 decompress them took a sixth of preparation's time."""
 
 

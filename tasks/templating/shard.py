@@ -1,6 +1,6 @@
 """One shard of canonical pairs as rendered texts: what a worker process does.
 
-conversion's pairs/NNNNN.parquet  ->  pairs/NNNNN.parquet
+conversion's pairs/NNNNN.parquet  ->  texts/NNNNN.arrow
 
 Should a replayed text ever differ from the template's, the whole shard is rendered again by Jinja
 alone, as are the process's next ones, and the report counts it. A shard in which images come to
@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
 from tasks.conversion.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
-from tasks.ingestion.shards import UNCOMPRESSED
 from tasks.templating.batch import OPTIONAL
 from tasks.templating.columns import Columns
 from tasks.templating.params import TemplatingParams
@@ -30,13 +28,10 @@ from tasks.templating.renderer import Renderer
 from tasks.templating.replaying import Replayer
 from tasks.templating.row_by_row import Differs, Pictured
 from tasks.templating.shard_rows import Renderers, ShardRows
+from tasks.templating.text_shards import TEXTS, open_writer
 
 _last = threading.local()
 """What renders with the template that was asked for last: all that was found out of it."""
-WRITTEN: dict[str, Any] = {
-    "compression": UNCOMPRESSED,
-    "use_dictionary": ["source", "file", "split", "format"],
-}
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 * 2**20
 
@@ -88,10 +83,9 @@ class TemplateShard:
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
         given: Counter[str] = Counter()
-        writer_class: Any = pq.ParquetWriter  # annotated as if it took no column names
         with (
-            self.workspace.writing(f"pairs/{shard.name}", "by_mark") as path,
-            writer_class(path, rows.schema, **WRITTEN) as writer,
+            self.workspace.writing(f"{TEXTS}/{shard.stem}.arrow", "by_mark") as path,
+            open_writer(path, rows.schema) as writer,
             Behind() as behind,
             uncollected(),
         ):

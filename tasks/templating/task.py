@@ -1,6 +1,6 @@
 """Templating: every pair as the two exact texts that the model reads.
 
-conversion  pairs/NNNNN.parquet  ->  pairs/NNNNN.parquet  (pair_id, ..., chosen, rejected)
+conversion  pairs/NNNNN.parquet  ->  texts/NNNNN.arrow  (pair_id, ..., chosen, rejected)
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 8
+VERSION = 9
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"

@@ -1,6 +1,6 @@
 """One shard of rendered pairs as token ids: what a worker process does.
 
-pairs/NNNNN.parquet  ->  train/NNNNN.arrow, eval/NNNNN.arrow
+texts/NNNNN.arrow  ->  train/NNNNN.arrow, eval/NNNNN.arrow
 
 Only columns and flat buffers are handled; a row becomes a Python object only where it is left out
 with a message, or holds text that has to be encoded as literal.
@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace, ahead
-from tasks.conversion.batches import bounded_batches
 from tasks.conversion.identity import SPLITS
 from tasks.templating.batch import as_type
+from tasks.templating.text_shards import text_batches
 from tasks.tokenization.flat import FlatIds, common_lengths
 from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
@@ -64,7 +64,7 @@ class TokenizeShard:
         longer: list[int] = []
         with ExitStack() as open_files:
             writers: dict[str, Any] = {}
-            given = ahead(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES))
+            given = ahead(text_batches(shard, BATCH_ROWS, BATCH_BYTES))
             for batch in ahead(map(encoders.encoded, given)):
                 _leave_out(batch.pictured, ledger, quarantine)
                 rows, fits = self._judged(batch.rows, batch.ids, ledger, quarantine)

@@ -1,6 +1,6 @@
 """Tokenization: token ids of every pair that fits, as Arrow that training memory-maps.
 
-templating  pairs/NNNNN.parquet  ->  train/NNNNN.arrow, eval/NNNNN.arrow, tokenizer/
+templating  texts/NNNNN.arrow  ->  train/NNNNN.arrow, eval/NNNNN.arrow, tokenizer/
 """
 
 import logging
@@ -22,7 +22,6 @@ from tasks.artifact import (
     input_digests,
 )
 from tasks.artifact.durable import files_below, write_json, writing
-from tasks.conversion.shards import PAIRS, pair_shards
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.task import CHAT_TEMPLATE_FILE
@@ -63,13 +62,14 @@ def _build(
     workspace: Workspace, params: TokenizationParams, templating: Artifact, model: BaseModel
 ) -> None:
     from tasks.conversion.identity import SPLITS
+    from tasks.templating.text_shards import TEXTS, text_shards
     from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
 
     _save_tokenizer(workspace, templating, model)
     given = [name for name in OPTIONAL_FIELDS if templating.report[f"with_{name}"]]
     work = TokenizeShard(workspace, params.encoder, params.max_length, schema(given))
-    shards = pair_shards(templating)
-    digests = input_digests(templating, PAIRS)
+    shards = text_shards(templating)
+    digests = input_digests(templating, TEXTS)
     try:
         numbers = build_shards(
             workspace,

@@ -47,11 +47,13 @@ def run(
     tokenized = store.obtain(
         tokenization.step(TokenizationParams(max_length=None), rendered, model, held)
     )
-    tables = [
-        pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
-        for path in split_shards(tokenized, "train")
-    ]
+    tables = [read_arrow(path) for path in split_shards(tokenized, "train")]
     return rendered, pa.concat_tables(tables).to_pylist()
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """All rows of a shard of texts, or of ids."""
+    return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
 
 
 def quarantined(artifact: Artifact) -> dict[int, tuple[str, str]]:

@@ -15,6 +15,7 @@ from tasks.templating.shard_rows import SAMPLE_FIRST
 from tasks.templating.traced_text import Joint
 from tests.templating.families import build_family
 from tests.templating.outcomes import outcome, table
+from tests.templating.stage_runs import read_arrow
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_a_replay_that_was_wrong_once_is_not_used_for_the_next_shards(
         numbers.append(work(given / f"{n}.parquet", Ledger(), Quarantine("templating")))
     assert [(n["replays_differed"], n["replayed"]) for n in numbers] == [(1, 0), (0, 0)]
     for n in range(2):
-        texts = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")["rejected"].to_pylist()
+        texts = read_arrow(tmp_path / "work" / "texts" / f"{n}.arrow")["rejected"].to_pylist()
         assert not any("wrong" in text for text in texts)
     monkeypatch.setattr(Replayer, "learn", true)  # the next stage begins anew
     work = TemplateShard(Workspace(tmp_path / "next", -1), chatml, TemplatingParams())
@@ -115,7 +116,7 @@ def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
     for n, told in enumerate([chatml, dataclasses.replace(chatml), other, chatml]):
         work = TemplateShard(Workspace(tmp_path / str(n), -1), told, params)
         work(tmp_path / "0.parquet", Ledger(), Quarantine("templating"))
-        texts.append(pq.read_table(tmp_path / str(n) / "pairs" / "0.parquet").to_pylist())
+        texts.append(read_arrow(tmp_path / str(n) / "texts" / "0.arrow").to_pylist())
         counts.append(len(traced))
     assert counts[0] == counts[1] < counts[2] < counts[3]
     assert texts[0] == texts[1] == texts[3] != texts[2]
@@ -140,6 +141,6 @@ def test_where_no_more_structures_fit_the_next_shard_begins_anew(chatml, tmp_pat
         numbers = work(tmp_path / f"{n}.parquet", Ledger(), Quarantine("templating"))
         replayed.append(numbers["replayed"])
         (plain,), *_ = outcome(chatml, params, [whole], replaying=False)[0]
-        found = pq.read_table(tmp_path / "work" / "pairs" / f"{n}.parquet")
+        found = read_arrow(tmp_path / "work" / "texts" / f"{n}.arrow")
         assert found.to_pylist() == plain.to_pylist()
     assert replayed == [2 * 20 - SAMPLE_FIRST] * 4

@@ -14,7 +14,7 @@ from tasks.templating.pictures import Pictures, with_image_parts
 from tasks.templating.renderer import Renderer
 from tasks.templating.template import load_tokenizer
 from tests.templating.families import TEMPLATES, build_family
-from tests.templating.stage_runs import converted, quarantined, run
+from tests.templating.stage_runs import converted, quarantined, read_arrow, run
 
 PAD = "<|vision_start|><|image_pad|><|vision_end|>"
 IMAGE = {"type": "image"}
@@ -66,7 +66,7 @@ def model(tmp_path):
 
 
 def texts_of(artifact):
-    rows = pq.read_table(artifact.path / "pairs/00000.parquet").to_pylist()
+    rows = read_arrow(artifact.path / "texts/00000.arrow").to_pylist()
     return {row["row"]: row for row in rows}
 
 
@@ -113,7 +113,7 @@ def test_without_images_the_column_is_not_there_and_with_nothing_else_the_stage_
     model, tmp_path
 ):
     rendered, _ = run([PLAIN], model, tmp_path / "plain")
-    assert "images" not in pq.read_schema(rendered.path / "pairs/00000.parquet").names
+    assert "images" not in read_arrow(rendered.path / "texts/00000.arrow").column_names
     assert rendered.report["with_images"] == 0
     with pytest.raises(DataError, match=r"no row is left of 1; dropped \{'images': 1\}.*text only"):
         run([pair(user(IMAGE, text("What?")), images=["a.png"])], model, tmp_path / "vision")

@@ -2,14 +2,13 @@
 
 from inspect import signature
 
-import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.templating.special_tokens import StandIns, special_tokens
 from tasks.tokenization.literal import literal_encoder
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
-from tests.templating.stage_runs import DAY, quarantined, run
+from tests.templating.stage_runs import DAY, quarantined, read_arrow, run
 
 
 def user(text):
@@ -55,7 +54,7 @@ def test_forged_turns_get_ordinary_ids_and_the_templates_own_markup_keeps_its_id
     ]
     assert markup[0] == markup[1] != []
     # Nothing is lost: the ids spell the rendered text.
-    text = pq.read_table(rendered.path / "pairs/00000.parquet")["chosen"][0].as_py()
+    text = read_arrow(rendered.path / "texts/00000.arrow")["chosen"][0].as_py()
     ordinary = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert spelled(tokenizer, chosen) == spelled(tokenizer, ordinary)
     if SANITIZES and name != "harmony":  # its template throws at the forged text itself

@@ -20,9 +20,11 @@ from tasks.errors import DataError
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams, plain_tokenizer
 from tasks.templating import task as templating
+from tasks.templating.text_shards import text_shards
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
 from tasks.tokenization.shard import _rows_where
+from tests.templating.stage_runs import read_arrow
 
 
 def pair(number: int) -> dict:
@@ -155,11 +157,11 @@ def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
     undisturbed = both(Store(tmp_path / "other"), grown, tiny_model_directory)
     for mine, other in zip(second, undisturbed, strict=True):
         assert mine.digest == other.digest
-    names = ("pairs/00000.parquet", "train/00000.arrow")
+    names = ("texts/00000.arrow", "train/00000.arrow")
     for name, a, b in zip(names, first, second, strict=True):
         assert (a.path / name).stat().st_ino == (b.path / name).stat().st_ino
     # a damaged shard is damaged under both names; nothing takes it, and it is built anew
-    (second[0].path / "pairs/00001.parquet").write_bytes(b"damaged")
+    (second[0].path / "texts/00001.arrow").write_bytes(b"damaged")
     third = both(
         store, converted(tmp_path / "c", [*SHARDS[:2], range(80, 106)]), tiny_model_directory
     )
@@ -168,18 +170,16 @@ def test_appended_rows_cost_their_own_shard_and_damaged_ones_are_not_taken(
     keep(store, "run", "1", third)
     collect(store)
     assert not first[0].path.exists()
-    assert pq.read_table(third[0].path / "pairs/00000.parquet").num_rows == 36
+    assert read_arrow(third[0].path / "texts/00000.arrow").num_rows == 36
 
 
-def test_texts_are_not_compressed(tmp_path, tiny_model_directory):
+def test_a_shard_without_pairs_becomes_one_without_texts(tmp_path, tiny_model_directory):
     conversion = converted(tmp_path / "a", SHARDS[:2])
     pq.ParquetWriter(conversion.path / "pairs/00001.parquet", SCHEMA).close()
     rendered, tokenized = both(Store(tmp_path / "data"), conversion, tiny_model_directory)
-    found = [pq.read_metadata(path) for path in sorted((rendered.path / "pairs").iterdir())]
-    assert [metadata.num_rows for metadata in found] == [36, 0]
-    groups = [metadata.row_group(i) for metadata in found for i in range(metadata.num_row_groups)]
-    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
-    assert {chunk.compression for chunk in chunks} == {"UNCOMPRESSED"}
+    found = [read_arrow(path) for path in text_shards(rendered)]
+    assert [table.num_rows for table in found] == [36, 0]
+    assert found[1].schema == found[0].schema
     assert tokenized.report["train"] + tokenized.report["eval"] == 36
 
 
@@ -192,7 +192,7 @@ def test_a_shard_is_not_taken_by_other_params(tmp_path, tiny_model_directory):
     inserted = converted(tmp_path / "b", [range(200, 210), *SHARDS])
     moved, _ = both(store, inserted, tiny_model_directory)
     assert moved.report["shards_reused"] == "3 of 4"
-    assert pq.read_table(moved.path / "pairs/00001.parquet")["row"][0].as_py() == 1
+    assert read_arrow(moved.path / "texts/00001.arrow")["row"][0].as_py() == 1
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["copied", "saved by transformers"])
