@@ -64,7 +64,7 @@ class Lanes:
         hashes = np.concatenate([hashes, shard.hashes[-1]])
         shard.hashes[-1] = in_order(hashes, records["stretches"], order)
         shard.key_arrays[-1] = records[order]
-        return in_this_order(pa.concat_batches([pairs, more]), order) if len(more) else pairs
+        return in_this_order(pairs, order, more) if len(more) else pairs
 
     def _others(self, rows: pa.RecordBatch, places: list[int]) -> list[int]:
         """Takes the rows at these places; the place of each pair that they gave."""

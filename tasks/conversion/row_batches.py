@@ -44,13 +44,24 @@ def pieces(rows: pa.RecordBatch, most: int) -> Iterator[tuple[int, list[memoryvi
         yield first, [whole[a:b] for a, b in pairwise(bounds[first : first + most + 1])]
 
 
-def in_this_order(rows: pa.RecordBatch, order: npt.NDArray[Any]) -> pa.RecordBatch:
-    """The rows in another order: copied in stretches that stay as they are, where these are few."""
-    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+def in_this_order(
+    rows: pa.RecordBatch, order: npt.NDArray[Any], more: pa.RecordBatch | None = None
+) -> pa.RecordBatch:
+    """The rows, and those of `more` as if they stood behind them, in another order: copied once, in
+    stretches that stay as they are, where these are few."""
+    count = rows.num_rows
+    cuts = np.flatnonzero((np.diff(order) != 1) | (order[1:] == count)) + 1
     if len(cuts) > MOST_STRETCHES:
-        return rows.take(pa.array(order))
-    bounds = pairwise([0, *cuts.tolist(), len(order)])
-    return pa.concat_batches([rows.slice(int(order[a]), b - a) for a, b in bounds])
+        whole = rows if more is None else pa.concat_batches([rows, more])
+        return whole.take(pa.array(order))
+    stretches: list[pa.RecordBatch] = []
+    for a, b in pairwise([0, *cuts.tolist(), len(order)]):
+        start = int(order[a])
+        if more is None or start < count:
+            stretches.append(rows.slice(start, b - a))
+        else:
+            stretches.append(more.slice(start - count, b - a))
+    return pa.concat_batches(stretches)
 
 
 def origins(rows: pa.RecordBatch) -> Iterator[Origin]:

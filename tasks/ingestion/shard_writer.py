@@ -121,7 +121,7 @@ class ShardWriter:
             pa.repeat(self._source, count),
             pa.repeat(self._file, count),
             pa.array(self._rows, pa.int64()),
-            pa.array(self._raws, pa.binary()).cast(pa.string()),
+            pa.array(self._raws, pa.binary()).view(pa.string()),  # parsed or made by orjson: UTF-8
         ]
         table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
         if self._before:

@@ -26,7 +26,7 @@ from tasks.conversion.layouts import reader
 from tasks.conversion.options import Options
 from tasks.conversion.pair import Pair, checked
 from tasks.conversion.parts import parts_of
-from tasks.conversion.row_batches import pieces
+from tasks.conversion.row_batches import in_this_order, pieces
 from tasks.conversion.signals import end_to_end, script_of, signals
 from tasks.conversion.stretches import stretches_of
 from tasks.conversion.tables import (
@@ -164,6 +164,19 @@ def test_pieces_are_the_rows_of_a_part_of_a_batch():
     assert found == [(0, b""), (4, b"")]
     every = [bytes(raw) for _, piece in pieces(batch, 4) for raw in piece]
     assert every == [(raw or "").encode() for raw in raws]
+
+
+@given(st.integers(0, 90), st.integers(0, 90), st.integers(0, 120), st.randoms())
+def test_rows_of_two_batches_come_in_any_order(one, other, moved, chance):
+    """A few moves leave stretches as they are, many of them none."""
+    both = pa.RecordBatch.from_pydict({"row": [f"row {n}" for n in range(one + other + 1)]})
+    rows, more = both.slice(0, one), both.slice(one)
+    order = [*range(both.num_rows)]
+    for _ in range(moved):
+        order.insert(chance.randrange(len(order)), order.pop(chance.randrange(len(order))))
+    wanted = both.take(pa.array(order))
+    assert in_this_order(rows, np.array(order), more).equals(wanted)
+    assert in_this_order(both, np.array(order)).equals(wanted)
 
 
 @given(WORDS, WORDS, WORDS)
