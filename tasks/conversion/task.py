@@ -120,10 +120,10 @@ def build(
         kept = counted(keys, codes, list(plan.layouts))
         passes.select(codes, [len(mine) for mine in keys])
         cycles = cyclic_pairs(keys, codes)
-    ledger.merge(kept.ledger)
-    ledger.check()
-    report.check_enough_left(ledger, examples, params)
-    workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
+        ledger.merge(kept.ledger)
+        ledger.check()
+        report.check_enough_left(ledger, examples, params)
+        workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
     told = workspace.report
     told["overrides"] = report.overridden(plan.overrides, summaries)
     for warning in report.override_warnings(told["overrides"], params):
