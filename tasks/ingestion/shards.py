@@ -32,7 +32,7 @@ GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
 UNCOMPRESSED = "none"
 """Of shards of rows and of pairs: each is read once, by the next stage, and to compress and to
-decompress them took a sixth of preparation's time."""
+decompress them took a tenth of preparation's time."""
 
 
 def shard_rows_after(rows: int) -> int:
