@@ -43,10 +43,7 @@ def physical_cores() -> int:
 
 def worthwhile(files: Sequence[Path], least: int = WORTH_PROCESSES_BYTES) -> int:
     """Processes that pay for work on these files, one per core at most: this one, the workers that
-    are there already, and one more for every `least` bytes, as they make up for its imports.
-
-    `least` may be less than the default where the stages to come will find the workers ready.
-    """
+    are there already, and one more for every `least` bytes, as they make up for its imports."""
     return processes_for(sum(file.stat().st_size for file in files), least)
 
 
