@@ -95,9 +95,14 @@ def merkle(digests: dict[str, str]) -> str:
     return digest_json(digests)
 
 
-def _cache_path() -> Path:
+def cache_directory() -> Path:
+    """Where this user's processes note for each other what costs time to find out."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "reward-pipeline" / "digests.json"
+    return Path(base) / "reward-pipeline"
+
+
+def _cache_path() -> Path:
+    return cache_directory() / "digests.json"
 
 
 def _read_cache(path: Path) -> dict[str, list[Any]]:

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.conversion.duplicates import KEEP
+from tasks.conversion.hash_tables import may_be_in
 from tasks.conversion.shard_records import field_of
 
 Array = npt.NDArray[Any]
-FILTER_SHARE = 16
-"""Entries of a table for each value in it."""
 
 
 def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
@@ -27,8 +26,8 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
     better, worse = field_of(shards, "better"), field_of(shards, "worse")
     left = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
     # The second time among the few that the first one left: a cycle is among them.
-    left = left[_may_be_in(better[left], worse[left])]
-    left = left[_may_be_in(worse[left], better[left])]
+    left = left[may_be_in(better[left], worse[left])]
+    left = left[may_be_in(worse[left], better[left])]
     better, worse, groups = better[left], worse[left], field_of(shards, "group")[left]
     while len(better):
         stays = np.isin(better, worse) & np.isin(worse, better)
@@ -36,11 +35,3 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
             break
         better, worse, groups = better[stays], worse[stays], groups[stays]
     return {"pairs": len(better), "prompts": len(np.unique(groups))}
-
-
-def _may_be_in(values: Array, others: Array) -> Array:
-    """Which values are among the others, and a few more: nearly all are ruled out at a glance."""
-    mask = np.uint64(2 ** (FILTER_SHARE * len(others)).bit_length() - 1)
-    held = np.zeros(int(mask) + 1, bool)
-    held[others & mask] = True
-    return held[values & mask]

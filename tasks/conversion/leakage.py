@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.conversion.duplicates import KEEP, sorted_set
+from tasks.conversion.duplicates import KEEP
+from tasks.conversion.hash_tables import distinct, may_repeat, sorted_set
 from tasks.conversion.shard_records import hashes
 
 Array = npt.NDArray[Any]
@@ -53,7 +54,7 @@ def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
     wanted, places = np.unique(found, return_inverse=True)
     seen = _seen(wanted, prompts) if len(wanted) else found
     # Of every prompt each stretch once, however often it holds it.
-    own = sorted_set(owners * len(wanted) + places)
+    own = distinct(owners * len(wanted) + places)
     owner, each = np.divmod(own, max(1, len(wanted)))
     of_prompt = np.bincount(owner, minlength=len(looked_at))
     shared = np.bincount(owner[seen[each]], minlength=len(looked_at))
@@ -103,13 +104,13 @@ def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
     """Which of the sorted hashes are among those trained on."""
     seen = np.zeros(len(wanted), bool)
     mask = np.uint32(2 ** (_FILTER_SHARE * len(wanted)).bit_length() - 1)
-    slots = wanted & mask
-    ordered = np.sort(slots)
-    alone = ~np.isin(slots, ordered[1:][ordered[1:] == ordered[:-1]])
+    slots = (wanted & mask).astype(np.intp)
+    alone = np.ones(len(wanted), bool)
+    alone[may_repeat(slots)] = False
     likely = np.zeros(int(mask) + 1, bool)
     likely[slots] = True
     for mine in prompts:
-        hits = np.flatnonzero(likely[mine.hashes & mask])
+        hits = np.flatnonzero(likely[(mine.hashes & mask).astype(np.intp)])
         ends = np.cumsum(mine.counts, dtype=np.int64)
         hits = hits[mine.trained[np.searchsorted(ends, hits, "right")]]
         found = sorted_set(mine.hashes[hits])  # in order they are found several times as fast

@@ -6,18 +6,23 @@
     of a beginning that ends in c:  SHA-256(a b c'), for which a few bytes are read again
 
 So several cores hash one file, and whether it still begins as it once did costs next to nothing.
+Of a large file that has changed, only pieces that are new are hashed (`known_pieces`).
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
 from tasks.artifact.beside import MOST_THREADS
+from tasks.artifact.digests import SMALL_FILE_BYTES
 from tasks.artifact.stamps import Stamp
+from tasks.ingestion.known_pieces import FAST_BYTES, SHA_BYTES, KnownPieces
 
 PIECE_BYTES = 2**17
 STRETCH_PIECES = 32
@@ -76,7 +81,7 @@ def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
 
 def pieces_digest(path: Path) -> str:
     """The digest of a file's bytes, as long as it is known not to have changed without reading."""
-    return Prefixes().digest(path)
+    return file_digest(path, lambda path: _over(_shas(path)), "pieces")
 
 
 class Prefixes:
@@ -93,13 +98,10 @@ class Prefixes:
 
     def _read(self, path: Path) -> str:
         self._stamp, size = stamp(path), path.stat().st_size
-        stretch = STRETCH_PIECES * PIECE_BYTES
-        starts = range(0, size + 1, stretch)  # one more where it ends with the file
-        most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
-        pieces = b"".join(side_by_side(partial(_pieces, path), starts, most))
-        over = hashlib.sha256(pieces)
-        self._pieces = pieces[: size // PIECE_BYTES * over.digest_size]
-        return over.hexdigest()
+        known = KnownPieces(path, PIECE_BYTES) if size >= SMALL_FILE_BYTES else None
+        pieces = _shas(path, known)
+        self._pieces = pieces[: size // PIECE_BYTES * SHA_BYTES]
+        return _over(pieces)
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
         """The state of the hash behind each of these bytes that the file has."""
@@ -122,13 +124,34 @@ class Prefixes:
         return found
 
 
-def _pieces(path: Path, start: int) -> bytes:
-    """The SHA-256s of a stretch's pieces, end to end."""
+def _over(pieces: bytes) -> str:
+    return hashlib.sha256(pieces).hexdigest()
+
+
+def _shas(path: Path, known: KnownPieces | None = None) -> bytes:
+    """The SHA-256s of a file's pieces, end to end."""
+    stretch = STRETCH_PIECES * PIECE_BYTES
+    starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
+    most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
+    entry = known.entry if known else _sha
+    found = b"".join(side_by_side(partial(_entries, path, entry), starts, most))
+    if known is None:
+        return found
+    known.note(found)
+    return np.frombuffer(found, f"V{FAST_BYTES},V{SHA_BYTES}")["f1"].tobytes()
+
+
+def _sha(_number: int, piece: memoryview) -> bytes:
+    return hashlib.sha256(piece).digest()
+
+
+def _entries(path: Path, entry: Callable[[int, memoryview], bytes], start: int) -> bytes:
+    """What `entry` gives for the pieces of a stretch, end to end."""
     found, buffer = list[bytes](), bytearray(PIECE_BYTES)
     with path.open("rb", buffering=0) as file:
         file.seek(start)
         while len(found) < STRETCH_PIECES and (count := _filled(file, buffer)):
-            found.append(hashlib.sha256(memoryview(buffer)[:count]).digest())
+            found.append(entry(start // PIECE_BYTES + len(found), memoryview(buffer)[:count]))
     return b"".join(found)
 
 
