@@ -41,14 +41,14 @@ def physical_cores() -> int:
     return len(siblings) or len(allowed)
 
 
-def worthwhile(files: Sequence[Path], least: int = WORTH_PROCESSES_BYTES) -> int:
-    """Processes that pay for work on these files, one per core at most: this one, the workers that
-    are there already, and one more for every `least` bytes, as they make up for its imports."""
-    return processes_for(sum(file.stat().st_size for file in files), least)
+def worthwhile(files: Sequence[Path]) -> int:
+    """Processes that pay for work on these shards."""
+    return processes_for(sum(file.stat().st_size for file in files), WORTH_PROCESSES_BYTES)
 
 
 def processes_for(size: int, least: int) -> int:
-    """The same for work on so many bytes, whatever holds them."""
+    """Processes that pay for work on so many bytes: this one, the workers that are there already,
+    and one more for every `least` bytes, as they make up for its imports; one per core at most."""
     return min(physical_cores(), 1 + max(len(pool.ready()), size // least))
 
 

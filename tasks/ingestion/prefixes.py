@@ -16,13 +16,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
 from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import SMALL_FILE_BYTES
 from tasks.artifact.stamps import Stamp
-from tasks.ingestion.known_pieces import FAST_BYTES, SHA_BYTES, KnownPieces
+from tasks.ingestion.known_pieces import ENTRY_BYTES, FAST_BYTES, SHA_BYTES, KnownPieces
 
 PIECE_BYTES = 2**17
 STRETCH_PIECES = 32
@@ -138,7 +136,8 @@ def _shas(path: Path, known: KnownPieces | None = None) -> bytes:
     if known is None:
         return found
     known.note(found)
-    return np.frombuffer(found, f"V{FAST_BYTES},V{SHA_BYTES}")["f1"].tobytes()
+    starts = range(0, len(found), ENTRY_BYTES)
+    return b"".join(found[start + FAST_BYTES : start + ENTRY_BYTES] for start in starts)
 
 
 def _sha(_number: int, piece: memoryview) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.artifact import each, end_workers, pool, worthwhile
+from tasks.artifact import each, end_workers, pool, processes_for, worthwhile
 from tasks.artifact.job import Job
 from tasks.artifact.lock import is_locked
 from tasks.artifact.store import Store
@@ -80,12 +80,13 @@ def test_nobody_waits_for_a_worker_that_is_not_ready(tmp_path):
 
 def test_more_processes_are_asked_for_where_there_is_more_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("tasks.artifact.processes.physical_cores", lambda: 3)
+    assert [processes_for(200, least) for least in (201, 200, 100, 10)] == [1, 2, 3, 3]
     (tmp_path / "shard").write_bytes(b"x" * 100)
-    shards = [tmp_path / "shard"] * 2
-    assert [worthwhile(shards, least) for least in (201, 200, 100, 10)] == [1, 2, 3, 3]
+    monkeypatch.setattr("tasks.artifact.processes.WORTH_PROCESSES_BYTES", 100)
+    assert [worthwhile([tmp_path / "shard"] * shards) for shards in (0, 1, 2)] == [1, 2, 3]
     pool.begin(1)
     until(pool.ready)
-    assert worthwhile(shards, 201) == 2  # it is there, and costs nothing
+    assert processes_for(200, 201) == 2  # it is there, and costs nothing
 
 
 def test_a_worker_without_work_ends_and_the_next_call_has_a_new_one(tmp_path, monkeypatch):
