@@ -43,7 +43,7 @@ def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "dr
     """
     high = field_of(shards, "high")
     codes = np.full(len(high), KEEP, np.uint8)
-    rows = may_repeat(high)
+    rows = np.flatnonzero(may_repeat(high))
     high, low = high[rows], field_of(shards, "low")[rows]
     order = np.lexsort((low, high))
     high, low, rows = high[order], low[order], rows[order]

@@ -21,7 +21,7 @@ MOST_PLACES = 2**24
 
 
 def may_repeat(values: Array) -> Array:
-    """Rows of the values that others may be equal to, in order: all that are, and a few more."""
+    """Which values others may be equal to: all that are, and a few more."""
     rows = np.arange(len(values), dtype=np.int32 if len(values) < 2**31 else np.int64)
     slots = _slots(values, values)
     table = np.empty(_size(values), rows.dtype)
@@ -31,7 +31,7 @@ def may_repeat(values: Array) -> Array:
     found = np.zeros(len(values), bool)
     found[others] = True
     found[last[others]] = True
-    return np.flatnonzero(found)
+    return found
 
 
 def may_be_in(values: Array, others: Array) -> Array:
@@ -43,10 +43,8 @@ def may_be_in(values: Array, others: Array) -> Array:
 
 def distinct(values: Array) -> Array:
     """The different values, each once, in any order."""
-    rows = may_repeat(values)
-    alone = np.ones(len(values), bool)
-    alone[rows] = False
-    return np.concatenate([values[alone], sorted_set(values[rows])])
+    some = may_repeat(values)
+    return np.concatenate([values[~some], sorted_set(values[some])])
 
 
 def in_both(one: Array, other: Array) -> Array:

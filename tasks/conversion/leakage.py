@@ -105,8 +105,7 @@ def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
     seen = np.zeros(len(wanted), bool)
     mask = np.uint32(2 ** (_FILTER_SHARE * len(wanted)).bit_length() - 1)
     slots = (wanted & mask).astype(np.intp)
-    alone = np.ones(len(wanted), bool)
-    alone[may_repeat(slots)] = False
+    alone = ~may_repeat(slots)
     likely = np.zeros(int(mask) + 1, bool)
     likely[slots] = True
     for mine in prompts:

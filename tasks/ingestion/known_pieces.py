@@ -7,12 +7,12 @@ XXH3 comes as fast as the bytes do, SHA-256 a fourth as fast. Two pieces have th
 bits by chance once in 2^128; and as its seed is drawn for every file, nobody can tell which do.
 Losing the notes only costs time.
 
-    <cache>/pieces/<digest of the path>     SHA-256 of what follows, the seed (8 bytes), and
-                                            XXH3 (16 bytes) and SHA-256 (32) of every piece
+    <cache>/pieces/<digest of the path>     {seed, entries}, as `notes` writes it: XXH3 (16 bytes)
+                                            and SHA-256 (32) of every piece, in hex
 """
 
 import hashlib
-import os
+import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +21,9 @@ import xxhash
 
 from tasks.artifact import digest_json
 from tasks.artifact.digests import cache_directory
+from tasks.artifact.notes import read_note, write_note
 
-SHA_BYTES, SEED_BYTES, FAST_BYTES = 32, 8, 16
+SHA_BYTES, FAST_BYTES = 32, 16
 ENTRY_BYTES = FAST_BYTES + SHA_BYTES
 UNUSED_SECONDS = 90 * 86_400
 """After which the notes of a file are removed."""
@@ -34,33 +35,29 @@ class KnownPieces:
     def __init__(self, path: Path, piece_bytes: int) -> None:
         name = digest_json([str(path.resolve()), piece_bytes])
         self._place = cache_directory() / "pieces" / name
-        self._entries = b""
-        self._seed = os.urandom(SEED_BYTES)
+        self._seed, self._entries = secrets.randbits(64), b""
         with suppress(OSError):
-            content = self._place.read_bytes()
-            checksum, noted = content[:SHA_BYTES], content[SHA_BYTES:]
-            if hashlib.sha256(noted).digest() == checksum:
-                self._seed, self._entries = noted[:SEED_BYTES], noted[SEED_BYTES:]
+            if noted := read_note(self._place):
+                self._seed, self._entries = noted["seed"], bytes.fromhex(noted["entries"])
 
     def entry(self, number: int, piece: memoryview) -> bytes:
         """XXH3 and SHA-256 of the file's piece of this number: from the notes, or made."""
         noted = self._entries[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES]
-        fast = xxhash.xxh3_128_digest(piece, int.from_bytes(self._seed, "little"))
+        fast = xxhash.xxh3_128_digest(piece, self._seed)
         return noted if noted[:FAST_BYTES] == fast else fast + hashlib.sha256(piece).digest()
 
     def note(self, entries: bytes) -> None:
         """Notes the entries of all pieces for the next time."""
         if entries == self._entries:
             return
-        content = self._seed + entries
-        temporary = self._place.with_name(f"{self._place.name}.{os.getpid()}")
-        try:
-            self._place.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(hashlib.sha256(content).digest() + content)
-            temporary.replace(self._place)
+        with suppress(OSError):  # an unwritable home is no failure
+            write_note(self._place, {"seed": self._seed, "entries": entries.hex()})
             for other in self._place.parent.iterdir():
                 if other.stat().st_mtime < time.time() - UNUSED_SECONDS:
                     other.unlink()
-        except OSError:  # an unwritable home is no failure
-            with suppress(OSError):
-                temporary.unlink()
+
+
+def shas_of(entries: bytes) -> bytes:
+    """The SHA-256s of entries, end to end."""
+    starts = range(0, len(entries), ENTRY_BYTES)
+    return b"".join(entries[start + FAST_BYTES : start + ENTRY_BYTES] for start in starts)

@@ -20,7 +20,7 @@ from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
 from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import SMALL_FILE_BYTES
 from tasks.artifact.stamps import Stamp
-from tasks.ingestion.known_pieces import ENTRY_BYTES, FAST_BYTES, SHA_BYTES, KnownPieces
+from tasks.ingestion.known_pieces import SHA_BYTES, KnownPieces, shas_of
 
 PIECE_BYTES = 2**17
 STRETCH_PIECES = 32
@@ -136,8 +136,7 @@ def _shas(path: Path, known: KnownPieces | None = None) -> bytes:
     if known is None:
         return found
     known.note(found)
-    starts = range(0, len(found), ENTRY_BYTES)
-    return b"".join(found[start + FAST_BYTES : start + ENTRY_BYTES] for start in starts)
+    return shas_of(found)
 
 
 def _sha(_number: int, piece: memoryview) -> bytes:

@@ -68,7 +68,7 @@ def test_sets_are_those_of_numpy(one, other):
     one, other = np.array(one, np.uint64), np.array(other, np.uint64)
     repeated = {v for v in one.tolist() if (one == v).sum() > 1}
     may = hash_tables.may_repeat(one)
-    assert may.tolist() == sorted(may)
+    assert (may.dtype, may.shape) == (np.bool_, one.shape)
     assert repeated <= {*one[may].tolist()}
     assert all((one == v).sum() == (one[may] == v).sum() for v in repeated)
     assert sorted(hash_tables.distinct(one).tolist()) == np.unique(one).tolist()
@@ -78,7 +78,7 @@ def test_sets_are_those_of_numpy(one, other):
 
 def test_of_values_that_all_differ_few_are_looked_at_twice():
     values = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
-    assert len(hash_tables.may_repeat(values)) < 15_000
+    assert hash_tables.may_repeat(values).sum() < 15_000
     assert hash_tables.may_be_in(values[:50_000], values[50_000:]).sum() < 5_000
 
 

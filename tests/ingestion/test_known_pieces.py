@@ -100,9 +100,9 @@ def test_notes_that_are_not_as_they_were_written_are_not_believed(tmp_path, cach
     if damage == "flipped":
         content[-1] ^= 1
     elif damage == "of another seed":
-        content[known_pieces.SHA_BYTES] ^= 1
+        content[content.index(b'"seed":') + len(b'"seed":')] ^= 1
     elif damage == "cut":
-        content = content[: known_pieces.SHA_BYTES - 1]
+        content = content[:31]
     notes.write_bytes(content)
     if damage == "gone":
         notes.unlink()
