@@ -13,7 +13,8 @@ import ctypes
 import os
 import resource
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ARROWS_POOL, SYSTEM = "ARROW_DEFAULT_MEMORY_POOL", "system"
@@ -21,12 +22,13 @@ MOST_HEAPS, LEAST_HEAPS = "MALLOC_ARENA_MAX", 2
 """The variable that bounds them, and how many there are at least: else one for each core. The C
 library deals threads out to them in turn."""
 KEPT_BYTES = 16 * 2**20
+LARGE_BYTES, MOST_KEPT_BYTES = 2**30, 2**31 - 1
+TUNABLES = "glibc.malloc"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """mallopt(3)"""
-KEPT = {M_MMAP_THRESHOLD: KEPT_BYTES, M_TRIM_THRESHOLD: 4 * KEPT_BYTES}
 KEPT_VARIABLES = {
-    "MALLOC_MMAP_THRESHOLD_": KEPT[M_MMAP_THRESHOLD],
-    "MALLOC_TRIM_THRESHOLD_": KEPT[M_TRIM_THRESHOLD],
+    "MALLOC_MMAP_THRESHOLD_": KEPT_BYTES,
+    "MALLOC_TRIM_THRESHOLD_": 4 * KEPT_BYTES,
 }
 """The same for a process that is started: buffers that are mapped, and free memory at a heap's end
 that goes back, from how many bytes on."""
@@ -45,13 +47,35 @@ def share_heaps() -> None:
     goes first.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
-    if "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
-        return
-    if MOST_HEAPS not in os.environ:
+    if MOST_HEAPS not in os.environ and TUNABLES not in os.environ.get("GLIBC_TUNABLES", ""):
         _call_glibc("mallopt", M_ARENA_MAX, max(LEAST_HEAPS, os.cpu_count() or 1))
-    if os.environ.keys().isdisjoint(KEPT_VARIABLES):
-        for option, size in KEPT.items():
-            _call_glibc("mallopt", option, size)
+    _keep_buffers(KEPT_BYTES)
+
+
+@contextmanager
+def large_buffers_kept(*, kept: bool = True) -> Generator[None, None, None]:
+    """Inside, buffers of up to a GiB are taken from memory that was freed before, which goes back
+    at the end: for work that makes the same large ones again and again, as training on a CPU does.
+
+    Nothing if not `kept`.
+    """
+    if not kept:
+        yield
+        return
+    _keep_buffers(LARGE_BYTES)
+    try:
+        yield
+    finally:
+        _keep_buffers(KEPT_BYTES)
+        _call_glibc("malloc_trim", 0)
+
+
+def _keep_buffers(largest: int) -> None:
+    """What the environment says goes first."""
+    told = os.environ.keys() & KEPT_VARIABLES or TUNABLES in os.environ.get("GLIBC_TUNABLES", "")
+    if not told:
+        _call_glibc("mallopt", M_MMAP_THRESHOLD, largest)
+        _call_glibc("mallopt", M_TRIM_THRESHOLD, min(4 * largest, MOST_KEPT_BYTES))
 
 
 def give_memory_back() -> None:

@@ -20,6 +20,7 @@ from tasks.errors import ModelError
 from tasks.training.layout.attention import attention_of, layout_of
 from tasks.training.layout.on_device import Layout, sent
 from tasks.training.layout.plan import FlatPlan
+from tasks.training.model.elementwise import use_fewer_passes
 from tasks.training.model.products import use_onednn
 
 _BOUND = "reads_rewards_by_length"
@@ -81,7 +82,9 @@ def read_by_length(model: PreTrainedModel) -> None:
             f"{name} with {model.config.num_labels} labels is no reward model; load it with "
             "AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)"
         )
-    use_onednn(getattr(model, model.base_model_prefix, model))
+    body = getattr(model, model.base_model_prefix, model)
+    if use_onednn(body):
+        use_fewer_passes(body)
     if is_decoder(model):
         model.forward = MethodType(_forward, model)
     for module in head_modules(model).values():

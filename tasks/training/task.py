@@ -16,7 +16,7 @@ from tasks.training.process.launch import train
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 4
+VERSION = 5
 
 
 def step(

@@ -153,3 +153,38 @@ def test_large_buffers_come_from_memory_that_was_freed_before(told):
     variables = {name: str(size) for name, size in memory.KEPT_VARIABLES.items()}
     kept = faults("kept", {}) if told == "by calls" else faults("apart", variables)
     assert kept < 2 * 4_096 < faults("apart", {})
+
+
+LARGE = """
+import resource, sys
+from tasks.artifact import memory
+
+memory.share_heaps()
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+with memory.large_buffers_kept(kept=sys.argv[1] == "kept"):
+    before = faults()
+    for _ in range(20):
+        [bytearray(b"x") * (40 * 2**20) for _ in range(2)]
+    print(faults() - before, memory._resident())
+print(memory._resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_larger_ones_are_kept_as_long_as_it_is_asked_for_and_go_back_at_the_end():
+    """Two of 40 MB, twenty times: 20,480 pages, all of them there from the second time on."""
+
+    def run(how: str, variables: dict[str, str]) -> tuple[int, int, int]:
+        said = {*memory.KEPT_VARIABLES, "GLIBC_TUNABLES"}
+        environment = {k: v for k, v in os.environ.items() if k not in said} | variables
+        command = [sys.executable, "-c", LARGE, how]
+        output = subprocess.check_output(command, env=environment, cwd=Path(__file__).parents[2])
+        faults, inside, after = map(int, output.split())
+        return faults, inside, after
+
+    faults, inside, after = run("kept", {})
+    assert faults < 2 * 20_480
+    assert inside - after > 60 * MIB
+    assert run("not", {})[0] > 15 * 20_480
+    said = {name: str(size) for name, size in memory.KEPT_VARIABLES.items()}
+    assert run("kept", said)[0] > 15 * 20_480, "what the environment says goes first"

@@ -18,6 +18,7 @@ from transformers.trainer_utils import TrainOutput
 
 from tasks.artifact import Inert
 from tasks.artifact.durable import read_json, write_json
+from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import TrainingError
 from tasks.training.batches.pairs import data_digest
 from tasks.training.checkpoints import checkpoint as checkpoints
@@ -55,9 +56,15 @@ class ResumableTrainer(AdaptiveTrainer):
             TrainingError: there is no such checkpoint, or the given one is damaged or of another
                 job (the message names what differs); or the loss is not finite.
         """
-        found = self._checkpoint(resume_from_checkpoint) if resume_from_checkpoint else None
+        with large_buffers_kept(kept=self.args.device.type == "cpu"):
+            return self._train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+
+    def _train(
+        self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
+    ) -> TrainOutput:
+        found = self._checkpoint(wanted) if wanted else None
         if found is None:
-            return super().train(None, trial, ignore_keys_for_eval)
+            return super().train(None, trial, ignored)
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
@@ -65,7 +72,7 @@ class ResumableTrainer(AdaptiveTrainer):
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
         if state.global_step >= state.max_steps and not self.sharded:
             return self._take_over(found, state)
-        return super().train(str(found.path), trial, ignore_keys_for_eval)
+        return super().train(str(found.path), trial, ignored)
 
     def _prepare_for_training(
         self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None

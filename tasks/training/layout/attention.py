@@ -3,7 +3,8 @@
 No mask function belongs to the name, so transformers builds no mask and hands every keyword of the
 model's call through to `flat_attention`; the plan arrives as `layout`. On a GPU in half precision
 all blocks are one variable-length call: queries are the flat rows as they lie, keys and values are
-gathered by an index that repeats the prompt's rows. Elsewhere the blocks go one by one:
+gathered by an index that repeats the prompt's rows. On a CPU they go as blocks.py says. Elsewhere
+(float32 on a GPU, dropout) the blocks go one by one:
 
     keys        p p p p a a a | b b         a block b of queries sees the keys [p p p p | b b],
     queries             b b ->              lower-right causal: its last query sees all of them
@@ -25,6 +26,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
+from tasks.training.layout.blocks import attend, has_kernel
 from tasks.training.layout.on_device import Layout, sent, varlen_layout
 from tasks.training.layout.plan import Block, FlatPlan
 
@@ -102,13 +104,15 @@ def flat_attention(
     if layout.keys is not None and dtype in HALF and not (dropout and module.training):
         query, key, value = (x.to(dtype) for x in (query, key, value))
         return _varlen(query, key, value, layout, scaling, sliding_window), None
-    if query.shape[1] != key.shape[1]:
-        heads = query.shape[1] // key.shape[1]
-        key, value = (x.repeat_interleave(heads, dim=1) for x in (key, value))
     dropout = dropout if module.training else 0.0
     if query.device.type == "cpu" and query.dtype in HALF:
         # There the backward pass of small blocks is slower in half precision than in float32.
         query, key, value = (x.float() for x in (query, key, value))
+    if not dropout and has_kernel(query, value):
+        return attend(query, key, value, layout, scaling, sliding_window).to(dtype), None
+    if query.shape[1] != key.shape[1]:
+        heads = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(heads, dim=1) for x in (key, value))
     # split, not slices: the backward pass of a slice fills a whole row of zeros.
     sizes = [block.own for block in layout.blocks]
     queries, keys, values = (x.split(sizes, dim=2) for x in (query, key, value))

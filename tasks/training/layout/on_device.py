@@ -7,6 +7,7 @@
 Legend: T rows, Tk gathered rows, N blocks, A answers.
 """
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,8 +32,12 @@ class Layout:
     """int32 [N + 1]"""
     key_starts: torch.Tensor | None = None
     """int32 [N + 1]"""
+    pooled: bool = False
+    """Whether nothing but the rows of `last` is asked for."""
     masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
     """By (queries, keys, window): bool [queries, keys]."""
+    corners: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
+    """By window: nought or minus infinity, of as many queries and keys as were asked for."""
 
     @cached_property
     def longest(self) -> tuple[int, int]:
@@ -46,12 +51,31 @@ class Layout:
             return None
         wanted = (queries, keys, window)
         if wanted not in self.masks:
-            device = self.last.device
-            last = torch.arange(keys - queries, keys, device=device)[:, None]
-            seen = torch.arange(keys, device=device)[None, :]
-            mask = seen <= last
-            self.masks[wanted] = mask if window is None else mask & (last - seen < window)
+            self.masks[wanted] = self._seen(*wanted)
         return self.masks[wanted]
+
+    def corner(
+        self, queries: int, keys: int, window: int | None, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """The same to be added to logits, `[queries, keys]`: the lower right of one for all blocks.
+
+        For how far it is to the last key is all that counts.
+        """
+        corner = self.corners.get((window, dtype))
+        rows, columns = (0, 0) if corner is None else corner.shape
+        if corner is None or rows < queries or columns < keys:
+            rows, columns = max(rows, queries), max(columns, self.longest[1])
+            hidden = ~self._seen(rows, columns, window)
+            corner = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -math.inf)
+            self.corners[window, dtype] = corner
+        return corner[rows - queries :, columns - keys :]
+
+    def _seen(self, queries: int, keys: int, window: int | None) -> torch.Tensor:
+        """bool `[queries, keys]`; the last query is the last key's."""
+        device = self.last.device
+        last = torch.arange(keys - queries, keys, device=device)[:, None]
+        key = torch.arange(keys, device=device)[None, :]
+        return key <= last if window is None else (key <= last) & (last - key < window)
 
 
 def sent(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:

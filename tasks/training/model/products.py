@@ -24,6 +24,8 @@ CACHED_KERNELS = "64"
 """A flat row has a length of its own, and each length its kernels of a third of a megabyte: those
 of one pass through the layers are enough, where oneDNN would keep a thousand."""
 
+BLOCK_ROWS = 256
+
 
 def use_onednn(model: nn.Module) -> int:
     """How many linear layers of the model compute by oneDNN from now on.
@@ -34,7 +36,7 @@ def use_onednn(model: nn.Module) -> int:
     if not has_onednn():
         return 0
     plain = [module for module in model.modules() if type(module) is nn.Linear]
-    if any(_is_plain(module.weight) for module in plain):  # read at the first product
+    if any(is_plain(module.weight) for module in plain):  # read at the first product
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", CACHED_KERNELS)
     for module in plain:
         module.__class__ = OneDnnLinear
@@ -56,16 +58,16 @@ class OneDnnLinear(nn.Linear):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """`[..., in]` -> `[..., out]`."""
         weight, bias = self.weight, self.bias
-        if not (_is_plain(input) and _is_plain(weight) and input.numel()) or _is_elsewhere():
+        if not (is_plain(input) and is_plain(weight) and input.numel()) or is_elsewhere():
             return linear(input, weight, bias)
-        product = _Linear.apply if torch.is_grad_enabled() else _product
+        compute = _Linear.apply if torch.is_grad_enabled() else product
         # In two dimensions there: what a function gives as a view may not be changed in place.
-        rows: Any = product(input.reshape(-1, input.shape[-1]), weight, bias)  # (T, out)
+        rows: Any = compute(input.reshape(-1, input.shape[-1]), weight, bias)  # (T, out)
         return rows.view(*input.shape[:-1], -1)
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Not one of a GPU, of half precision, of a distributed or another special kind."""
+def is_plain(tensor: torch.Tensor) -> bool:
+    """In float32 on a CPU, and of no distributed or other special kind."""
     return (
         tensor.dtype is torch.float32
         and tensor.device.type == "cpu"
@@ -73,15 +75,32 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def _is_elsewhere() -> bool:
+def is_elsewhere() -> bool:
     """Whether autocast or a compiler decides of products now, or oneDNN is switched off."""
     mkldnn: Any = torch.backends.mkldnn
     return torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or not mkldnn.enabled
 
 
-def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """`x weightᵀ + bias`."""
+def product(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """`x weightᵀ + bias`, `[T, out]` of `[T, in]` and `[out, in]`."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def product_of_rows(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """`oneᵀ other`, `[n, m]` of `[T, n]` and `[T, m]`: of the two the narrower is transposed."""
+    if one.shape[1] > other.shape[1]:
+        return product(transposed(other), one.t()).t()
+    return product(transposed(one), other.t())
+
+
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    """A copy `[n, T]` of `[T, n]`, by blocks of rows that a core's cache holds."""
+    copy = x.new_empty(x.shape[1], x.shape[0])
+    for begin in range(0, x.shape[0], BLOCK_ROWS):
+        copy[:, begin : begin + BLOCK_ROWS] = x[begin : begin + BLOCK_ROWS].t()
+    return copy
 
 
 class _Linear(torch.autograd.Function):
@@ -91,14 +110,14 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         of_x, of_weight, _ = ctx.needs_input_grad
         ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
-        return _product(x, weight, bias)  # (T, out)
+        return product(x, weight, bias)  # (T, out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()  # a sum's is one number, with strides of nought
-        of_x = None if weight is None else _product(grad, weight.t(), None)
-        of_weight = None if x is None else _product(grad.t(), x.t(), None)
+        of_x = None if weight is None else product(grad, weight.t())
+        of_weight = None if x is None else product_of_rows(grad, x)
         of_bias = grad.sum(0) if ctx.needs_input_grad[2] else None
         return of_x, of_weight, of_bias

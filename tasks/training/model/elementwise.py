@@ -1,0 +1,166 @@
+"""Norms and gated layers of decoders, in float32 on CPUs, with fewer passes over memory.
+
+    RMSNorm     n = x / sqrt(mean(x²) + ε)      y = w n
+                ∂x = (w ∂y - n mean(w ∂y n)) / sqrt(mean(x²) + ε),   ∂w = Σ ∂y n
+    gated MLP   y = down(silu(gate x) · up x)
+
+autograd keeps every step of these, and makes a tensor for each. Here a norm keeps its input and one
+number a row, a gated layer its input and the two products, and what comes between is computed again
+or in place: a third less time over memory. The forward passes do what the modules of transformers
+do, number for number, and only modules that gave the very same numbers in a probe compute so, by
+whatever name a family calls them.
+
+Sources: Zhang and Sennrich 2019 (RMSNorm), Shazeer 2020 (SwiGLU).
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import silu
+
+from tasks.training.model.products import (
+    OneDnnLinear,
+    is_elsewhere,
+    is_plain,
+    product,
+    product_of_rows,
+    transposed,
+)
+
+PROBED_ROWS = 3
+GATED = ("gate_proj", "up_proj", "down_proj")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def use_fewer_passes(model: nn.Module) -> int:
+    """How many norms and gated layers of the model compute so from now on.
+
+    They keep their class, their parameters and their hooks; call it after `use_onednn`.
+    """
+    known: dict[Any, bool] = {}
+    changed = 0
+    for module in model.modules():
+        forward = _forward_of(module)
+        if forward is None or "forward" in vars(module):
+            continue
+        kind = _kind(module)
+        if kind not in known:
+            known[kind] = _agrees(module, forward)
+        if known[kind]:
+            module.forward = partial(forward, module)  # a bound method could not be pickled
+            changed += 1
+    return changed
+
+
+def _forward_of(module: nn.Module) -> Any:
+    names = {name for name, _ in module.named_children()}
+    if names == {*GATED, "act_fn"}:
+        return _gated_forward if _is_gated(module) else None
+    if type(module).__name__.endswith("RMSNorm") and not names:
+        return _norm_forward if _epsilon(module) is not None else None
+    return None
+
+
+def _kind(module: nn.Module) -> Any:
+    """What modules have in common that compute alike: classes and plain settings."""
+    settings = (item for item in vars(module).items() if isinstance(item[1], bool | int | float))
+    return type(module), type(getattr(module, "act_fn", None)), *sorted(settings)
+
+
+def _agrees(module: nn.Module, forward: Any) -> bool:
+    """Whether it gives the numbers of the module's own forward, and not nearly so."""
+    weight: Any = next(module.parameters())
+    if not is_plain(weight) or weight.numel() == 0 or is_elsewhere():
+        return False
+    rng = torch.Generator().manual_seed(0)
+    given = torch.randn(1, PROBED_ROWS, weight.shape[-1], generator=rng)
+    with torch.no_grad():
+        return torch.equal(forward(module, given), type(module).forward(module, given))
+
+
+def _epsilon(norm: nn.Module) -> float | None:
+    """That of a norm with one weight a column and nothing else."""
+    parameters = dict(norm.named_parameters())
+    if set(parameters) != {"weight"} or parameters["weight"].dim() != 1:
+        return None
+    return getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
+
+
+def _norm_forward(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+    """`[..., H]` -> `[..., H]`."""
+    if not (is_plain(hidden_states) and is_plain(self.weight)) or is_elsewhere():
+        return type(self).forward(self, hidden_states)
+    return _Norm.apply(hidden_states, self.weight, _epsilon(self))  # pyright: ignore[reportReturnType]
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        scale = x.pow(2).mean(-1, keepdim=True).add_(epsilon).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return (x * scale).mul_(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, weight, scale = ctx.saved_tensors
+        of_x, of_weight, _ = ctx.needs_input_grad
+        normed = x * scale
+        along = grad * normed
+        wanted = along.flatten(0, -2).sum(0) if of_weight else None
+        if not of_x:
+            return None, wanted, None
+        mean = (along @ weight).div_(-weight.numel())[..., None]
+        return (grad * weight).addcmul_(normed, mean).mul_(scale), wanted, None
+
+
+def _is_gated(module: Any) -> bool:
+    """Whether its three layers are of the kind that is meant, with nothing put on them."""
+    layers: list[Any] = [getattr(module, name) for name in GATED]
+    return all(
+        type(layer) is OneDnnLinear
+        and getattr(layer, "bias", None) is None
+        and not any(getattr(layer, hooks) for hooks in HOOKS)
+        for layer in layers
+    )
+
+
+def _gated_forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """`[..., in]` -> `[..., in]`."""
+    weights = [getattr(self, name).weight for name in GATED] if _is_gated(self) else []
+    if not (weights and x.numel() and all(map(is_plain, (x, *weights)))) or is_elsewhere():
+        return type(self).forward(self, x)
+    rows: Any = _Gated.apply(x.reshape(-1, x.shape[-1]), *weights)
+    return rows.view(*x.shape[:-1], -1)
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor
+    ) -> torch.Tensor:
+        gated, raised = product(x, gate), product(x, up)  # (T, inner)
+        ctx.save_for_backward(x, gate, up, down, gated, raised)
+        return product(silu(gated).mul_(raised), down)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, gate, up, down, gated, raised = ctx.saved_tensors
+        of_x, of_gate, of_up, of_down = ctx.needs_input_grad
+        grad = grad.contiguous()
+        rows = transposed(x) if of_gate or of_up else x  # (in, T)
+        of_inner = product(grad, down.t())
+        of_gated = of_inner * raised
+        torch.ops.aten.silu_backward.grad_input(of_gated, gated, grad_input=of_gated)
+        active = silu(gated)
+        of_raised = of_inner.mul_(active)
+        return (
+            product(of_gated, gate.t()).add_(product(of_raised, up.t())) if of_x else None,
+            product(rows, of_gated.t()).t() if of_gate else None,
+            product(rows, of_raised.t()).t() if of_up else None,
+            product_of_rows(grad, active.mul_(raised)) if of_down else None,
+        )
