@@ -22,16 +22,17 @@ MOST_HEAPS, LEAST_HEAPS = "MALLOC_ARENA_MAX", 2
 """The variable that bounds them, and how many there are at least: else one for each core. The C
 library deals threads out to them in turn."""
 KEPT_BYTES = 16 * 2**20
-LARGE_BYTES, MOST_KEPT_BYTES = 2**30, 2**31 - 1
-TUNABLES = "glibc.malloc"
+LARGE_BYTES = 2**30
+"""Of buffers that are kept while `large_buffers_kept`."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""mallopt(3)"""
+"""mallopt(3), which takes an int."""
+MOST = 2**31 - 1
 KEPT_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": KEPT_BYTES,
     "MALLOC_TRIM_THRESHOLD_": 4 * KEPT_BYTES,
 }
-"""The same for a process that is started: buffers that are mapped, and free memory at a heap's end
-that goes back, from how many bytes on."""
+"""For a process that is started: buffers that are mapped, and free memory at a heap's end that goes
+back, from how many bytes on."""
 WORTH_BYTES = 128 * 2**20
 """By which the process has grown since it last gave memory back: less serves the next stage, which
 would have to ask the system for it page by page."""
@@ -47,7 +48,7 @@ def share_heaps() -> None:
     goes first.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
-    if MOST_HEAPS not in os.environ and TUNABLES not in os.environ.get("GLIBC_TUNABLES", ""):
+    if not _told(MOST_HEAPS):
         _call_glibc("mallopt", M_ARENA_MAX, max(LEAST_HEAPS, os.cpu_count() or 1))
     _keep_buffers(KEPT_BYTES)
 
@@ -71,11 +72,15 @@ def large_buffers_kept(*, kept: bool = True) -> Generator[None, None, None]:
 
 
 def _keep_buffers(largest: int) -> None:
-    """What the environment says goes first."""
-    told = os.environ.keys() & KEPT_VARIABLES or TUNABLES in os.environ.get("GLIBC_TUNABLES", "")
-    if not told:
+    if not _told(*KEPT_VARIABLES):
         _call_glibc("mallopt", M_MMAP_THRESHOLD, largest)
-        _call_glibc("mallopt", M_TRIM_THRESHOLD, min(4 * largest, MOST_KEPT_BYTES))
+        _call_glibc("mallopt", M_TRIM_THRESHOLD, min(4 * largest, MOST))
+
+
+def _told(*variables: str) -> bool:
+    """Whether the environment has told the C library, which goes first."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    return "glibc.malloc" in tunables or not os.environ.keys().isdisjoint(variables)
 
 
 def give_memory_back() -> None:

@@ -101,10 +101,10 @@ def flat_attention(
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("attention with capped logits or sinks has no flat layout")
     dtype = computing_dtype(query)
-    if layout.keys is not None and dtype in HALF and not (dropout and module.training):
+    dropout = dropout if module.training else 0.0
+    if layout.keys is not None and dtype in HALF and not dropout:
         query, key, value = (x.to(dtype) for x in (query, key, value))
         return _varlen(query, key, value, layout, scaling, sliding_window), None
-    dropout = dropout if module.training else 0.0
     if query.device.type == "cpu" and query.dtype in HALF:
         # There the backward pass of small blocks is slower in half precision than in float32.
         query, key, value = (x.float() for x in (query, key, value))
