@@ -106,6 +106,19 @@ def test_a_kernel_that_is_not_there_is_not_needed(monkeypatch):
     torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_under_autocast_rewards_are_near_those_of_float32(family):
+    model = reward_model(family)  # qwen3 norms queries and keys: float32 beside bfloat16 values
+    ids, groups = sequences()
+    plan = flat_plan(ids, groups)
+    wanted = gradients(model, score_flat(model, plan))
+    with torch.autocast("cpu", torch.bfloat16):
+        rewards = score_flat(model, plan)
+    found = gradients(model, rewards)
+    assert torch.nn.functional.cosine_similarity(found, wanted, dim=0) > 0.999
+    assert not torch.equal(found, wanted)
+
+
 def test_the_last_layer_attends_from_the_pooled_rows_alone(monkeypatch):
     model = reward_model("qwen3")
     ids, groups = sequences()

@@ -105,9 +105,10 @@ def flat_attention(
     if layout.keys is not None and dtype in HALF and not dropout:
         query, key, value = (x.to(dtype) for x in (query, key, value))
         return _varlen(query, key, value, layout, scaling, sliding_window), None
-    if query.device.type == "cpu" and query.dtype in HALF:
-        # There the backward pass of small blocks is slower in half precision than in float32.
-        query, key, value = (x.float() for x in (query, key, value))
+    if query.device.type == "cpu":
+        # There the backward pass of small blocks is slower in half precision than in float32; and
+        # autocast leaves values in half precision beside queries in float32.
+        query, key, value = (x.float() if x.dtype in HALF else x for x in (query, key, value))
     if not dropout and has_kernel(query, value):
         return attend(query, key, value, layout, scaling, sliding_window).to(dtype), None
     if query.shape[1] != key.shape[1]:
