@@ -119,7 +119,7 @@ def test_under_autocast_rewards_are_near_those_of_float32(family):
     assert not torch.equal(found, wanted)
 
 
-def test_the_last_layer_attends_from_the_pooled_rows_alone(monkeypatch):
+def test_the_last_layer_computes_the_pooled_rows_alone(monkeypatch):
     model = reward_model("qwen3")
     ids, groups = sequences()
     plan = flat_plan(ids, groups)
@@ -131,12 +131,14 @@ def test_the_last_layer_attends_from_the_pooled_rows_alone(monkeypatch):
         return attend(*given)
 
     monkeypatch.setattr("tasks.training.layout.attention.attend", seen)
-    rows: list[int] = []
+    rows: dict[str, int] = {}
     prune_last_layer(model.model)
-    model.model.layers[-1].mlp.register_forward_pre_hook(
-        lambda _, args: rows.append(args[0].shape[1])
-    )
+    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp"):
+        model.model.layers[-1].get_submodule(name).register_forward_pre_hook(
+            lambda _, args, name=name: rows.update({name: args[0].shape[1]})
+        )
     found = gradients(model, score_flat(model, plan))
     assert pooled == [False, False, True]
-    assert rows == [len(plan.last)]
+    assert rows.pop("self_attn.k_proj") == len(plan.input_ids)
+    assert [*rows.values()] == [len(plan.last)] * 3
     torch.testing.assert_close(found, wanted, atol=3e-5, rtol=1e-3)

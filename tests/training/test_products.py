@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from tasks.training.model.products import OneDnnLinear, has_onednn, use_onednn
+from tasks.training.model.products import OneDnnLinear, has_onednn, product, use_onednn
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs oneDNN on an x86 processor")
 
@@ -85,6 +85,16 @@ def test_forward_is_one_product_and_backward_one_for_each_gradient(weight, given
     assert products_by_onednn(outputs[0].sum().backward) == products
     with torch.inference_mode():
         assert products_by_onednn(lambda: module(leaf)) == 1
+
+
+@pytest.mark.parametrize("shape", [(384, 1152), (1152, 384), (64, 64)])
+def test_a_rows_numbers_do_not_depend_on_the_rows_beside_it(shape):
+    torch.manual_seed(0)
+    inner, outer = shape
+    given, weight, bias = torch.randn(300, inner), torch.randn(outer, inner), torch.randn(outer)
+    whole = product(given, weight, bias)
+    for rows in (1, 2, 3, 17, 64, 299):
+        assert torch.equal(product(given[-rows:], weight, bias), whole[-rows:])
 
 
 def test_a_frozen_layer_keeps_no_inputs():

@@ -1,17 +1,16 @@
-"""The last decoder layer attends from the rows that a reward is read at, and no others; so its MLP.
+"""The last decoder layer computes the rows that a reward is read at, and of others keys and values.
 
     last layer          p p p p a a a b b       p: prompt, a b: two answers
-    its projections     p p p p a a a b b       all T rows, since each answer looks at all before it
-    its attention                   a   b       A rows: where the rewards are read (on a CPU)
-    its MLP                         a   b       A rows
+    its keys, values    p p p p a a a b b       all T rows, since each answer looks at all before it
+    its queries                     a   b       A rows: where the rewards are read
+    its attention                   a   b       A rows (on a CPU)
+    its output, MLP                 a   b       A rows
     their outputs       0 0 0 0 0 0 a 0 b       plus what goes around them
 
-Of the last layer's output only the pooled rows are used, so its attention and its MLP (most of the
-layer) run on A rows instead of T; the others get zeros in their place. Hooks do it, since the
-layer's own code is not ours to change. The rows come with the call of the layer's attention, as the
-keyword `layout`: inside what gradient checkpointing runs a second time, so they are right again
-then. To project A queries alone would save another hundredth of a step, but a product of few rows
-rounds otherwise, and rewards would differ more from one batch to another.
+Of the last layer's output only the pooled rows are used, so most of the layer runs on A rows
+instead of T; the others get zeros in their place. Hooks do it, since the layer's own code is not
+ours to change. The rows come with the call of the layer's attention, as the keyword `layout`:
+inside what gradient checkpointing runs a second time, so they are right again then.
 """
 
 from dataclasses import replace
@@ -22,6 +21,8 @@ from torch import nn
 
 from tasks.training.layout.on_device import Layout
 
+PROJECTIONS = ("q_proj", "o_proj")
+"""Of an attention, those whose rows nobody else looks at."""
 _PRUNED = "_computes_pooled_rows_only"
 
 
@@ -36,8 +37,11 @@ def prune_last_layer(body: nn.Module) -> bool:
         return False
     rows = _PooledRows()
     attention.register_forward_pre_hook(rows.enter, with_kwargs=True)
-    mlp.register_forward_pre_hook(rows.take)
-    mlp.register_forward_hook(rows.put_back)
+    projections = (getattr(attention, name, None) for name in PROJECTIONS)
+    for module in (*projections, mlp):
+        if isinstance(module, nn.Module):
+            module.register_forward_pre_hook(rows.take)
+            module.register_forward_hook(rows.put_back)
     setattr(body, _PRUNED, True)
     return True
 
@@ -66,16 +70,16 @@ class _PooledRows:
             return None
         return args, {**kwargs, "layout": replace(layout, pooled=True)}
 
-    def take(self, _mlp: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    def take(self, _module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if self.rows is None:
             return None
         self.all = args[0].shape[1]
         return (args[0].index_select(1, self.rows), *args[1:])
 
-    def put_back(self, _mlp: nn.Module, _args: Any, output: Any) -> Any:
+    def put_back(self, _module: nn.Module, _args: Any, output: Any) -> Any:
         if self.rows is None:
             return None
         if not isinstance(output, torch.Tensor):
-            raise NotImplementedError("the last layer's mlp returns more than one tensor")
+            raise NotImplementedError("a part of the last layer returns more than one tensor")
         zeros = output.new_zeros(1, self.all, output.shape[-1])
         return zeros.index_copy(1, self.rows, output)

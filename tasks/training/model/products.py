@@ -84,7 +84,13 @@ def is_elsewhere() -> bool:
 def product(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """`x weightᵀ + bias`, `[T, out]` of `[T, in]` and `[out, in]`."""
+    """`x weightᵀ + bias`, `[T, out]` of `[T, in]` and `[out, in]`.
+
+    A row's numbers are the same whatever rows stand beside it; alone it would be summed in another
+    order, so it is computed twice.
+    """
+    if x.shape[0] == 1:
+        return product(x.expand(2, -1).contiguous(), weight, bias)[:1]
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
