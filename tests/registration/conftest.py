@@ -17,7 +17,7 @@ import pytest
 from tasks.artifact import Artifact, Store
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
-from tasks.registration import RegistrationParams
+from tasks.registration import RegistrationParams, load_reward_model
 from tasks.registration import step as registration_step
 from tasks.registration.params import GateParams
 from tests.evaluation.pieces import (
@@ -204,3 +204,26 @@ def overtaken(worse_first) -> Place:
 def place(new_place) -> Place:
     """An empty registry."""
     return new_place("place")
+
+
+@pytest.fixture(scope="session")
+def model_directory(tiny_model_directory, tmp_path_factory):
+    """A reward model as training leaves it; nobody changes it."""
+    from tasks.training.handover.contract import write_contract
+
+    directory = tmp_path_factory.mktemp("loaded")
+    write_reward_model(tiny_model_directory, directory, seed=1)
+    write_contract(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def model(model_directory):
+    """The same, loaded."""
+    return load_reward_model(model_directory, "cpu")
+
+
+@pytest.fixture
+def copied(model_directory, tmp_path):
+    """A copy of it, to be changed."""
+    return shutil.copytree(model_directory, tmp_path / "copy")

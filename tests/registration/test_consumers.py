@@ -15,7 +15,7 @@ from tasks.registration import as_reward_func, load_reward_model
 from tasks.registration.contract_replay import golden_of
 from tasks.registration.package import carried_files, package
 from tasks.registration.task import receipt
-from tests.evaluation.pieces import conversations, write_reward_model
+from tests.evaluation.pieces import conversations
 
 CONSUMER = """
 import sys, json, time, warnings
@@ -113,16 +113,6 @@ def test_pyfunc_and_transformers_score_as_the_evaluation_did_without_this_projec
     assert found["texts"] == pytest.approx(served.rewards(texts).tolist(), abs=1e-6)
     assert (found["num_labels"], found["problem_type"]) == (1, "regression")
     print(f"pyfunc loaded in {found['load_seconds']:.2f} s")
-
-
-@pytest.fixture(scope="module")
-def model_directory(tiny_model_directory, tmp_path_factory):
-    from tasks.training.handover.contract import write_contract
-
-    directory = tmp_path_factory.mktemp("trained")
-    write_reward_model(tiny_model_directory, directory, seed=1)
-    write_contract(directory)
-    return directory
 
 
 def test_every_form_of_input_gives_the_same_reward(model_directory):

@@ -7,23 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tasks.errors import ParamsError
-from tasks.registration import load_reward_model
-from tests.evaluation.pieces import write_reward_model
 
 TOKEN = "a-token-of-some-length"
 TALK = [{"role": "user", "content": "What color?"}, {"role": "assistant", "content": "So"}]
-
-
-@pytest.fixture(scope="module")
-def model_directory(tiny_model_directory, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("served")
-    write_reward_model(tiny_model_directory, directory, seed=1)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def model(model_directory):
-    return load_reward_model(model_directory, "cpu")
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ import pytest
 
 from tasks.registration import load_reward_model
 from tasks.registration.task import receipt
-from tests.evaluation.pieces import write_reward_model
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "REWARD_PIPELINE_LOG": "INFO"}
 
@@ -44,13 +43,6 @@ def ask(url, body=None):
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as answer:
         return answer.read().decode()
-
-
-@pytest.fixture(scope="module")
-def model_directory(tiny_model_directory, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("served")
-    write_reward_model(tiny_model_directory, directory, seed=1)
-    return directory
 
 
 def asking(url, texts, answers, goes_on):

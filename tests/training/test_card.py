@@ -1,12 +1,5 @@
 """The model card tells the truth, and `push_to_hub` carries the model to a hub: here a stand-in."""
 
-import base64
-import hashlib
-import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 import torch
 from datasets import Dataset
@@ -15,6 +8,7 @@ from huggingface_hub import HfApi, ModelCard
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import head_digest, load_reward_model
 from tasks.training.scoring import score
+from tests.training.fake_hub import hub
 from tests.training.tiny import make_rows
 
 FIELDS = {
@@ -57,131 +51,6 @@ def test_the_card_says_what_the_model_was_made_from_and_how_to_read_it(trainer, 
     assert 'from_pretrained("someone/model", dtype=torch.float32)' in text
 
 
-CHUNK = 50_000
-
-
-@contextmanager
-def hub(in_parts=False):
-    """The hub's API as far as a push goes; yields its address and what was committed.
-
-    Weights come as large files: asked for in a batch, put at once or `in_parts`, and named in the
-    commit by their hashes alone.
-    """
-    seen = {"requests": [], "files": {}, "objects": {}, "verified": []}
-
-    class Hub(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-        def do_POST(self):
-            body = self.body()
-            seen["requests"].append((self.path, self.headers.get("Authorization")))
-            if self.path == "/api/repos/create":
-                name = json.loads(body)["name"]
-                return self.answer({"url": f"{address}/someone/{name}", "id": f"someone/{name}"})
-            if "/preupload/" in self.path:
-                files = json.loads(body)["files"]
-                modes = [
-                    {
-                        "path": f["path"],
-                        "uploadMode": "lfs" if f["path"].endswith(".safetensors") else "regular",
-                        "shouldIgnore": False,
-                    }
-                    for f in files
-                ]
-                return self.answer({"files": modes})
-            if self.path.endswith("/info/lfs/objects/batch"):
-                return self.answer(
-                    {
-                        "transfer": "multipart" if in_parts else "basic",
-                        "objects": [instructions(o) for o in json.loads(body)["objects"]],
-                    }
-                )
-            if "/complete/" in self.path:
-                oid, parts = self.path.rpartition("/")[2], seen["parts"]
-                given = json.loads(body)
-                assert given["oid"] == oid
-                assert [p["partNumber"] for p in given["parts"]] == [*range(1, len(parts) + 1)]
-                keep(oid, b"".join(parts[str(p["partNumber"])] for p in given["parts"]))
-                return self.answer({})
-            if self.path == "/verify":
-                seen["verified"].append(json.loads(body)["oid"])
-                return self.answer({})
-            if "/commit/" in self.path:
-                for line in map(json.loads, body.splitlines()):
-                    if line["key"] == "file":
-                        value = line["value"]
-                        seen["files"][value["path"]] = base64.b64decode(value["content"])
-                    elif line["key"] == "lfsFile":
-                        value = line["value"]
-                        seen["files"][value["path"]] = seen["objects"][value["oid"]]
-                        assert value["size"] == len(seen["objects"][value["oid"]])
-                    elif line["key"] == "header":
-                        seen["message"] = line["value"]["summary"]
-                url = f"{address}/someone/a-reward-model/commit/{'0' * 40}"
-                return self.answer({"commitUrl": url, "commitOid": "0" * 40})
-            return self.answer({}, 200)
-
-        def body(self):
-            if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            pieces = []
-            while size := int(self.rfile.readline(), 16):
-                pieces.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(pieces)
-
-        def do_PUT(self):
-            data = self.body()
-            place = self.path.rpartition("/")[2]
-            if "/part/" in self.path:
-                seen.setdefault("parts", {})[place] = data
-            else:
-                keep(place, data)
-            self.answer({}, etag=f"etag-{place}")
-
-        def do_GET(self):
-            self.answer({"id": "someone/a-reward-model", "siblings": []})
-
-        def answer(self, value, status=200, etag=None):
-            data = json.dumps(value).encode()
-            self.send_response(status)
-            if etag:
-                self.send_header("ETag", etag)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-    def instructions(wanted):
-        """Where a large file goes; in parts where it is longer than one."""
-        oid, size = wanted["oid"], wanted["size"]
-        upload = {"href": f"{address}/put/{oid}"}
-        if in_parts:
-            numbers = range(1, -(-size // CHUNK) + 1)
-            parts = {f"{n:05d}": f"{address}/part/{n}" for n in numbers}
-            upload = {
-                "href": f"{address}/complete/{oid}",
-                "header": {"chunk_size": str(CHUNK), **parts},
-            }
-        verify = {"href": f"{address}/verify"}
-        return {"oid": oid, "size": size, "actions": {"upload": upload, "verify": verify}}
-
-    def keep(oid, data):
-        assert hashlib.sha256(data).hexdigest() == oid
-        seen["objects"][oid] = data
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield address, seen
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 # huggingface_hub hands its files to httpx by an older name
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 @pytest.mark.parametrize("in_parts", [False, True], ids=["at once", "in parts"])
@@ -199,7 +68,7 @@ def test_push_to_hub_commits_a_model_that_scores(trainer, tmp_path, monkeypatch,
     }
     assert len(seen["objects"]) == 1
     assert seen["verified"] == [*seen["objects"]]
-    assert len(seen.get("parts", {})) == (2 if in_parts else 0)
+    assert len(seen["parts"]) == (2 if in_parts else 0)
     files = seen["files"]
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= set(files)
     assert b"reward-trainer" in files["README.md"]

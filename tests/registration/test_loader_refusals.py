@@ -1,0 +1,69 @@
+"""What the loader refuses: more than data, damaged data, and devices that are not there."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tasks.registration import load_reward_model
+
+PLANTED = "raise SystemExit('planted code ran')"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("training_args.bin", "a pickle", "is no file of a reward model"),
+        ("pytorch_model.bin", "a pickle", "is no file of a reward model"),
+        ("modeling_own.py", PLANTED, "is no file of a reward model"),
+        ("code/reward_inference.py", PLANTED, "is no file of a reward model"),
+        ("code/reward_inference_0123456789ab.py", PLANTED, "was changed after registration"),
+        ("deep/down/python_model.pkl", "a pickle", "is no file of a reward model"),
+        ("adapter_config.json", "{}", "an adapter names its base model elsewhere"),
+        ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["x.Y", null]}}', "auto_map"),
+        ("reward_contract.json", "{", r"reward_contract\.json is no JSON \("),
+        ("config.json", '{"text_config": {"_attn_implementation": "some/kernel"}}', "repository"),
+    ],
+)
+def test_a_directory_with_more_than_data_or_damaged_data_is_refused(copied, name, content, said):
+    (copied / name).parent.mkdir(parents=True, exist_ok=True)
+    (copied / name).write_text(content)
+    with pytest.raises(ValueError, match=said):
+        load_reward_model(copied, "cpu")
+
+
+def test_a_model_without_a_trained_head_gives_no_rewards(copied):
+    file = copied / "model.safetensors"
+    weights = {name: t for name, t in load_file(file).items() if name != "score.weight"}
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks score\.weight, so its rewards would be random"):
+        load_reward_model(copied, "cpu")
+
+
+def test_weights_of_another_shape_are_named(copied):
+    file = copied / "model.safetensors"
+    weights = load_file(file)
+    shape = [*weights["model.norm.weight"].shape]
+    save_file(weights | {"model.norm.weight": torch.ones(3)}, file, {"format": "pt"})
+    with pytest.raises(
+        ValueError, match=rf"model\.norm\.weight has shape \[3\], .* \[{shape[0]}\]"
+    ):
+        load_reward_model(copied, "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_absent_is_said_to_be(copied):
+    with pytest.raises(ValueError, match="device is 'cuda', but torch finds no GPU here"):
+        load_reward_model(copied, "cuda")
+
+
+@pytest.mark.parametrize("device", ["tpu", "meta", "mps:7", "cuda:x", "cuda:99"])
+def test_a_device_that_torch_cannot_use_is_told_in_a_sentence(copied, device):
+    with pytest.raises(ValueError, match=f"device is '{device}', .*; say 'cpu'$"):
+        load_reward_model(copied, device)
+
+
+def test_weights_that_are_cut_off_are_told_as_such(copied):
+    file = copied / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match=r"holds a safetensors file that is cut or damaged \("):
+        load_reward_model(copied, "cpu")
