@@ -1,5 +1,7 @@
 """Attention by blocks on a CPU is softmax attention under the mask of the whole row."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -141,4 +143,36 @@ def test_the_last_layer_computes_the_pooled_rows_alone(monkeypatch):
     assert pooled == [False, False, True]
     assert rows.pop("self_attn.k_proj") == len(plan.input_ids)
     assert [*rows.values()] == [len(plan.last)] * 3
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=1e-3)
+
+
+def test_heads_whose_numbers_are_no_neighbours_go_the_other_way():
+    plan, module = flat_plan(*sequences()), torch.nn.Module()
+    rows = row_of(plan, torch.float32)
+    apart = [x.transpose(2, 3).contiguous().transpose(2, 3) for x in rows]
+    layout = layout_of(plan, torch.device("cpu"))
+    found, _ = flat_attention(module, *apart, None, layout=layout)
+    wanted, _ = flat_attention(module, *rows, None, layout=layout)
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+
+
+def test_a_copy_of_a_part_of_the_last_layer_knows_of_no_rows():
+    model = reward_model("llama")
+    ids, groups = sequences()
+    prune_last_layer(model.model)
+    score_flat(model, flat_plan(ids, groups))
+    given = torch.randn(1, 3, model.config.hidden_size)
+    layer = model.model.layers[-1]
+    for part in (layer.self_attn.q_proj, layer.self_attn.o_proj, layer.mlp):
+        alone = copy.deepcopy(part)
+        assert alone._forward_pre_hooks
+        assert torch.equal(alone(given), part.__class__.forward(part, given))
+
+
+def test_a_norm_without_epsilon_of_rows_that_nobody_asks_for_is_a_number():
+    model = reward_model("qwen3", rms_norm_eps=0.0)
+    plan = flat_plan(*sequences())
+    wanted = gradients(model, score_flat(model, plan))
+    prune_last_layer(model.model)
+    found = gradients(model, score_flat(model, plan))
     torch.testing.assert_close(found, wanted, atol=3e-5, rtol=1e-3)

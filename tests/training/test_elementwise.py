@@ -8,8 +8,12 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
+from torch.nn.utils import parametrizations
+from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+from transformers.models.seed_oss.configuration_seed_oss import SeedOssConfig
+from transformers.models.seed_oss.modeling_seed_oss import SeedOssMLP
 
 from tasks.training.model.elementwise import use_fewer_passes
 from tasks.training.model.products import has_onednn, use_onednn
@@ -63,7 +67,7 @@ def gradients(module, forward, given, of_output):
     return output.detach(), *torch.autograd.grad(output, [leaf, *module.parameters()], of_output)
 
 
-@pytest.mark.parametrize("shape", [(7,), (1, 300), (3, 5), (2, 5, 3), (1, 1)])
+@pytest.mark.parametrize("shape", [(), (7,), (1, 300), (3, 5), (2, 5, 3), (1, 1)])
 def test_output_is_the_usual_one_and_gradients_are_those_of_float64(module, shape):
     given, of_output = torch.randn(*shape, WIDTH) * 3, torch.randn(*shape, WIDTH)
     found = gradients(module, nn.Module.__call__, given, of_output)
@@ -170,6 +174,46 @@ def test_other_activations_and_biases_are_left_as_they_are():
         assert use_fewer_passes(module) == 0
     use_onednn(plain := gated())
     assert use_fewer_passes(plain) == 1
+
+
+def test_a_layer_that_drops_as_it_trains_is_left_as_it_is():
+    config = SeedOssConfig(hidden_size=WIDTH, intermediate_size=INNER, residual_dropout=0.5)
+    module = SeedOssMLP(config).eval()
+    use_onednn(module)
+    assert use_fewer_passes(module) == 0
+    assert not any(part.training for part in module.modules())
+
+
+def test_the_default_dtype_is_not_the_probes():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert use_fewer_passes(GemmaRMSNorm(WIDTH).float()) == 0
+        changed(norm().float())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_norm_whose_weight_is_made_at_every_call_keeps_its_numbers():
+    module, given = changed(norm()), torch.randn(1, 5, WIDTH)
+    wanted = module(given)
+    parametrizations.weight_norm(module)
+    torch.testing.assert_close(module(given), wanted)
+    assert "_NormBackward" in functions_of(module(given))
+
+
+def test_what_is_put_on_a_part_of_a_layer_is_heeded():
+    given = torch.randn(1, 5, WIDTH)
+
+    def put_on(change) -> None:
+        module = changed(gated())
+        before = module(given)
+        change(module)
+        assert torch.equal(module(given), usual(module, given))
+        assert not torch.equal(module(given), before)
+
+    put_on(lambda m: m.act_fn.register_forward_hook(lambda *_: torch.ones(1, 5, INNER)))
+    put_on(lambda m: setattr(m, "act_fn", nn.GELU()))
+    put_on(lambda m: setattr(m.up_proj, "forward", lambda _: torch.ones(1, 5, INNER)))
 
 
 def test_nothing_is_changed_where_the_probe_would_compare_a_module_with_itself(monkeypatch):

@@ -109,7 +109,7 @@ def flat_attention(
         # There the backward pass of small blocks is slower in half precision than in float32; and
         # autocast leaves values in half precision beside queries in float32.
         query, key, value = (x.float() if x.dtype in HALF else x for x in (query, key, value))
-    if not dropout and has_kernel(query, value):
+    if not dropout and has_kernel(query, key, value):
         return attend(query, key, value, layout, scaling, sliding_window).to(dtype), None
     if query.shape[1] != key.shape[1]:
         heads = query.shape[1] // key.shape[1]

@@ -30,16 +30,17 @@ CHUNK = 128
 """Queries of the smallest chunk of a block that has several."""
 _ATEN: Any = torch.ops.aten
 _FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
+_IS_THERE = hasattr(_ATEN, _FORWARD) and hasattr(_ATEN, f"{_FORWARD}_backward")
 Rows = tuple[int, int]
 
 
-def has_kernel(query: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether torch's kernel for CPUs takes them."""
+def has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether torch's kernel for CPUs takes them: it reads each head's numbers as neighbours."""
     return (
-        query.device.type == "cpu"
+        _IS_THERE
+        and query.device.type == "cpu"
         and query.shape[-1] == value.shape[-1]
-        and hasattr(_ATEN, _FORWARD)
-        and hasattr(_ATEN, f"{_FORWARD}_backward")
+        and all(x.stride(-1) == 1 for x in (query, key, value))
     )
 
 

@@ -5,12 +5,13 @@
     its queries                     a   b       A rows: where the rewards are read
     its attention                   a   b       A rows (on a CPU)
     its output, MLP                 a   b       A rows
-    their outputs       0 0 0 0 0 0 a 0 b       plus what goes around them
+    their outputs       1 1 1 1 1 1 a 1 b       plus what goes around them
 
 Of the last layer's output only the pooled rows are used, so most of the layer runs on A rows
-instead of T; the others get zeros in their place. Hooks do it, since the layer's own code is not
-ours to change. The rows come with the call of the layer's attention, as the keyword `layout`:
-inside what gradient checkpointing runs a second time, so they are right again then.
+instead of T; the others get ones in their place, which any norm takes. Hooks do it, since the
+layer's own code is not ours to change. The rows come with the call of the layer's attention, as the
+keyword `layout`: inside what gradient checkpointing runs a second time, so they are right again
+then.
 """
 
 from dataclasses import replace
@@ -42,6 +43,7 @@ def prune_last_layer(body: nn.Module) -> bool:
         if isinstance(module, nn.Module):
             module.register_forward_pre_hook(rows.take)
             module.register_forward_hook(rows.put_back)
+    mlp.register_forward_hook(rows.leave)
     setattr(body, _PRUNED, True)
     return True
 
@@ -81,5 +83,9 @@ class _PooledRows:
             return None
         if not isinstance(output, torch.Tensor):
             raise NotImplementedError("a part of the last layer returns more than one tensor")
-        zeros = output.new_zeros(1, self.all, output.shape[-1])
-        return zeros.index_copy(1, self.rows, output)
+        ones = output.new_ones(1, self.all, output.shape[-1])
+        return ones.index_copy(1, self.rows, output)
+
+    def leave(self, _mlp: nn.Module, _args: Any, _output: Any) -> None:
+        """The layer is done: a copy of one of its parts alone knows of no rows."""
+        self.rows = None

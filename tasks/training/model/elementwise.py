@@ -58,9 +58,11 @@ def use_fewer_passes(model: nn.Module) -> int:
 def _forward_of(module: nn.Module) -> Any:
     names = {name for name, _ in module.named_children()}
     if names == {*GATED, "act_fn"}:
-        return _gated_forward if _is_gated(module) else None
+        activation = type(module.act_fn)
+        return partial(_gated_forward, activation=activation) if _is_gated(module) else None
     if type(module).__name__.endswith("RMSNorm") and not names:
-        return _norm_forward if _epsilon(module) is not None else None
+        epsilon = _epsilon(module)
+        return None if epsilon is None else partial(_norm_forward, epsilon=epsilon)
     return None
 
 
@@ -71,14 +73,24 @@ def _kind(module: nn.Module) -> Any:
 
 
 def _agrees(module: nn.Module, forward: Any) -> bool:
-    """Whether it gives the numbers of the module's own forward, and not nearly so."""
+    """Whether it gives the numbers of the module's own forward, and not nearly so.
+
+    As it trains, when whatever it has of dropout shows.
+    """
     weight: Any = next(module.parameters())
     if not is_plain(weight) or weight.numel() == 0 or is_elsewhere():
         return False
     rng = torch.Generator().manual_seed(0)
-    given = torch.randn(1, PROBED_ROWS, weight.shape[-1], generator=rng)
-    with torch.no_grad():
-        return torch.equal(forward(module, given), type(module).forward(module, given))
+    shape = 1, PROBED_ROWS, weight.shape[-1]
+    given = torch.randn(shape, generator=rng, dtype=torch.float32, device="cpu")
+    modes = {part: part.training for part in module.modules()}
+    try:
+        with torch.no_grad():
+            own = type(module).forward(module.train(), given)
+            return torch.equal(forward(module, given), own)
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
 
 def _epsilon(norm: nn.Module) -> float | None:
@@ -89,11 +101,12 @@ def _epsilon(norm: nn.Module) -> float | None:
     return getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
 
 
-def _norm_forward(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+def _norm_forward(self: Any, hidden_states: torch.Tensor, *, epsilon: float) -> torch.Tensor:
     """`[..., H]` -> `[..., H]`."""
-    if not (is_plain(hidden_states) and is_plain(self.weight)) or is_elsewhere():
+    plain = is_plain(hidden_states) and hidden_states.dim() > 1 and is_plain(self.weight)
+    if not plain or is_elsewhere():
         return type(self).forward(self, hidden_states)
-    return _Norm.apply(hidden_states, self.weight, _epsilon(self))  # pyright: ignore[reportReturnType]
+    return _Norm.apply(hidden_states, self.weight, epsilon)  # pyright: ignore[reportReturnType]
 
 
 class _Norm(torch.autograd.Function):
@@ -118,19 +131,22 @@ class _Norm(torch.autograd.Function):
 
 
 def _is_gated(module: Any) -> bool:
-    """Whether its three layers are of the kind that is meant, with nothing put on them."""
+    """Whether its three layers are of the kind that is meant, with nothing put on any part."""
     layers: list[Any] = [getattr(module, name) for name in GATED]
-    return all(
-        type(layer) is OneDnnLinear
-        and getattr(layer, "bias", None) is None
-        and not any(getattr(layer, hooks) for hooks in HOOKS)
-        for layer in layers
+    return all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers) and (
+        all(map(_is_as_made, (*layers, module.act_fn)))
     )
 
 
-def _gated_forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+def _is_as_made(module: nn.Module) -> bool:
+    """Whether it computes as its class does, and nobody wants to be told."""
+    return "forward" not in vars(module) and not any(getattr(module, hooks) for hooks in HOOKS)
+
+
+def _gated_forward(self: Any, x: torch.Tensor, *, activation: type) -> torch.Tensor:
     """`[..., in]` -> `[..., in]`."""
-    weights = [getattr(self, name).weight for name in GATED] if _is_gated(self) else []
+    gated = _is_gated(self) and type(self.act_fn) is activation
+    weights = [getattr(self, name).weight for name in GATED] if gated else []
     if not (weights and x.numel() and all(map(is_plain, (x, *weights)))) or is_elsewhere():
         return type(self).forward(self, x)
     rows: Any = _Gated.apply(x.reshape(-1, x.shape[-1]), *weights)

@@ -90,7 +90,7 @@ def product(
     order, so it is computed twice.
     """
     if x.shape[0] == 1:
-        return product(x.expand(2, -1).contiguous(), weight, bias)[:1]
+        return product(x.expand(2, -1).contiguous(), weight, bias)[:1].clone()  # no view of it
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
