@@ -135,14 +135,22 @@ def test_the_last_layer_computes_the_pooled_rows_alone(monkeypatch):
     monkeypatch.setattr("tasks.training.layout.attention.attend", seen)
     rows: dict[str, int] = {}
     prune_last_layer(model.model)
-    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp"):
-        model.model.layers[-1].get_submodule(name).register_forward_pre_hook(
+    layer = model.model.layers[-1]
+    parts = {f"self_attn.{n}_proj": getattr(layer.self_attn, f"{n}_proj") for n in "qkvo"}
+    for name, part in {**parts, "mlp": layer.mlp}.items():
+        part.register_forward_pre_hook(
             lambda _, args, name=name: rows.update({name: args[0].shape[1]})
         )
     found = gradients(model, score_flat(model, plan))
     assert pooled == [False, False, True]
-    assert rows.pop("self_attn.k_proj") == len(plan.input_ids)
-    assert [*rows.values()] == [len(plan.last)] * 3
+    every, some = len(plan.input_ids), len(plan.last)
+    assert rows == {
+        "self_attn.q_proj": some,
+        "self_attn.k_proj": every,
+        "self_attn.v_proj": every,
+        "self_attn.o_proj": some,
+        "mlp": some,
+    }
     torch.testing.assert_close(found, wanted, atol=3e-5, rtol=1e-3)
 
 

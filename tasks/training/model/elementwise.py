@@ -133,9 +133,8 @@ class _Norm(torch.autograd.Function):
 def _is_gated(module: Any) -> bool:
     """Whether its three layers are of the kind that is meant, with nothing put on any part."""
     layers: list[Any] = [getattr(module, name) for name in GATED]
-    return all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers) and (
-        all(map(_is_as_made, (*layers, module.act_fn)))
-    )
+    meant = all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers)
+    return meant and all(map(_is_as_made, (*layers, module.act_fn)))
 
 
 def _is_as_made(module: nn.Module) -> bool:
