@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.training.model import products
 from tests.training.tiny import make_model, make_rows, write_pairs
 
 
@@ -19,3 +20,10 @@ def pairs(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("pairs")
     write_pairs(directory, make_rows(45), "train")
     return write_pairs(directory, make_rows(9, seed=1), "eval")
+
+
+@pytest.fixture(params=["oneDNN", "BLAS"])
+def of_gradients(request, monkeypatch) -> str:
+    """Whose products gradients are: either library's, whatever processor this is."""
+    monkeypatch.setattr(products, "blas_is_at_home", lambda: request.param == "BLAS")
+    return request.param

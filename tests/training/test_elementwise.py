@@ -67,6 +67,7 @@ def gradients(module, forward, given, of_output):
     return output.detach(), *torch.autograd.grad(output, [leaf, *module.parameters()], of_output)
 
 
+@pytest.mark.usefixtures("of_gradients")
 @pytest.mark.parametrize("shape", [(), (7,), (1, 300), (3, 5), (2, 5, 3), (1, 1)])
 def test_output_is_the_usual_one_and_gradients_are_those_of_float64(module, shape):
     given, of_output = torch.randn(*shape, WIDTH) * 3, torch.randn(*shape, WIDTH)
@@ -88,6 +89,7 @@ def _exact_norm(module, x):
     return module.weight * (x * torch.rsqrt(variance + module.variance_epsilon))
 
 
+@pytest.mark.usefixtures("of_gradients")
 def test_gradients_may_be_asked_for_twice_and_one_by_one(module):
     leaf = torch.randn(1, 9, WIDTH, requires_grad=True)
     of_output, leaves = torch.randn(1, 9, WIDTH), [leaf, *module.parameters()]

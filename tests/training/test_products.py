@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import platform
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn.functional import linear
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
+from tasks.training.model import products
 from tasks.training.model.products import OneDnnLinear, has_onednn, product, use_onednn
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs oneDNN on an x86 processor")
@@ -40,6 +42,7 @@ def gradients(function, given: torch.Tensor, module: nn.Linear, of_output: torch
     return output.detach(), *torch.autograd.grad(output, leaves, of_output)
 
 
+@pytest.mark.usefixtures("of_gradients")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(), (7,), (1, 300), (3, 5), (1, 1), (1, 0)])
 def test_output_and_gradients_are_those_of_float64_up_to_rounding(shape, bias):
@@ -57,6 +60,7 @@ def test_output_and_gradients_are_those_of_float64_up_to_rounding(shape, bias):
         )
 
 
+@pytest.mark.usefixtures("of_gradients")
 @pytest.mark.parametrize("how", ["sum", "transposed", "every second"])
 def test_tensors_that_do_not_lie_in_one_piece(how):
     module = layer(True)
@@ -75,16 +79,31 @@ def test_tensors_that_do_not_lie_in_one_piece(how):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("weight", "given", "products"), [(1, 1, 2), (1, 0, 1), (0, 1, 1)])
-def test_forward_is_one_product_and_backward_one_for_each_gradient(weight, given, products):
+@pytest.mark.parametrize(("weight", "given", "wanted"), [(1, 1, 2), (1, 0, 1), (0, 1, 1)])
+def test_forward_is_one_product_and_backward_one_for_each_gradient(
+    weight, given, wanted, of_gradients
+):
     module = layer(False)
     module.weight.requires_grad_(bool(weight))
     leaf = torch.randn(1, 5, 48, requires_grad=bool(given))
     outputs: list[torch.Tensor] = []
     assert products_by_onednn(lambda: outputs.append(module(leaf))) == 1
-    assert products_by_onednn(outputs[0].sum().backward) == products
+    of_onednn = products_by_onednn(outputs[0].sum().backward)
+    assert of_onednn == (wanted if of_gradients == "oneDNN" else 0)
+    assert (module.weight.grad is not None, leaf.grad is not None) == (bool(weight), bool(given))
     with torch.inference_mode():
         assert products_by_onednn(lambda: module(leaf)) == 1
+
+
+@pytest.mark.parametrize(("vendor", "at_home"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_the_processors_vendor_is_asked_for(vendor, at_home, monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    monkeypatch.setattr(products, "CPU_INFO", file)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    products.blas_is_at_home.cache_clear()
+    assert products.blas_is_at_home() is (at_home and torch.backends.mkl.is_available())
+    products.blas_is_at_home.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(384, 1152), (1152, 384), (64, 64)])

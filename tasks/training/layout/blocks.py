@@ -94,26 +94,24 @@ class _Blocks(torch.autograd.Function):
         query, key, value, output, *sums = ctx.saved_tensors
         layout, scaling, window = ctx.told
         of_query = _like(query, query.new_zeros if layout.pooled else query.new_empty)
-        of_key, of_value = (_like(x, x.new_zeros) for x in (key, value))
+        of_key, of_value = (_like(x, x.new_empty) for x in (key, value))
         grad, output = grad.transpose(1, 2), output.transpose(1, 2)  # (1, Hq, T, D)
         logsumexp = iter(sums)
         for keys, values, home, chunks in _blocks(layout, key, value):
-            of_keys, of_values = (_like(x, x.new_zeros) for x in (keys, values))
-            for rows, seen in chunks:
+            of_keys, of_values = (
+                [x[0, :, slice(*rows)] for rows in home] for x in (of_key, of_value)
+            )
+            known = [*zip(chunks, logsumexp, strict=False)]
+            for (rows, seen), sum_ in reversed(known):  # the last one sees every key
                 g, q, out = (_grouped(x, rows, key.shape[1]) for x in (grad, query, output))
                 k, v = (_repeated(x, seen, q.shape[1]) for x in (keys, values))
                 mask = layout.corner(q.shape[2], seen, window, q.dtype)
                 of_q, of_k, of_v = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward(
-                    g, q, k, v, out, next(logsumexp), 0.0, False, attn_mask=mask, scale=scaling
+                    g, q, k, v, out, sum_, 0.0, False, attn_mask=mask, scale=scaling
                 )
                 of_query[0, :, slice(*rows)] = of_q.flatten(0, 1)
-                of_keys[:, :seen] += of_k.sum(1)
-                of_values[:, :seen] += of_v.sum(1)
-            for whole, part in ((of_key, of_keys), (of_value, of_values)):
-                begin = 0
-                for first, last in home:
-                    whole[0, :, first:last] += part[:, begin : begin + last - first]
-                    begin += last - first
+                _give(of_keys, of_k, first=rows[1] == home[-1][1])
+                _give(of_values, of_v, first=rows[1] == home[-1][1])
         return of_query, of_key, of_value, None, None, None
 
 
@@ -157,6 +155,20 @@ def _grouped(x: torch.Tensor, rows: Rows, key_heads: int) -> torch.Tensor:
 def _repeated(x: torch.Tensor, seen: int, times: int) -> torch.Tensor:
     """`[Hkv, times, seen, D]` of `[Hkv, n, D]`, without a copy."""
     return x[:, None, :seen].expand(-1, times, -1, -1)
+
+
+def _give(homes: list[torch.Tensor], found: torch.Tensor, *, first: bool) -> None:
+    """Adds `[Hkv, times, seen, D]` to where its keys lie; the first of a block gives its own rows
+    what they begin with."""
+    *prompt, own = homes
+    found = found.sum(1)
+    for whole in prompt:
+        whole += found[:, : whole.shape[1]]
+        found = found[:, whole.shape[1] :]
+    if first:
+        own.copy_(found)
+    else:
+        own[:, : found.shape[1]] += found
 
 
 def _like(x: torch.Tensor, made: Callable[..., torch.Tensor]) -> torch.Tensor:

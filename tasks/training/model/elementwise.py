@@ -23,11 +23,11 @@ from torch.nn.functional import silu
 
 from tasks.training.model.products import (
     OneDnnLinear,
+    gradient_of_rows,
+    gradients_of_weights,
     is_elsewhere,
     is_plain,
     product,
-    product_of_rows,
-    transposed,
 )
 
 PROBED_ROWS = 3
@@ -167,15 +167,16 @@ class _Gated(torch.autograd.Function):
         x, gate, up, down, gated, raised = ctx.saved_tensors
         of_x, of_gate, of_up, of_down = ctx.needs_input_grad
         grad = grad.contiguous()
-        rows = transposed(x) if of_gate or of_up else x  # (in, T)
-        of_inner = product(grad, down.t())
+        of_inner = gradient_of_rows((grad, down))
         of_gated = of_inner * raised
         torch.ops.aten.silu_backward.grad_input(of_gated, gated, grad_input=of_gated)
         active = silu(gated)
         of_raised = of_inner.mul_(active)
+        asked = [g for g, wanted in ((of_gated, of_gate), (of_raised, of_up)) if wanted]
+        of_weights = iter(gradients_of_weights(x, *asked) if asked else [])
         return (
-            product(of_gated, gate.t()).add_(product(of_raised, up.t())) if of_x else None,
-            product(rows, of_gated.t()).t() if of_gate else None,
-            product(rows, of_raised.t()).t() if of_up else None,
-            product_of_rows(grad, active.mul_(raised)) if of_down else None,
+            gradient_of_rows((of_gated, gate), (of_raised, up)) if of_x else None,
+            next(of_weights) if of_gate else None,
+            next(of_weights) if of_up else None,
+            gradients_of_weights(active.mul_(raised), grad)[0] if of_down else None,
         )

@@ -1,18 +1,24 @@
-"""Matrix products of linear layers on x86 CPUs, in float32, by oneDNN instead of the BLAS.
+"""Matrix products of linear layers on x86 CPUs, in float32, by the faster of two libraries.
 
     forward   y = x Wᵀ      [T, in] · [in, out]
     backward  ∂x = ∂y W     [T, out] · [out, in]
               ∂W = ∂yᵀ x    [out, T] · [T, in]
 
-torch computes these with MKL, on AMD processors with AVX-512 at half the speed (measured: 100
-GFLOP/s a core against 180 to 240); oneDNN, which is a part of the same build of torch, writes its
-kernels for the CPU that it finds. Both round like float32 sums of products do, in another order.
+torch computes these with its BLAS, MKL, on AMD processors with AVX-512 at half the speed of oneDNN
+(measured: 100 GFLOP/s a core against 180 to 240), which is a part of the same build of torch and
+writes its kernels for the CPU that it finds. On Intel's, for which MKL has kernels, that is the
+faster one for long sums over rows (166 against 128), so gradients are left to it there. Outputs are
+oneDNN's everywhere: a row of them has the same bits whatever rows stand beside it. Both round like
+float32 sums of products do, in another order.
 Everything else (half precision, autocast, GPUs, other processors) goes the way that it went.
 Travels inside the registered model: it must not import any other part of the project.
 """
 
 import os
 import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +31,8 @@ CACHED_KERNELS = "64"
 of one pass through the layers are enough, where oneDNN would keep a thousand."""
 
 BLOCK_ROWS = 256
+CPU_INFO = Path("/proc/cpuinfo")
+"""Names the vendor, on Linux."""
 
 
 def use_onednn(model: nn.Module) -> int:
@@ -94,11 +102,40 @@ def product(
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def product_of_rows(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """`oneᵀ other`, `[n, m]` of `[T, n]` and `[T, m]`: of the two the narrower is transposed."""
-    if one.shape[1] > other.shape[1]:
-        return product(transposed(other), one.t()).t()
-    return product(transposed(one), other.t())
+def gradient_of_rows(*parts: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """`Σ ∂y W`, `[T, in]`, over pairs of `∂y [T, out]` and `W [out, in]`."""
+    (grad, weight), *others = parts
+    if blas_is_at_home():
+        total = grad @ weight
+        for grad, weight in others:
+            total.addmm_(grad, weight)
+        return total
+    total = product(grad, weight.t())
+    for grad, weight in others:
+        total.add_(product(grad, weight.t()))
+    return total
+
+
+def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Tensor]:
+    """`∂yᵀ x`, `[out, in]`, for every `∂y [T, out]`, all equally wide, of `x [T, in]`.
+
+    For oneDNN the narrower is transposed.
+    """
+    if blas_is_at_home():
+        return [grad.t() @ x for grad in grads]
+    if grads[0].shape[1] <= x.shape[1]:
+        return [product(transposed(grad), x.t()) for grad in grads]
+    rows = transposed(x)
+    return [product(rows, grad.t()).t() for grad in grads]
+
+
+@cache
+def blas_is_at_home() -> bool:
+    """Whether torch's BLAS is MKL and the processor Intel's."""
+    told = platform.processor()
+    with suppress(OSError):
+        told += CPU_INFO.read_text()
+    return torch.backends.mkl.is_available() and "GenuineIntel" in told
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -123,7 +160,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()  # a sum's is one number, with strides of nought
-        of_x = None if weight is None else product(grad, weight.t())
-        of_weight = None if x is None else product_of_rows(grad, x)
+        of_x = None if weight is None else gradient_of_rows((grad, weight))
+        of_weight = None if x is None else gradients_of_weights(x, grad)[0]
         of_bias = grad.sum(0) if ctx.needs_input_grad[2] else None
         return of_x, of_weight, of_bias
