@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tasks.training.layout.parts import Part, parts_of
 from tasks.training.layout.plan import Block, FlatPlan, key_rows
 
 
@@ -43,6 +44,11 @@ class Layout:
     def longest(self) -> tuple[int, int]:
         """Most queries and most keys of a block."""
         return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The blocks in chunks of queries, for a CPU."""
+        return parts_of(self.blocks, pooled=self.pooled)
 
     def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
         """What a block's queries see, lower-right causal; None for a plain causal square."""
