@@ -59,6 +59,7 @@ batch = tokenizer(texts, add_special_tokens=False, padding=True, padding_side="r
                   return_tensors="pt")
 with torch.no_grad():
     found["transformers"] = reward(**batch).logits[:, 0].tolist()
+    found["exact"] = reward.double()(**batch).logits[:, 0].tolist()
 found["num_labels"], found["problem_type"] = reward.config.num_labels, reward.config.problem_type
 print(json.dumps(found))
 """
@@ -107,7 +108,9 @@ def test_pyfunc_and_transformers_score_as_the_evaluation_did_without_this_projec
     found = json.loads(done.stdout.splitlines()[-1])
     evaluated = pq.read_table(made[1].path / "scores.parquet")["reward_chosen"].to_pylist()
     assert found["frame"] == pytest.approx(evaluated, abs=1e-6)
-    assert found["transformers"][:20] == pytest.approx(evaluated, abs=1e-6)
+    # Two sums of float32 differ by the roundings of both: each is held against float64.
+    assert evaluated == pytest.approx(found["exact"][:20], abs=1e-6)
+    assert found["transformers"][:20] == pytest.approx(found["exact"][:20], abs=1e-6)
     assert found["golden"] == pytest.approx(promised, abs=1e-5)
     assert found["transformers"][20:] == pytest.approx([r for _, r in talks], abs=1e-5)
     assert found["texts"] == pytest.approx(served.rewards(texts).tolist(), abs=1e-6)
