@@ -36,6 +36,8 @@ back, from how many bytes on."""
 WORTH_BYTES = 128 * 2**20
 """By which the process has grown since it last gave memory back: less serves the next stage, which
 would have to ask the system for it page by page."""
+_keeping = 0
+"""How many callers are within `large_buffers_kept`."""
 _left = 0
 """Bytes that the process had when it last did."""
 
@@ -56,19 +58,24 @@ def share_heaps() -> None:
 @contextmanager
 def large_buffers_kept(*, kept: bool = True) -> Generator[None, None, None]:
     """Inside, buffers of up to a GiB are taken from memory that was freed before, which goes back
-    at the end: for work that makes the same large ones again and again, as training on a CPU does.
+    at the end: for work that makes the same large ones again and again, as models on a CPU do.
 
-    Nothing if not `kept`.
+    Nothing if not `kept`; within itself (an evaluation in a training) the outer one decides.
     """
+    global _keeping
     if not kept:
         yield
         return
-    _keep_buffers(LARGE_BYTES)
+    _keeping += 1
+    if _keeping == 1:
+        _keep_buffers(LARGE_BYTES)
     try:
         yield
     finally:
-        _keep_buffers(KEPT_BYTES)
-        _call_glibc("malloc_trim", 0)
+        _keeping -= 1
+        if _keeping == 0:
+            _keep_buffers(KEPT_BYTES)
+            _call_glibc("malloc_trim", 0)
 
 
 def _keep_buffers(largest: int) -> None:

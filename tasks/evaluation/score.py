@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import ModelError
 from tasks.evaluation.table import Rewards, TokenIds, score_table, sequences
 from tasks.evaluation.windows import read_windows
@@ -65,7 +66,8 @@ class RewardScorer:
         place = [places.setdefault(ids.tobytes(), len(places)) for ids in sequences]
         distinct = [np.frombuffer(ids, dtype=np.int32) for ids in places]
         rewards = np.empty(len(distinct), dtype=np.float32)
-        with torch.inference_mode(), _exact_float32(self.device):
+        kept = large_buffers_kept(kept=self.device == "cpu")
+        with torch.inference_mode(), _exact_float32(self.device), kept:
             for batch in self._batches(distinct):
                 rewards[batch] = self._batch([distinct[i] for i in batch])
         return rewards[place]

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
 
+from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import DataError
 from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
@@ -87,7 +88,8 @@ class EvaluatingTrainer(SharedTrainer):
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in transformers; `label_ids` are those that `compute_metrics` gets."""
         self._table = EvaluationTable(self.objective, dataloader.dataset)
-        output = super().evaluation_loop(dataloader, *args, **kwargs)
+        with large_buffers_kept(kept=self.args.device.type == "cpu"):
+            output = super().evaluation_loop(dataloader, *args, **kwargs)
         return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
 
     def _metrics_of_table(
