@@ -74,8 +74,9 @@ class _Blocks(torch.autograd.Function):
             for rows, seen in part.chunks:
                 mask = layout.corner(rows.size, seen, window, q.dtype)
                 found, sum_ = _ATEN._scaled_dot_product_flash_attention_for_cpu(
-                    *(q.narrow(2, *rows), k.narrow(2, 0, seen), v.narrow(2, 0, seen)),
-                    *(0.0, False),
+                    q.narrow(2, *rows),
+                    k.narrow(2, 0, seen),
+                    v.narrow(2, 0, seen),
                     attn_mask=mask,
                     scale=scaling,
                 )
@@ -104,9 +105,14 @@ class _Blocks(torch.autograd.Function):
             for place, ((rows, seen), sum_) in enumerate(reversed(chunks)):
                 mask = layout.corner(rows.size, seen, window, q.dtype)
                 found, *of_seen = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward(
-                    *(g.narrow(2, *rows), q.narrow(2, *rows)),
-                    *(k.narrow(2, 0, seen), v.narrow(2, 0, seen)),
-                    *(out.narrow(2, *rows), sum_, 0.0, False),
+                    g.narrow(2, *rows),
+                    q.narrow(2, *rows),
+                    k.narrow(2, 0, seen),
+                    v.narrow(2, 0, seen),
+                    out.narrow(2, *rows),
+                    sum_,
+                    dropout_p=0.0,
+                    is_causal=False,
                     attn_mask=mask,
                     scale=scaling,
                 )

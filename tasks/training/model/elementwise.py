@@ -172,11 +172,9 @@ class _Gated(torch.autograd.Function):
         torch.ops.aten.silu_backward.grad_input(of_gated, gated, grad_input=of_gated)
         active = silu(gated)
         of_raised = of_inner.mul_(active)
-        asked = [g for g, wanted in ((of_gated, of_gate), (of_raised, of_up)) if wanted]
-        of_weights = iter(gradients_of_weights(x, *asked) if asked else [])
+        both = gradients_of_weights(x, of_gated, of_raised) if of_gate or of_up else (None, None)
         return (
             gradient_of_rows((of_gated, gate), (of_raised, up)) if of_x else None,
-            next(of_weights) if of_gate else None,
-            next(of_weights) if of_up else None,
+            *both,
             gradients_of_weights(active.mul_(raised), grad)[0] if of_down else None,
         )
