@@ -22,8 +22,9 @@ MOST_HEAPS, LEAST_HEAPS = "MALLOC_ARENA_MAX", 2
 """The variable that bounds them, and how many there are at least: else one for each core. The C
 library deals threads out to them in turn."""
 KEPT_BYTES = 16 * 2**20
-LARGE_BYTES = 2**30
-"""Of buffers that are kept while `large_buffers_kept`."""
+LARGE_BYTES, LEAST_LARGE_BYTES = 2**30, 32 * 2**20
+"""Of buffers that are kept while `large_buffers_kept`; and where the C library is an older one,
+which takes no more than mallopt(3) promises."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """mallopt(3), which takes an int."""
 MOST = 2**31 - 1
@@ -80,7 +81,8 @@ def large_buffers_kept(*, kept: bool = True) -> Generator[None, None, None]:
 
 def _keep_buffers(largest: int) -> None:
     if not _told(*KEPT_VARIABLES):
-        _call_glibc("mallopt", M_MMAP_THRESHOLD, largest)
+        if not _call_glibc("mallopt", M_MMAP_THRESHOLD, largest):
+            _call_glibc("mallopt", M_MMAP_THRESHOLD, min(largest, LEAST_LARGE_BYTES))
         _call_glibc("mallopt", M_TRIM_THRESHOLD, min(4 * largest, MOST))
 
 
@@ -105,10 +107,11 @@ def give_memory_back() -> None:
     _left = _resident()
 
 
-def _call_glibc(name: str, *arguments: int) -> None:
-    """Calls a function that other C libraries do not have; nothing there."""
+def _call_glibc(name: str, *arguments: int) -> int:
+    """What a function returns that other C libraries do not have; 0 there."""
     with suppress(OSError, AttributeError):
-        getattr(ctypes.CDLL(None), name)(*arguments)
+        return getattr(ctypes.CDLL(None), name)(*arguments)
+    return 0
 
 
 def _resident() -> int:

@@ -41,8 +41,7 @@ class RewardScorer:
         import torch
 
         from tasks.training import load_reward_model
-        from tasks.training.layout.pruning import prune_last_layer
-        from tasks.training.layout.support import why_not_flat
+        from tasks.training.layout.support import make_flat
 
         self.model_directory = model_directory
         self.batch_size = batch_size
@@ -52,9 +51,7 @@ class RewardScorer:
         ).model
         self.model.to(self.device).eval()
         self.pad_id = int(self.model.config.pad_token_id or 0)
-        self.flat = why_not_flat(self.model) is None
-        if self.flat:
-            prune_last_layer(getattr(self.model, self.model.base_model_prefix))
+        self.flat = make_flat(self.model) is None
 
     def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
         """float32 `[N]`: the reward of each sequence of token ids, in the order given."""

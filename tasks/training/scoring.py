@@ -49,7 +49,7 @@ def batch_rewards(model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
 def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
     """Rewards `[S]`, float32, of the sequences that the plan was made of, in their order.
 
-    The model must be one that `layout.support.why_not_flat` has nothing against.
+    The model must be one that `layout.support.make_flat` has nothing against.
     """
     device = next(model.parameters()).device
     ids, positions, answer = (

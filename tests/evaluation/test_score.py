@@ -61,7 +61,7 @@ def test_batches_of_long_sequences_are_bounded_by_tokens(model_directory, files,
     reference = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
     monkeypatch.setattr("tasks.evaluation.score.MOST_TOKENS", 60)
     if not flat:
-        monkeypatch.setattr("tasks.training.layout.support.why_not_flat", lambda _: "as asked")
+        monkeypatch.setattr("tasks.training.layout.support.make_flat", lambda _: "as asked")
     scorer = RewardScorer(model_directory, batch_size=64)
     assert scorer.flat == flat
     scored, batches = scorer._batch, []

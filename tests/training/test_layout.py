@@ -13,7 +13,7 @@ from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.on_device import varlen_layout
 from tasks.training.layout.plan import flat_plan, shared_prefix
 from tasks.training.layout.pruning import prune_last_layer
-from tasks.training.layout.support import why_not_flat
+from tasks.training.layout.support import make_flat
 from tasks.training.scoring import read_by_length, score, score_flat
 
 SMALL = {
@@ -88,10 +88,9 @@ def gradients(model: PreTrainedModel, rewards: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rewards_and_gradients_are_those_of_each_sequence_alone(family: str, shared: bool):
     model = reward_model(family)
-    assert why_not_flat(model) is None
+    assert make_flat(model) is None
     ids, groups = sequences()
     plan = flat_plan(ids, groups if shared else range(len(ids)))
-    prune_last_layer(getattr(model, model.base_model_prefix))
     expected = one_by_one(model, ids)
     found = score_flat(model, plan)
     assert len(plan.input_ids) < sum(map(len, ids)) if shared else True
@@ -138,7 +137,7 @@ def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
     ],
 )
 def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reason):
-    assert reason in (why_not_flat(reward_model(family, **changes)) or "")
+    assert reason in (make_flat(reward_model(family, **changes)) or "")
 
 
 def test_the_prompt_is_what_all_answers_begin_with_and_each_keeps_a_token():

@@ -11,8 +11,7 @@ from typing import Literal
 from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
-from tasks.training.layout.pruning import prune_last_layer
-from tasks.training.layout.support import why_not_flat
+from tasks.training.layout.support import make_flat
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +29,12 @@ def choose_layout(
     """
     if wanted == "padded":
         return "padded"
-    reason = _by_settings(model, args, partitioned) or why_not_flat(model, bf16=bool(args.bf16))
+    reason = _by_settings(model, args, partitioned) or make_flat(model, bf16=bool(args.bf16))
     if reason is not None:
         expected = wanted == "auto" and args.device.type == "cpu"
         tell = logger.info if expected else logger.warning  # on a GPU it costs most
         tell("batches are padded: %s", reason)
         return "padded"
-    prune_last_layer(getattr(model, model.base_model_prefix))
     return "prefix_shared" if wanted == "auto" else wanted
 
 

@@ -24,12 +24,12 @@ from tasks.training.layout.on_device import Layout
 
 PROJECTIONS = ("q_proj", "o_proj")
 """Of an attention, those whose rows nobody else looks at."""
-_PRUNED = "_computes_pooled_rows_only"
+_HOOKS = "_hooks_for_pooled_rows"
 
 
 def prune_last_layer(body: nn.Module) -> bool:
     """Puts the hooks on a decoder's body, once; False where the last layer is not built so."""
-    if getattr(body, _PRUNED, False):
+    if hasattr(body, _HOOKS):
         return True
     layer = _last_layer(body)
     attention = getattr(layer, "self_attn", None) or getattr(layer, "attn", None)
@@ -37,15 +37,21 @@ def prune_last_layer(body: nn.Module) -> bool:
     if not (isinstance(attention, nn.Module) and isinstance(mlp, nn.Module)):
         return False
     rows = _PooledRows()
-    attention.register_forward_pre_hook(rows.enter, with_kwargs=True)
+    hooks = [attention.register_forward_pre_hook(rows.enter, with_kwargs=True)]
     projections = (getattr(attention, name, None) for name in PROJECTIONS)
     for module in (*projections, mlp):
         if isinstance(module, nn.Module):
-            module.register_forward_pre_hook(rows.take)
-            module.register_forward_hook(rows.put_back)
-    mlp.register_forward_hook(rows.leave)
-    setattr(body, _PRUNED, True)
+            hooks.append(module.register_forward_pre_hook(rows.take))
+            hooks.append(module.register_forward_hook(rows.put_back))
+    hooks.append(mlp.register_forward_hook(rows.leave))
+    setattr(body, _HOOKS, hooks)
     return True
+
+
+def restore_last_layer(body: nn.Module) -> None:
+    """Takes the hooks off again: the last layer computes all of its rows."""
+    for hook in vars(body).pop(_HOOKS, ()):
+        hook.remove()
 
 
 def _last_layer(body: nn.Module) -> nn.Module | None:

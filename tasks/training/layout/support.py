@@ -1,7 +1,8 @@
 """Whether a flat layout gives a model's rewards exactly; if not, the reason in a sentence.
 
 Known reasons come from the config. Whatever the config does not tell, a probe does: a few short
-sequences of random ids, with shared prompts, scored padded and flat.
+sequences of random ids, with shared prompts, scored padded and flat, by the very modules that will
+compute the batches.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasks.training.layout.plan import Ids, flat_plan
+from tasks.training.layout.pruning import prune_last_layer, restore_last_layer
 from tasks.training.layout.rectangle import rectangle
 from tasks.training.scoring import is_decoder, score, score_flat
 
@@ -23,18 +25,29 @@ LENGTHS = ((5, (3, 4)), (1, (2, 6)), (9, (1, 1)), (0, (4, 3)))
 """Prompts and answers of the probe, in tokens."""
 
 
-def why_not_flat(model: PreTrainedModel, *, bf16: bool = False) -> str | None:
+def make_flat(model: PreTrainedModel, *, bf16: bool = False) -> str | None:
     """None where the flat layouts are exact for the model; else why they are not.
 
+    Its last layer computes the pooled rows alone from now on, if that too is exact for it.
     `bf16`: it will compute in bfloat16 under autocast.
     """
     reason = _by_config(model)
     if reason is not None:
         return reason
+    body = getattr(model, model.base_model_prefix)
+    pruned = prune_last_layer(body)
+    reason = _by_probe(model, bf16)
+    if reason is None or not pruned:
+        return reason
+    restore_last_layer(body)
+    return _by_probe(model, bf16)
+
+
+def _by_probe(model: PreTrainedModel, bf16: bool) -> str | None:
     try:
         with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
             difference = _difference(model)
-    except (NotImplementedError, TypeError, RuntimeError, ValueError) as error:
+    except (NotImplementedError, TypeError, RuntimeError, ValueError, IndexError) as error:
         return f"{type(model).__name__} takes no flat batch: {error}"
     allowed = HALF if bf16 else TOLERANCE.get(model.dtype, HALF)
     if not difference <= allowed:
