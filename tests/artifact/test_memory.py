@@ -190,3 +190,22 @@ def test_larger_ones_are_kept_as_long_as_it_is_asked_for_and_go_back_at_the_end(
     assert run("not", {})[0] > 15 * 20_480
     said = {name: str(size) for name, size in memory.KEPT_VARIABLES.items()}
     assert run("kept", said)[0] > 15 * 20_480, "what the environment says goes first"
+
+
+def test_an_older_glibc_keeps_what_it_promises(monkeypatch):
+    """It refuses to keep buffers of more than 32 MiB, and answers 0."""
+    threshold = [0]
+
+    def glibc(name: str, parameter: int, value: int = 0) -> int:
+        if name == "mallopt" and parameter == memory.M_MMAP_THRESHOLD:
+            if value > 32 * 2**20:
+                return 0
+            threshold.append(value)
+        return 1
+
+    monkeypatch.setattr(memory, "_call_glibc", glibc)
+    monkeypatch.setattr(memory, "_told", lambda *_: False)
+    monkeypatch.setattr(memory, "_keeping", 0)
+    with memory.large_buffers_kept():
+        assert threshold[-1] == 32 * 2**20
+    assert threshold[-1] == memory.KEPT_BYTES

@@ -3,6 +3,8 @@
 The reference is the padded path, one sequence at a time: neither padding nor a shared prompt.
 """
 
+from types import MethodType
+
 import numpy as np
 import pytest
 import torch
@@ -134,10 +136,52 @@ def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
         ("bert", {}, "encoder"),
         ("gemma2", {"head_dim": 8}, "caps its attention logits"),
         ("modernbert", {}, "encoder"),
+        ("doge", {}, "a mask of its own"),
     ],
 )
 def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reason):
     assert reason in (make_flat(reward_model(family, **changes)) or "")
+
+
+def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):
+    hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+    normed = self.input_layernorm(hidden_states)
+    return hidden_states + self.self_attn(normed, position_embeddings=position_embeddings, **kwargs)[0]
+
+
+class MlpOfTwo(torch.nn.Module):
+    """Also returns what a router would."""
+
+    def __init__(self, mlp: torch.nn.Module) -> None:
+        super().__init__()
+        self.mlp = mlp
+
+    def forward(self, hidden_states):
+        return self.mlp(hidden_states), hidden_states
+
+
+def mlp_with_router(self, hidden_states, position_embeddings=None, **kwargs):
+    normed = self.input_layernorm(hidden_states)
+    hidden_states = (
+        hidden_states + self.self_attn(normed, position_embeddings=position_embeddings, **kwargs)[0]
+    )
+    return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))[0]
+
+
+@pytest.mark.parametrize("forward", [mlp_before_attention, mlp_with_router])
+def test_a_last_layer_of_another_kind_computes_all_of_its_rows(forward):
+    model = reward_model("llama")
+    layer = model.model.layers[-1]
+    if forward is mlp_with_router:
+        layer.mlp = MlpOfTwo(layer.mlp)
+    layer.forward = MethodType(forward, layer)
+    hooks = len(layer.self_attn._forward_pre_hooks)
+    assert make_flat(model) is None
+    assert len(layer.self_attn._forward_pre_hooks) == hooks
+    for seed in (0, 1):
+        ids, groups = sequences(seed)
+        expected, found = one_by_one(model, ids), score_flat(model, flat_plan(ids, groups))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_prompt_is_what_all_answers_begin_with_and_each_keeps_a_token():

@@ -83,7 +83,7 @@ def flat_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    attention_mask: torch.Tensor | None,
     *,
     layout: Layout,
     scaling: float | None = None,
@@ -96,8 +96,11 @@ def flat_attention(
     """Attention output `[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`.
 
     Raises:
-        NotImplementedError: the layer caps its logits or has sinks; the layout does not hold.
+        NotImplementedError: the layer caps its logits, has sinks, or made a mask, which is for
+            sequences in order; the layout does not hold.
     """
+    if attention_mask is not None:
+        raise NotImplementedError("attention with a mask of its own has no flat layout")
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("attention with capped logits or sinks has no flat layout")
     dtype = computing_dtype(query)
