@@ -137,6 +137,7 @@ def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
         ("gemma2", {"head_dim": 8}, "caps its attention logits"),
         ("modernbert", {}, "encoder"),
         ("doge", {}, "a mask of its own"),
+        ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2}, "takes no flat batch"),
     ],
 )
 def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reason):
@@ -146,7 +147,9 @@ def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reaso
 def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):
     hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
     normed = self.input_layernorm(hidden_states)
-    return hidden_states + self.self_attn(normed, position_embeddings=position_embeddings, **kwargs)[0]
+    return (
+        hidden_states + self.self_attn(normed, position_embeddings=position_embeddings, **kwargs)[0]
+    )
 
 
 class MlpOfTwo(torch.nn.Module):
