@@ -41,6 +41,7 @@ FAMILIES = {
     "phi3": {},
     "olmo2": {},
     "smollm3": {},
+    "gpt_neox": {},
     "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128},
 }
 

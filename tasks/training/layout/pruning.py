@@ -22,6 +22,8 @@ from torch import nn
 
 from tasks.training.layout.on_device import Layout
 
+ATTENTIONS = ("self_attn", "attn", "attention")
+"""What families call a layer's attention."""
 PROJECTIONS = ("q_proj", "o_proj")
 """Of an attention, those whose rows nobody else looks at."""
 _HOOKS = "_hooks_for_pooled_rows"
@@ -32,7 +34,8 @@ def prune_last_layer(body: nn.Module) -> bool:
     if hasattr(body, _HOOKS):
         return True
     layer = _last_layer(body)
-    attention = getattr(layer, "self_attn", None) or getattr(layer, "attn", None)
+    found = (getattr(layer, name, None) for name in ATTENTIONS)
+    attention = next((module for module in found if module is not None), None)
     mlp = getattr(layer, "mlp", None)
     if not (isinstance(attention, nn.Module) and isinstance(mlp, nn.Module)):
         return False
