@@ -8,7 +8,8 @@ torch computes these with its BLAS, MKL, on AMD processors with AVX-512 at half 
 (measured: 100 GFLOP/s a core against 180 to 240), which is a part of the same build of torch and
 writes its kernels for the CPU that it finds. On Intel's, for which MKL has kernels, that is the
 faster one for long sums over rows (166 against 128), so gradients are left to it there. Outputs are
-oneDNN's everywhere: a row of them has the same bits whatever rows stand beside it. Both round like
+oneDNN's everywhere: a row of them has the same bits whatever rows stand beside it (from oneDNN 3.12
+of torch 2.13 on; 3.10 of torch 2.11 sums in another order where rows are few). Both round like
 float32 sums of products do, in another order.
 Everything else (half precision, autocast, GPUs, other processors) goes the way that it went.
 Travels inside the registered model: it must not import any other part of the project.
@@ -94,8 +95,7 @@ def product(
 ) -> torch.Tensor:
     """`x weightᵀ + bias`, `[T, out]` of `[T, in]` and `[out, in]`.
 
-    A row's numbers are the same whatever rows stand beside it; alone it would be summed in another
-    order, so it is computed twice.
+    A row alone would be summed in another order than beside others, so it is computed twice.
     """
     if x.shape[0] == 1:
         return product(x.expand(2, -1).contiguous(), weight, bias)[:1].clone()  # no view of it
