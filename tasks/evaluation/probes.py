@@ -9,6 +9,7 @@ Each case is rendered and tokenized as a real answer is. A case that a template 
 longer than the model can read, is left out for that prompt.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def probe_table(
     scores = scores.take(scores.order())
     own = dict(zip(scores.pair_id.tolist(), scores.chosen.tolist(), strict=True))
     rows = _prompts(conversion, scores, prompts)
+    longest = scorer.most_tokens or math.inf
     found: list[tuple[str, str, TokenIds]] = []
     for place, row in enumerate(rows):
         setting = Setting(
@@ -96,7 +98,7 @@ def probe_table(
         )
         for case, answer in cases(setting).items():
             ids = _encoded(row, answer, tokenizer)
-            if ids is not None and 0 < len(ids) <= _longest(scorer):
+            if ids is not None and 0 < len(ids) <= longest:
                 found.append((row["pair_id"], case, ids))
     rewards = scorer.rewards([ids for _, _, ids in found]) if found else np.empty(0, np.float32)
     return pa.table(
@@ -140,10 +142,6 @@ def _encoded(row: Row, answer: str, tokenizer: Any) -> TokenIds | None:
     except Unusable:
         return None
     return Encoder(tokenizer)([text], add_special_tokens=standard)[0]
-
-
-def _longest(scorer: RewardScorer) -> int:
-    return int(getattr(scorer.model.config, "max_position_embeddings", None) or 1 << 30)
 
 
 def probe_figures(table: pa.Table, scores: Scores) -> dict[str, Any]:

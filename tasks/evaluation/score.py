@@ -53,6 +53,14 @@ class RewardScorer:
         self.pad_id = int(self.model.config.pad_token_id or 0)
         self.flat = make_flat(self.model) is None
 
+    @property
+    def most_tokens(self) -> int | None:
+        """Tokens of the longest sequence that can be scored, as far as the config tells."""
+        from tasks.training.model.positions import positions
+
+        config = self.model.config
+        return positions(config) or getattr(config, "max_position_embeddings", None)
+
     def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
         """float32 `[N]`: the reward of each sequence of token ids, in the order given."""
         import torch

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 6
+VERSION = 7
 SHELF = "6_evaluation"
 
 

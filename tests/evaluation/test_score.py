@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from transformers import RobertaConfig, RobertaForSequenceClassification
 
 from tasks.errors import DataError, ModelError
 from tasks.evaluation.score import RewardScorer, score_pairs, score_window
@@ -110,6 +111,26 @@ def test_a_reward_that_is_no_number_names_its_pair(model_directory, tmp_path):
 def test_without_held_out_pairs_the_error_says_what_to_raise(tmp_path):
     with pytest.raises(DataError, match=r"conversion\.eval_fraction"):
         split_files(tmp_path)
+
+
+def test_the_longest_sequence_that_is_said_can_be_scored_and_no_longer_one(tmp_path):
+    config = RobertaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=34,
+        pad_token_id=1,
+        num_labels=1,
+    )
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    scorer = RewardScorer(tmp_path)
+    longest = scorer.most_tokens
+    assert longest == 32
+    scorer.rewards([np.full(longest, 5, np.int32)])
+    with pytest.raises(RuntimeError):
+        scorer.rewards([np.full(longest + 1, 5, np.int32)])
 
 
 def test_a_model_without_a_trained_head_is_refused(tiny_model_directory):

@@ -80,6 +80,27 @@ def test_head_is_trained_and_saved_and_the_merged_model_scores_alike(base, tmp_p
         assert torch.allclose(stock(ids).logits[:, 0], trained, atol=1e-5)
 
 
+@pytest.mark.parametrize("disabled", [True, False])
+def test_dropout_of_adapters_is_their_own_setting(base, tmp_path, disabled):
+    config = AutoConfig.from_pretrained(base)
+    config.attention_dropout, config.num_labels = 0.25, 1
+    model = AutoModelForSequenceClassification.from_config(config)
+    trainer = RewardTrainer(
+        model,
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True, disable_dropout=disabled),
+        train_dataset=Dataset.from_list(make_rows(8)),
+        processing_class=make_tokenizer(),
+        peft_config=lora_config(LoraParams(r=4, dropout=0.5, target_modules=["q_proj"])),
+    )
+    of_adapters = {
+        m.p for n, m in trainer.model.named_modules() if n.endswith("lora_dropout.default")
+    }
+    assert of_adapters == {0.5}
+    of_layers = {getattr(m, "attention_dropout", 0.0) for m in trainer.model.modules()}
+    assert of_layers == {0.0} | (set() if disabled else {0.25})
+    assert trainer.layout == "padded"
+
+
 def test_only_adapters_and_head_change(base, tmp_path):
     trainer = trainer_of(str(base), tmp_path, peft_config=CONFIGS["without a word on the head"])
     before = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}

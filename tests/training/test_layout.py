@@ -145,6 +145,34 @@ def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reaso
     assert reason in (make_flat(reward_model(family, **changes)) or "")
 
 
+MASK_ALONE = {
+    "phimoe": {"num_local_experts": 4},
+    "qwen2_moe": {
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "use_sliding_window": True,
+        "max_window_layers": 1,
+    },
+}
+"""Families whose attention is not told of the window that their mask has."""
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text", *MASK_ALONE])
+def test_a_window_longer_than_the_probe_is_kept_or_the_layout_refused(family):
+    model = reward_model(family, sliding_window=20, **MASK_ALONE.get(family, {}))
+    reason = make_flat(model)
+    assert (reason is not None) == (family in MASK_ALONE), reason
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(1, 97, 80, dtype=np.int64) for _ in range(2)]
+    windowed = one_by_one(model, ids)
+    if reason is None:
+        plan = flat_plan(ids, range(len(ids)))
+        torch.testing.assert_close(score_flat(model, plan), windowed, atol=1e-5, rtol=1e-5)
+    model.config.sliding_window = 80
+    assert (one_by_one(model, ids) - windowed).abs().max() > 1e-3  # it was the model's own again
+
+
 def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):
     hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
     normed = self.input_layernorm(hidden_states)

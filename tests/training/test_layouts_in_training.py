@@ -45,6 +45,13 @@ def run(base, directory, layout, rows, peft_config=None, **fields):
     return trainer, losses, trainer.evaluate()
 
 
+def test_noise_on_embeddings_is_that_of_padded_batches(base, tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        trainer, *_ = run(base, tmp_path, "auto", make_rows(8), max_steps=1, neftune_noise_alpha=5)
+    assert trainer.layout == "padded"
+    assert "NEFTune" in caplog.text
+
+
 def ranked(count):
     """Comparisons of three answers each, as their three pairs."""
     rows = []

@@ -83,8 +83,7 @@ class BenchmarkPasses:
         return found
 
     def _longest(self, params: BenchmarkParams) -> int | None:
-        own = getattr(self.scorer.model.config, "max_position_embeddings", None)
-        limits = [int(limit) for limit in (params.max_length, own) if limit]
+        limits = [n for n in (params.max_length, self.scorer.most_tokens) if n]
         return min(limits) if limits else None
 
     def _scored(self, params: BenchmarkParams, items: Sequence[Item]) -> pa.Table:

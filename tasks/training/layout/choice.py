@@ -43,6 +43,8 @@ def _by_settings(model: nn.Module, args: TrainingArguments, partitioned: bool) -
         return "torch_compile would compile anew for every length of a flat row"
     if partitioned:
         return "flat rows have not been tried with parameters that DeepSpeed holds"
+    if args.neftune_noise_alpha:
+        return "NEFTune's noise is scaled by the length of a row, and a shared prompt would get one"
     if _has_dropout(model):
         return "dropout would strike a shared prompt once for all of its answers"
     return None

@@ -5,6 +5,8 @@ sequences of random ids, with shared prompts, scored padded and flat, by the ver
 compute the batches.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,9 @@ HALF = 0.05
 """Differences of rewards that rounding may make, relative to their size."""
 LENGTHS = ((5, (3, 4)), (1, (2, 6)), (9, (1, 1)), (0, (4, 3)))
 """Prompts and answers of the probe, in tokens."""
+PROBED_WINDOW = 3
+"""Tokens that a layer with a sliding window sees in the probe, whose sequences are shorter than any
+real window: some families slide by their mask alone, which a flat row has not."""
 
 
 def make_flat(model: PreTrainedModel, *, bf16: bool = False) -> str | None:
@@ -65,7 +70,24 @@ def _by_config(model: PreTrainedModel) -> str | None:
     running = sorted({kind for kind in kinds if any(part in kind for part in RECURRENT)})
     if running:
         return f"{name} has layers whose state runs along the row ({', '.join(running)})"
+    if "chunked_attention" in kinds:
+        return f"{name} has layers that attend within chunks of the row"
     return None
+
+
+@contextmanager
+def _short_windows(model: PreTrainedModel) -> Generator[None, None, None]:
+    """Inside, sliding windows are of `PROBED_WINDOW` tokens: in the config, of which masks are
+    made, and in the layers, which tell the attention."""
+    holders: list[Any] = [model.config.get_text_config(), *model.modules()]
+    own = [(h, w) for h in holders if isinstance(w := getattr(h, "sliding_window", None), int)]
+    try:
+        for holder, window in own:
+            holder.sliding_window = min(window, PROBED_WINDOW)
+        yield
+    finally:
+        for holder, window in own:
+            holder.sliding_window = window
 
 
 def _difference(model: PreTrainedModel) -> float:
@@ -82,7 +104,7 @@ def _difference(model: PreTrainedModel) -> float:
     training = model.training
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _short_windows(model):
             flat = score_flat(model, flat_plan(sequences, groups))
             tensors = (torch.from_numpy(a).to(flat.device) for a in rectangle(sequences, 0))
             padded = score(model, *tensors)
