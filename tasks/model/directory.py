@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import file_digest, merkle
+from tasks.artifact.durable import read_json
 from tasks.errors import ModelError
 
 TOKENIZER_FILES = (
@@ -42,7 +43,7 @@ def tokenizer_digest(directory: Path) -> str:
     """Digest of the tokenizer's and the chat template's bytes.
 
     Raises:
-        ModelError: there is no tokenizer in the directory.
+        ModelError: there is no tokenizer in the directory, or one that reads no special token.
     """
     names = [name for name in TOKENIZER_FILES if (directory / name).is_file()]
     if not {"tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"} & set(names):
@@ -50,6 +51,14 @@ def tokenizer_digest(directory: Path) -> str:
             f"{directory} holds no tokenizer: expected tokenizer.json (or tokenizer.model, "
             f"vocab.json, vocab.txt), found {_listing(directory)}; save it there with "
             "tokenizer.save_pretrained"
+        )
+    settings = read_json(directory / "tokenizer_config.json")
+    if isinstance(settings, dict) and settings.get("split_special_tokens"):
+        raise ModelError(
+            f"{directory / 'tokenizer_config.json'} says split_special_tokens: "
+            f"{settings['split_special_tokens']!r}, with which the special tokens that a chat "
+            "template writes are read as ordinary text, letter by letter; expected false: take it "
+            "out (special tokens in the rows' own text are for templating.special_tokens_in_text)"
         )
     return merkle({name: file_digest(directory / name) for name in names})
 

@@ -87,6 +87,11 @@ def break_config(directory):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "x.Y"}}))
 
 
+def split_special_tokens(directory):
+    path = directory / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"split_special_tokens": True}))
+
+
 def pickle_weights(directory):
     (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
 
@@ -99,6 +104,7 @@ def pickle_weights(directory):
             lambda d: (d / "tokenizer.json").unlink(),
             r"holds no tokenizer: expected tokenizer\.json",
         ),
+        (split_special_tokens, "says split_special_tokens: True, .* take it out"),
         (break_config, "asks to run code of its own"),
         (pickle_weights, "holds no safetensors weights, found .*pytorch_model.bin"),
         (shutil.rmtree, "is no directory"),
