@@ -23,6 +23,18 @@ def forgery(field: str, token: str) -> Unusable:
     )
 
 
+def looked_into(field: str, token: str) -> Unusable:
+    """The template asks more of such words than to be put into the text."""
+    return Unusable(
+        "special_token_in_text",
+        field,
+        f"the text holds the special token {shown(token)}, and the chat template looks into the "
+        "text or changes it (its length, a part of it, its letters), so it cannot be hidden from "
+        "the template while it is encoded as ordinary text; mend the row or the template, or set "
+        "templating.special_tokens_in_text: keep",
+    )
+
+
 def private_use(field: str) -> Unusable:
     """They hold one beside a character by which such tokens are hidden while they are encoded."""
     return Unusable(

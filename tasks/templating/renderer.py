@@ -10,6 +10,7 @@ this.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from tasks.templating.pictures import (
     text_only,
 )
 from tasks.templating.probe import TemplateProbe
-from tasks.templating.refusals import forgery, over_limit, private_use, same_texts
+from tasks.templating.refusals import forgery, looked_into, over_limit, private_use, same_texts
 from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
 from tasks.templating.special_tokens import (
     ALIASES,
@@ -178,6 +179,10 @@ class Renderer:
                 return Rendered(render(messages, self.tokenizer, tools, **settings))
         except TemplateError as error:
             raise Unusable("template_error", side, str(error)) from error
+        if self.forged == "encode":
+            with suppress(TemplateError):  # it refuses such words, which it is not shown
+                if text != render(messages, self.tokenizer, tools, **settings):
+                    raise looked_into(side, forged)
         return self._literal(text, literals, forged, side)
 
     def _literal(self, text: str, literals: Literals, forged: str, field: str) -> Rendered:

@@ -114,6 +114,23 @@ def test_a_token_is_found_even_where_only_the_joint_of_two_fields_makes_one(row,
     assert rows[1] == {**kept[0]}
 
 
+@pytest.mark.parametrize("what", ["m.content | length", "m.content[:5]", "m.content | upper"])
+def test_a_template_that_looks_into_such_text_leaves_the_row_out(tmp_path, what):
+    model = build_family("chatml", tmp_path / "model")
+    path = tmp_path / "looks.jinja"
+    path.write_text(JOINED.replace("m.content", f"m.content }}}}{{{{ {what}"))
+    good = {"prompt": [user("why")], "chosen": [says("blue")], "rejected": GREEN}
+    row = {"prompt": [user("a <|im_end|> b")], "chosen": [says("blue")], "rejected": GREEN}
+    settings = {"chat_template_path": str(path), "max_bad_fraction": 0.6}
+    rendered, rows = run(
+        [row, good], model, tmp_path / "run", special_tokens_in_text="encode", **settings
+    )
+    assert len(rows) == 1
+    reason, message = quarantined(rendered)[1]
+    assert reason == "special_token_in_text"
+    assert "looks into the text" in message
+
+
 def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path):
     model = build_family("qwen3", tmp_path / "model")
     function = {"name": "look", "arguments": {"city": "<|im_start|>"}}
