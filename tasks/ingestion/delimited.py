@@ -8,6 +8,7 @@ A record's row is the physical line on which it starts; quoted cells may hold li
 
 import csv
 from collections.abc import Iterator
+from itertools import islice
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.batches import (
@@ -21,7 +22,7 @@ from tasks.ingestion.batches import (
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import pieces
 from tasks.ingestion.json_bytes import dumped
-from tasks.ingestion.lines import BOM, Block, blocks, text_pieces
+from tasks.ingestion.lines import BOM, Block, blocks, mixed_ends, parts, text_pieces
 
 BATCH_RECORDS = 512
 _OTHER_DELIMITERS = ";\t|,"
@@ -63,13 +64,13 @@ class _Lines:
                     f"{self.origin.name} line {number}: a byte order mark inside the file was "
                     "removed"
                 )
+        self.held.append(line)
         if full_size is not None:
             self.oversized = too_large(self.row, full_size, line)
             raise _Oversized
         self._size += len(line) + 1
         if self._size > ROW_LIMIT_BYTES:
             raise _unclosed(self.origin, self.row)
-        self.held.append(line)
         return line.decode("utf-8", "surrogateescape") + "\n"
 
 
@@ -77,7 +78,8 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
     """The records of a file under the names of its header row.
 
     Raises:
-        DataError: the header cannot be used, or a quote is never closed.
+        DataError: the header cannot be used, a quote is never closed, or a line holds several
+            records, for lines end in CR here and in LF there.
     """
     lines = _Lines(origin, blocks(text_pieces(origin, pieces(origin))))
     records = csv.reader(lines, delimiter=origin.delimiter, strict=True)
@@ -119,8 +121,16 @@ def _cells(
         except csv.Error as error:
             if "unexpected end of data" in str(error) or "field limit" in str(error):
                 raise _unclosed(origin, lines.row) from error
-            fault = Fault("csv_quote", "", f"{error}; write a quote inside a cell as two")
-            yield BadRow(lines.row, fault, b"\n".join(lines.held))
+            yield BadRow(lines.row, _refused(error, lines.held[-1]), b"\n".join(lines.held))
+
+
+def _refused(error: csv.Error, line: bytes) -> Fault:
+    """What the csv module says of a record whose last line is `line`, and what to do."""
+    if "new-line character" not in str(error):
+        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two")
+    end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
+    message = f"a {end} stands outside of quotes within the line; put its cell in quotes, or "
+    return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
 
 
 def _unclosed(origin: Origin, row: int) -> DataError:
@@ -148,6 +158,8 @@ def _header(origin: Origin, row: int, names: list[str]) -> list[str]:
 
 def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | BadRow) -> None:
     if isinstance(cells, BadRow):
+        if _holds_several(lines, header):
+            raise mixed_ends(lines.origin, lines.row)
         batch.bad.append(cells)
         return
     row = lines.row
@@ -160,6 +172,14 @@ def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | 
         return
     batch.rows.append(row)
     batch.raws.append(dumped(dict(zip(header, cells, strict=True))))
+
+
+def _holds_several(lines: _Lines, header: list[str]) -> bool:
+    """Whether line ends of the other kind part the last line into full records of several cells."""
+    within = lines.held[-1][:ROW_LIMIT_BYTES]  # so no cell is above the module's limit
+    texts = (part.decode("utf-8", "replace") for part in parts(within))
+    records = csv.reader(texts, delimiter=lines.origin.delimiter)
+    return sum(islice((1 for cells in records if len(cells) == len(header) > 1), 2)) == 2
 
 
 def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:

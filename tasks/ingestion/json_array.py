@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-import orjson
-
 from tasks.errors import DataError, shown
 from tasks.ingestion.batches import (
     EXCERPT_BYTES,
@@ -21,7 +19,7 @@ from tasks.ingestion.batches import (
     too_large,
 )
 from tasks.ingestion.decompression import DamagedFile, pieces
-from tasks.ingestion.json_rows import json_fault
+from tasks.ingestion.json_rows import is_object, json_fault
 from tasks.ingestion.jsonl import lines_as_rows
 from tasks.ingestion.lines import text_pieces
 
@@ -35,7 +33,8 @@ def read_json(origin: Origin) -> Iterator[Batch]:
     """The elements of a top-level array, numbered from 1.
 
     Raises:
-        DataError: the top level is neither an array nor one object per line.
+        DataError: the top level is neither an array nor one object per line, as its first line
+            tells.
         DamagedFile: the array is not closed.
     """
     text = text_pieces(origin, pieces(origin))
@@ -43,23 +42,26 @@ def read_json(origin: Origin) -> Iterator[Batch]:
     start = first.lstrip(_SPACE)
     if not start:
         return
-    text = chain([first], text)
     if start.startswith(b"["):
-        yield from _elements(origin, text)
-    elif start.startswith(b"{") and _is_whole(start.split(b"\n", 1)[0]):
-        yield from lines_as_rows(origin, text)
-    else:
+        yield from _elements(origin, chain([first], text))
+        return
+    head = [start, *_to_line_end(start, text)] if start.startswith(b"{") else []
+    if not is_object(b"".join(head).split(b"\n", 1)[0]):
+        limit = ROW_LIMIT_BYTES // 2**20
         raise DataError(
             f"{origin.name}: the top level starts with {shown(start[:20])}; expected an array of "
-            "objects, or one object per line: export the rows as such"
+            f"objects, or one object of at most {limit} MB per line: export the rows as such"
         )
+    yield from lines_as_rows(origin, chain([first], head[1:], text))
 
 
-def _is_whole(line: bytes) -> bool:
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
+def _to_line_end(start: bytes, text: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces that belong to the line which begins with `start`, and no more of them than a row
+    may hold."""
+    piece, size = start, len(start)
+    while b"\n" not in piece and size <= ROW_LIMIT_BYTES and (piece := next(text, b"")):
+        size += len(piece)
+        yield piece
 
 
 def _elements(origin: Origin, text: Iterator[bytes]) -> Iterator[Batch]:

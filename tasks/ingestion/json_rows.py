@@ -45,6 +45,14 @@ def json_fault(raw: bytes) -> Fault | None:
     return None
 
 
+def is_object(raw: bytes) -> bool:
+    """Whether it is one JSON object to orjson."""
+    try:
+        return isinstance(orjson.loads(raw), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
 def _without_escapes(raw: bytes) -> bytes:
     """The row with its escaped backslashes and quotes masked: every quote left is a string's."""
     return raw.replace(rb"\\", b"__").replace(rb"\"", b"__")

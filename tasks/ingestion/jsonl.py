@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 
 from tasks.ingestion.batches import BadRow, Batch, Origin, too_large
 from tasks.ingestion.decompression import pieces, plain_pieces
-from tasks.ingestion.json_rows import json_fault
-from tasks.ingestion.lines import BOM, Block, blocks, text_pieces
+from tasks.ingestion.json_rows import is_object, json_fault
+from tasks.ingestion.lines import BOM, Block, blocks, mixed_ends, parts, text_pieces
 from tasks.ingestion.sound_rows import doubtful
 
 
@@ -25,7 +26,11 @@ def read_jsonl_from(
 
 
 def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iterator[Batch]:
-    """The same for bytes whose encoding has been looked at already; `first` numbers their lines."""
+    """The same for bytes whose encoding has been looked at already; `first` numbers their lines.
+
+    Raises:
+        DataError: a line holds several rows, for lines end in CR here and in LF there.
+    """
     for block in blocks(text, first):
         yield _batch(origin, block)
 
@@ -55,12 +60,23 @@ def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | N
     if line[:1] == b"\xef" and line.startswith(BOM):
         raw = raw[len(BOM) :]
         origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
+    bad = None
     if full_size is not None:
-        batch.bad.append(too_large(row, full_size, raw))
-    elif not raw.strip(b" \t\r"):
+        bad = too_large(row, full_size, raw)
+    elif not raw.strip(b" \t\r\n"):
         batch.blank.append(row)
+        return
     elif fault := json_fault(raw):
-        batch.bad.append(BadRow(row, fault, raw))
-    else:
+        bad = BadRow(row, fault, raw)
+    if bad is None:
         batch.rows.append(row)
         batch.raws.append(raw)
+    elif _holds_several(raw):
+        raise mixed_ends(origin, row)
+    else:
+        batch.bad.append(bad)
+
+
+def _holds_several(line: bytes) -> bool:
+    """Whether line ends of the other kind part the line into objects."""
+    return len([*islice(filter(is_object, parts(line)), 2)]) == 2

@@ -1,7 +1,9 @@
 """The lines of a stream of bytes, each with its number, in bounded memory.
 
-Lines end at b"\\n" only: U+2028, U+0085 and their like are text. A file without any b"\\n" whose
-records are parted by b"\\r" is split there. What is longer than `ROW_LIMIT_BYTES` is not held.
+Lines end at b"\\n" only: U+2028, U+0085 and their like are text. A file without any b"\\n" in its
+first piece whose records are parted by b"\\r" is split there; whether a line holds several rows all
+the same, for its file has both, is for the readers to see (`parts`). Of a line that is longer than
+`ROW_LIMIT_BYTES` no more than that, and a piece, is held.
 """
 
 import re
@@ -9,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tasks.errors import DataError, shown
-from tasks.ingestion.batches import EXCERPT_BYTES, ROW_LIMIT_BYTES, Origin
+from tasks.ingestion.batches import ROW_LIMIT_BYTES, Origin
 
 BOM = b"\xef\xbb\xbf"
 _WIDE = (
@@ -19,11 +21,13 @@ _WIDE = (
     (b"\xfe\xff", "utf-16"),
 )
 _LONE_RETURN = re.compile(rb"\r[^\r\n]")
+_BETWEEN_ENDS = re.compile(rb"[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive lines without their ends; `oversized` maps an index to that line's full size."""
+    """Consecutive lines without their ends; `oversized` maps the index of a line of which only the
+    beginning is held to its full size."""
 
     first: int
     """Number of the first line, from 1."""
@@ -58,7 +62,7 @@ def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
     """
     separator = b"\n"
     number = first
-    held: list[bytes] = []  # the open line's bytes so far; only its head once it is oversized
+    held: list[bytes] = []  # the open line's bytes so far; once it is oversized, its beginning
     size = 0
     for piece in pieces:
         if number == 1 and not size and b"\n" not in piece and _LONE_RETURN.search(piece):
@@ -79,22 +83,26 @@ def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
 
 
 def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
-    if size + len(more) <= ROW_LIMIT_BYTES:
-        return ([*held, more] if more else held), size + len(more)
-    return [_excerpt([*held, more])], size + len(more)
+    """The open line's bytes with `more`, unless there are too many of them, and its full size."""
+    keep = more and size <= ROW_LIMIT_BYTES
+    return ([*held, more] if keep else held), size + len(more)
 
 
 def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
-    """The open line closed by `end`, and its full size; an excerpt where that is too large."""
-    full_size = size + len(end)
-    if full_size > ROW_LIMIT_BYTES:
-        return _excerpt([*held, end]), full_size
-    return b"".join([*held, end]) if held else end, full_size
+    """The open line closed by `end`, and its full size; its beginning where that is too large."""
+    whole, full_size = _held(held, size, end)
+    return b"".join(whole), full_size
 
 
-def _excerpt(parts: list[bytes]) -> bytes:
-    """The first bytes of all, without joining the whole."""
-    head = b""
-    for part in parts:
-        head += part[: EXCERPT_BYTES - len(head)]
-    return head
+def parts(line: bytes) -> Iterator[bytes]:
+    """What stands between a line's line ends of any kind, one after the other."""
+    return (found[0] for found in _BETWEEN_ENDS.finditer(line))
+
+
+def mixed_ends(origin: Origin, row: int) -> DataError:
+    """What is to be said of a file of which one line holds several rows."""
+    return DataError(
+        f"{origin.name} line {row}: several rows stand in it: line ends are mixed, CR and LF; "
+        "expected one kind in the whole file: write all as LF, for example with "
+        "tr '\\r' '\\n' < old > new"
+    )
