@@ -10,7 +10,8 @@
     preferences          the way back: labelled, scored or ranked completions -> preferences
     ties                 pairs neither side of which is better: left out, or kept
     overrides            what a person decided of single pairs, against their labels
-    tool_turns           a tool's turn and the call that it answers
+    tool_calls, tool_turns   calls of tools; a tool's turn and the call that it answers
+    nulls                keys that are null only because another row has a value there
     signals              what a person should know of a pair's words: counted
     identity             pair_id, prompt group, split, and what makes a duplicate
     lanes                the two lanes that rows become pairs in: by columns, and one by one

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 
+from tasks.conversion.nulls import schema_without_nulls
 from tasks.conversion.unusable import Unusable, found
 
 TOO_LARGE = 2**63
@@ -112,6 +113,8 @@ def score_margin(chosen: Any, rejected: Any) -> float:
 def tools_of(value: Any) -> str | None:
     """The tools as JSON text, or None: a list of function schemas, or the JSON text of one.
 
+    Keys of the schemas that are null are left out.
+
     Raises:
         Unusable: bad_tools.
     """
@@ -127,14 +130,16 @@ def tools_of(value: Any) -> str | None:
                 f"found {found(entry)}, expected a list of function schemas like "
                 '{"type": "function", "function": {"name": ..., "parameters": {...}}}',
             )
-    return orjson.dumps(tools).decode()
+    text = orjson.dumps(tools)
+    return (orjson.dumps(schema_without_nulls(tools)) if b"null" in text else text).decode()
 
 
 def _is_schema(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     schema = cast(dict[str, Any], entry)
-    function = schema.get("function", schema)
+    function = schema.get("function")
+    function = schema if function is None else function
     return isinstance(function, dict) and isinstance(
         cast(dict[str, Any], function).get("name"), str
     )

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from tasks.artifact import Workspace, each
 from tasks.conversion.answers import Answer
 from tasks.conversion.layouts import reader
+from tasks.conversion.nulls import unfilled
 from tasks.conversion.plan import Plan
 from tasks.conversion.row_batches import ROW_COLUMNS
 from tasks.conversion.rows import KEY
@@ -81,8 +82,8 @@ def route(workspace: Workspace, path: Path, plan: Plan, buckets: int) -> None:
     readers = {name: reader(*plan.layouts[name]) for name in plan.joined}
     table = pq.read_table(path, columns=ROW_COLUMNS)
     table = table.filter(pa.array([name in readers for name in table["source"].to_pylist()]))
-    both = zip(table["source"].to_pylist(), table["raw"].to_pylist(), strict=True)
-    keys = [_key(readers[source], raw) for source, raw in both]
+    told = [table[name].to_pylist() for name in ("source", "raw", "file")]
+    keys = [_key(readers[source], raw, file) for source, raw, file in zip(*told, strict=True)]
     table = table.add_column(0, SCHEMA.field(KEY), [pa.array(keys, SCHEMA.field(KEY).type)])
     places = np.array([int.from_bytes(key[:8], "big") % buckets for key in keys], np.int64)
     with workspace.writing(f"{ROUTED}/{path.name}") as out, _writer(out) as writer:
@@ -113,10 +114,10 @@ def _writer(path: Path) -> Any:
     return writer_class(path, SCHEMA, compression="zstd", use_dictionary=["source", "file"])
 
 
-def _key(read: Any, raw: str) -> bytes:
+def _key(read: Any, raw: str, file: str) -> bytes:
     """What joins the row with others: its group's id, or its prompt with its context."""
     try:
-        items = read(parsed(raw))
+        items = read(unfilled(parsed(raw), raw, file))
     except Unusable:
         items = []
     answer = next((item for item in items if isinstance(item, Answer)), None)

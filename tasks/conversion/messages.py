@@ -11,8 +11,7 @@ A content that is a list of parts stays one where an image is among them; texts 
 
 from typing import Any, cast
 
-import orjson
-
+from tasks.conversion.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import shown
 
@@ -103,11 +102,11 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
             kept[key] = setting
         else:
             notes.append(f"message key {shown(key, 40)} dropped")
-    _check_id(kept.get("tool_call_id"), f"{field}.tool_call_id")
+    check_id(kept.get("tool_call_id"), f"{field}.tool_call_id")
     if not kept.get("tool_calls"):
         kept.pop("tool_calls", None)
     else:
-        _check_tool_calls(kept["tool_calls"], f"{field}.tool_calls")
+        kept["tool_calls"] = checked_calls(kept["tool_calls"], f"{field}.tool_calls", notes)
     kept["content"] = _check_content(kept, f"{field}.content", notes)
     return kept
 
@@ -182,43 +181,3 @@ def _checked_parts(parts: list[Any], field: str, notes: list[str]) -> str | list
         return [{k: v for k, v in part.items() if v is not None} for part in parts]
     notes.append("text parts joined")
     return "".join([part["text"] for part in parts])
-
-
-def _check_tool_calls(value: Any, field: str) -> None:
-    calls = cast(list[Any], value) if isinstance(value, list) else [value]
-    for i, call in enumerate(calls):
-        outer = cast(Message, call) if isinstance(call, dict) else {}
-        inner = outer.get("function", outer)
-        function = cast(Message, inner) if isinstance(inner, dict) else {}
-        if not isinstance(value, list) or not isinstance(function.get("name"), str):
-            raise Unusable(
-                "bad_tool_call",
-                f"{field}[{i}]",
-                f"found {found(call)}, expected a list of objects like "
-                '{"type": "function", "function": {"name": ..., "arguments": {...}}}',
-            )
-        _check_id(outer.get("id"), f"{field}[{i}].id")
-        _check_arguments(function.get("arguments"), f"{field}[{i}].arguments")
-
-
-def _check_id(value: Any, field: str) -> None:
-    if not isinstance(value, str | int | float | None):
-        raise Unusable(
-            "bad_tool_call", field, f"found {found(value)}, expected the id of a call, as text"
-        )
-
-
-def _check_arguments(arguments: Any, field: str) -> None:
-    """Arguments are an object or its JSON text; the text stays as it is, byte for byte."""
-    value = arguments
-    if isinstance(arguments, str):
-        try:
-            value = orjson.loads(arguments)
-        except orjson.JSONDecodeError:
-            value = arguments
-    if value is not None and not isinstance(value, dict):
-        raise Unusable(
-            "bad_tool_call",
-            field,
-            f"found {found(arguments)}, expected a JSON object, or the JSON text of one",
-        )

@@ -21,6 +21,7 @@ from tasks.conversion.identity import Identity, identify
 from tasks.conversion.joining import Joined, Origin, join
 from tasks.conversion.layouts import reader
 from tasks.conversion.layouts.columns import Row
+from tasks.conversion.nulls import unfilled
 from tasks.conversion.overrides import Action, overridden
 from tasks.conversion.pair import Pair, checked
 from tasks.conversion.plan import Plan
@@ -91,7 +92,7 @@ class ShardPairs:
 
     def _parsed(self, origin: Origin) -> Row | None:
         try:
-            return parsed(origin.raw)
+            return unfilled(parsed(origin.raw), origin.raw, origin.file)
         except Unusable as problem:
             self._drop(problem, origin)
             return None

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 10
+VERSION = 11
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -166,7 +166,8 @@ def plan_sources(
     overrides = read_overrides(params.overrides) if params.overrides else {}
     layouts: dict[str, tuple[str, Mapping[str, str], Options]] = {}
     for s in sorted(sources, key=lambda source: source.name):  # their order is not in the key
-        layout = recognise(s.name, s.layout, s.columns or {}, samples[s.name], s.options)
+        first, places = samples[s.name]
+        layout = recognise(s.name, s.layout, s.columns or {}, first, s.options, places)
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
     return Plan(layouts, params.seed, params.eval_fraction, params.ties, overrides)

@@ -96,6 +96,60 @@ def test_which_columns_hold_messages_can_be_said(convert, pairs_of, quarantine_o
     assert pairs_of(none)[0]["format"] == "standard"
 
 
+def cut(n, *columns):
+    """A row whose cells in these columns lack their end."""
+    return row(n) | {name: row(n)[name][:-5] for name in columns}
+
+
+@pytest.mark.parametrize("layout", [None, "trl"])
+@pytest.mark.parametrize("columns", [("chosen", "rejected"), ("rejected",)])
+def test_a_cut_cell_among_the_first_ones_is_told_and_its_column_not_read_as_texts(
+    convert, layout, columns
+):
+    rows = [row(1), row(2), cut(3, *columns), *(row(n) for n in range(4, 40))]
+    with pytest.raises(DataError) as caught:
+        convert(rows, layout=layout)
+    message = str(caught.value)
+    assert f"source 'votes': 19 of the first 20 texts in column '{columns[0]}'" in message
+    assert "in votes.jsonl row 3 found the text '[{" in message
+    assert "which is no JSON (unexpected end of data" in message
+    assert "layout: trl, options: {json_columns: [chosen, rejected]}" in message
+
+
+def test_the_column_of_an_odd_cell_is_told_as_the_source_names_it(convert):
+    rows = [{"q": "Hi", "good": row(n)["chosen"], "bad": row(n)["rejected"]} for n in range(3)]
+    rows[1] = {"q": "Hi", "good": "Hello.", "bad": rows[1]["bad"]}
+    del rows[0]["bad"]  # it lacks a column, but keeps its place
+    rows.append(rows[2])
+    mapping = {"prompt": "q", "chosen": "good", "rejected": "bad"}
+    with pytest.raises(DataError, match=r"2 of .* 3 texts in column 'good' .* row 2 .*'Hello\.'"):
+        convert(rows, columns=mapping)
+
+
+def test_options_tell_what_the_cells_of_a_mixed_column_are(convert, pairs_of, quarantine_of):
+    rows = [row(1), row(2), cut(3, "chosen")]
+    said = convert(rows, layout="trl", options={"json_columns": ["chosen", "rejected"]})
+    assert [pair["format"] for pair in pairs_of(said)] == ["conversational"] * 2
+    assert [(e["row"], e["reason"]) for e in quarantine_of(said)] == [(3, "bad_json")]
+    none = convert(rows, layout="trl", options={"json_columns": []})
+    assert {pair["format"] for pair in pairs_of(none)} == {"standard"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "others", "refused"), [(1, 1, False), (2, 2, True), (2, 3, False)]
+)
+def test_half_of_the_texts_and_two_at_least_are_most_of_a_column(
+    convert, pairs_of, messages, others, refused
+):
+    rows = [text(n, chosen="Hello.") for n in range(others)]
+    rows += [text(n, chosen=A_LIST) for n in range(others, others + messages)]
+    if refused:
+        with pytest.raises(DataError, match=r"votes\.jsonl row 1 found the text 'Hello\.'; "):
+            convert(rows)
+    else:
+        assert {pair["format"] for pair in pairs_of(convert(rows))} == {"standard"}
+
+
 def test_lists_and_their_json_text_in_one_column_are_read_alike(convert, pairs_of):
     plain = row(1) | {side: json.loads(row(1)[side]) for side in ("chosen", "rejected")}
     as_text, as_lists = (pairs_of(convert([r])) for r in (row(1), plain))

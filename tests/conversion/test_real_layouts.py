@@ -156,7 +156,7 @@ def test_every_real_file_is_recognised_as_one_layout_or_as_none(shared_data, tmp
 
     source = Source(name="real", path=str(shared_data / file), limit=20)
     rows = Store(tmp_path).obtain(ingestion_step(IngestionParams(sources=(source,))))
-    sample = first_rows(row_shards(rows), ["real"], 20)["real"]
+    sample = first_rows(row_shards(rows), ["real"], 20)["real"].rows
     fitting = {
         name for row in sample for name, layout in LAYOUTS.items() if layout.fits(set(row), row)
     }

@@ -5,10 +5,12 @@ r"""Cells that hold messages as JSON text, as those of a CSV file do: decided on
 
 A column holds messages when each text that stands in it among the first rows of the source is the
 JSON of a list of messages: objects with `role` and `content`, or with `from` and `value`. All of
-its cells are then read so, and one that cannot be is `bad_json`, wherever it stands. Where one of
-the first texts is anything else, the column holds texts, those included that happen to be such
-JSON: no cell is judged by itself. `options: {json_columns: [chosen, rejected]}` says which columns
-hold messages whatever the first rows are, and `json_columns: []` that none does.
+its cells are then read so, and one that cannot be is `bad_json`, wherever it stands. Where most of
+the first texts are something else, the column holds texts, those included that happen to be such
+JSON: no cell is judged by itself. Where most are messages, but not all, a cell may be cut off as
+well as a text be like messages: such a source is refused, unless its options tell.
+`options: {json_columns: [chosen, rejected]}` says which columns hold messages whatever the first
+rows are, and `json_columns: []` that none does.
 
 Not JSON is what Python prints of a list, "[{'role': 'user', ...": as text it would be trained on
 as an answer, so a column of such cells is refused.
@@ -16,6 +18,7 @@ as an answer, so a column of such cells is refused.
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, cast
 
@@ -29,12 +32,44 @@ COLUMNS = ("prompt", "chosen", "rejected")
 """Columns that may hold messages."""
 CHOICES = [names for n in range(1, 4) for names in combinations(COLUMNS, n)]
 """What `holding` may find beside nothing."""
+LEAST = 2
+"""So many texts that are messages are no chance."""
 _PRINTED = re.compile(r"\s*(array\()?\[\s*\{\s*'(role|content|from|value)'\s*:")
 
 
 def holding(rows: Sequence[Row]) -> tuple[str, ...]:
     """The columns whose texts are messages as JSON, all of them."""
     return tuple(name for name in COLUMNS if _all(rows, name, _is_json))
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A text that is no messages, in a column of which most of the first texts are."""
+
+    column: str
+    place: int
+    """That of its row."""
+    what: str
+    """What stands there, in words."""
+    messages: int
+    texts: int
+    alike: tuple[str, ...]
+    """All columns of which most of the first texts are messages."""
+
+
+def odd(rows: Sequence[Row]) -> Odd | None:
+    """The first such text: where half of the column's texts are messages, and two at least."""
+    texts = {column: _texts(rows, column) for column in COLUMNS}
+    others = {
+        column: {place: text for place, text in held.items() if not _is_json(text)}
+        for column, held in texts.items()
+    }
+    messages = {column: len(texts[column]) - len(others[column]) for column in COLUMNS}
+    alike = tuple(c for c in COLUMNS if messages[c] >= max(LEAST, len(others[c])))
+    for column in alike:
+        for place, text in others[column].items():
+            return Odd(column, place, _said(text), messages[column], len(texts[column]), alike)
+    return None
 
 
 def printed(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -98,8 +133,24 @@ def _is_json(text: str) -> bool:
     return _opened(text) is not None
 
 
+def _texts(rows: Sequence[Row], column: str) -> dict[int, str]:
+    """By the place of its row, what the column has of texts."""
+    values = ((place, row.get(column)) for place, row in enumerate(rows))
+    return {place: v for place, v in values if isinstance(v, str) and v.strip()}
+
+
 def _all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
     """Whether there are texts in the column, and all of them pass the test."""
-    values = [row.get(column) for row in rows]
-    texts = [value for value in values if isinstance(value, str) and value.strip()]
+    texts = _texts(rows, column).values()
     return bool(texts) and all(test(text) for text in texts)
+
+
+def _said(text: str) -> str:
+    """A text that is no messages, and what is wrong with it where it begins as such."""
+    if text.lstrip()[:1] != "[":
+        return found(text)
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return f"{found(text)}, which is no JSON ({error})"
+    return found(text)

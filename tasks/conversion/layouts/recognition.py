@@ -8,7 +8,7 @@ from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.declared import Declared, options_of
 from tasks.conversion.layouts.hints import hint
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
-from tasks.conversion.options import Options
+from tasks.conversion.options import CellOptions, Options
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, shown
 
@@ -21,15 +21,18 @@ def recognise(
     mapping: Mapping[str, str],
     rows: Sequence[Row],
     declared: Declared | None = None,
+    places: Sequence[str] = (),
 ) -> str:
     """The layout of a source: as declared, or the only one that fits most of its first rows.
 
     Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`). The
     columns that are not read are named once, in the log, and a system among them is a warning.
+    `places` names the file and row of each of the rows.
 
     Raises:
         DataError: no layout fits, or several do, or a mapped column is in none of the rows; or the
-            cells of a column are what Python prints of messages.
+            cells of a column are what Python prints of messages, or most are messages as JSON, but
+            not all, and no option says what they are.
     """
     if rows:
         _check_mapping(source, mapping, list(_columns(rows)))
@@ -49,7 +52,25 @@ def recognise(
             "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
             "around each list of messages, or as JSONL or Parquet"
         )
+    stated = isinstance(options, CellOptions) and options.json_columns is not None
+    if not stated and (odd := json_cells.odd(named)):
+        column = mapping.get(odd.column, odd.column)
+        raise _odd_cell(source, found, column, odd, places)
     return with_json(found, json_cells.holding(named))
+
+
+def _odd_cell(
+    source: str, layout: str, column: str, odd: json_cells.Odd, places: Sequence[str]
+) -> DataError:
+    place = places[odd.place] if places else f"row {odd.place + 1} of these"
+    return DataError(
+        f"source {source!r}: {odd.messages} of the first {odd.texts} texts in column "
+        f"{shown(column, 40)} are messages as JSON, but in {place} found {odd.what}; expected "
+        '[{"role": ..., "content": ...}, ...] in all of them: correct the row. Or say which '
+        f"columns hold messages with layout: {layout}, options: {{json_columns: "
+        f"[{', '.join(odd.alike)}]}}: what is none is then quarantined as bad_json; with "
+        "json_columns: [] all cells are read as texts"
+    )
 
 
 def _only_fitting(source: str, rows: Sequence[Row]) -> str:
@@ -79,13 +100,13 @@ def _columns(rows: Sequence[Row]) -> dict[str, None]:
 
 
 def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:
-    """The rows under our names, but for those that lack a column."""
+    """The rows under our names; one that lacks a column is empty, so that all keep their places."""
     named: list[Row] = []
     for row in rows:
         try:
             named.append(renamed(row, mapping, columns.ONLY_IF_MAPPED) if mapping else row)
         except Unusable:
-            continue
+            named.append({})
     return named
 
 
