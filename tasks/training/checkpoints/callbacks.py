@@ -11,6 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import IntervalStrategy
 
 from tasks.errors import Interrupted
+from tasks.training.checkpoints.stateful import ran_out_of_patience, states_of
 from tasks.training.checkpoints.stopping import StopRequest
 
 
@@ -103,11 +104,13 @@ class SaveAfterEpoch(TrainerCallback):
     """Saves the last step of an epoch after what the epoch logs and evaluates, not before.
 
     A run that goes on from that checkpoint begins with the next epoch: records that the end of this
-    one makes would be lost.
+    one makes would be lost. So would those of a run that an evaluation has stopped: its last step
+    is saved again.
     """
 
     def __init__(self) -> None:
         self._due = False
+        self._saved = 0
 
     def on_step_end(
         self,
@@ -123,13 +126,25 @@ class SaveAfterEpoch(TrainerCallback):
     def on_epoch_end(
         self,
         args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
+        state: TrainerState,
         control: TrainerControl,
         **_: Any,
     ) -> None:
         """Has the save done now."""
-        control.should_save = control.should_save or self._due
+        saved = self._saved == state.global_step
+        again = saved and ran_out_of_patience(states_of(state))  # as of that save
+        control.should_save = control.should_save or self._due or again
         self._due = False
+
+    def on_save(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **_: Any,
+    ) -> None:
+        """Remembers which step was saved."""
+        self._saved = state.global_step
 
 
 class LogLastInterval(TrainerCallback):

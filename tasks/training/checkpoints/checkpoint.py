@@ -121,11 +121,19 @@ def checkpoints(directory: Path) -> list[Checkpoint]:
     return [Checkpoint(p, int(match[1])) for p, match in named if match and p.is_dir()]
 
 
-def rotate(directory: Path, keep: int) -> None:
-    """Deletes all but the `keep` newest committed checkpoints; each loses its manifest first."""
-    committed = [c for c in checkpoints(directory) if (c.path / MANIFEST).is_file()]
-    for checkpoint in sorted(committed, key=lambda c: c.step)[:-keep]:
-        (checkpoint.path / MANIFEST).unlink()
+def rotate(
+    directory: Path, keep: int, protected: Iterable[Path] = (), *, committed: bool = True
+) -> None:
+    """Deletes the oldest checkpoints until `keep` are left, but not the newest nor the protected.
+
+    Of those with a manifest, which each loses first; or of those without one.
+    """
+    stay = {path.resolve() for path in protected}
+    counted = [c for c in checkpoints(directory) if (c.path / MANIFEST).is_file() == committed]
+    counted.sort(key=lambda c: c.step)
+    free = [c for c in counted[:-1] if c.path.resolve() not in stay]
+    for checkpoint in free[: max(0, len(counted) - keep)]:
+        (checkpoint.path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(checkpoint.path)
 
 

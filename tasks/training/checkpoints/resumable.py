@@ -6,7 +6,6 @@ was not: what Trainer itself does not keep (the unfinished logging interval) is 
 
 import contextlib
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,8 @@ from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import TrainingError
 from tasks.training.batches.pairs import data_digest
 from tasks.training.checkpoints import checkpoint as checkpoints
-from tasks.training.checkpoints.space import (
-    checkpoint_bytes,
-    explained_full_disk,
-    is_full_disk,
-)
+from tasks.training.checkpoints import stateful
+from tasks.training.checkpoints.space import checkpoint_bytes, room_for_checkpoint
 from tasks.training.guard import check_weights
 from tasks.training.params import OWN_FIELDS, TrainingParams
 from tasks.training.preflight.forecast import Forecast
@@ -70,7 +66,10 @@ class ResumableTrainer(AdaptiveTrainer):
         self.halvings = kept.pop("halvings")
         self.interval.restore(kept)
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
-        if state.global_step >= state.max_steps and not self.sharded:
+        callbacks = self.callback_handler.callbacks
+        stateful.restore(callbacks, stateful.states_of(state))
+        stopped = stateful.ran_out_of_patience(stateful.export(callbacks))
+        if (stopped or state.global_step >= state.max_steps) and not self.sharded:
             return self._take_over(found, state)
         return super().train(str(found.path), trial, ignored)
 
@@ -86,6 +85,15 @@ class ResumableTrainer(AdaptiveTrainer):
             self.forecast = found = preflight(trainer, prepared[0], prepared[1], max_steps)
             logger.info("%s", found.line())
         return prepared
+
+    def _evaluate(
+        self, trial: Any, ignore_keys_for_eval: list[str] | None, skip_scheduler: bool = False
+    ) -> dict[str, float]:
+        """As in transformers; a run that goes on has its evaluation on start in its history."""
+        on_start = skip_scheduler  # Trainer asks for it there alone
+        if on_start and any(_is_evaluation_on_start(r) for r in self.state.log_history):
+            return {}
+        return super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler)
 
     def newest_checkpoint(self) -> checkpoints.Checkpoint | None:
         """The newest valid checkpoint of `output_dir`; one process looks, all get its answer."""
@@ -113,6 +121,10 @@ class ResumableTrainer(AdaptiveTrainer):
         """The finished run of a checkpoint: its weights and its history, without another step."""
         self._load_from_checkpoint(str(found.path))
         self.state = state
+        if self.args.load_best_model_at_end and state.best_model_checkpoint is not None:
+            name = Path(state.best_model_checkpoint).name
+            state.best_model_checkpoint = str(found.path.parent / name)  # it may have been moved
+            self._load_best_model()
         return TrainOutput(state.global_step, float("nan"), {})
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
@@ -123,41 +135,34 @@ class ResumableTrainer(AdaptiveTrainer):
         directory = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
         if self.is_world_process_zero():
             checkpoints.withdraw(directory)
-        with self._room_explained(directory), self._unrotated():
+        needed = checkpoint_bytes(self.model, self.optimizer)
+        stateful.states_of(self.state).update(stateful.places(self.callback_handler.callbacks))
+        with room_for_checkpoint(directory, needed), self._unrotated():
             super()._save_checkpoint(model, trial)
             mine = checkpoints.interval_file(self.args.process_index)
             write_json(directory / mine, {**self.interval.state(), "halvings": self.halvings})
+        # Trainer sets them in the process that writes; all processes look at them after an epoch
+        stateful.states_of(self.state).update(stateful.export(self.callback_handler.callbacks))
         self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero() and not self.args.save_only_model:
-            required = checkpoints.required_files(self.args.world_size, sharded=self.sharded)
-            with self._room_explained(directory):
-                checkpoints.commit(directory, self.state.global_step, self.job, required)
-            if self.args.save_total_limit:
-                checkpoints.rotate(directory.parent, max(2, self.args.save_total_limit))
+        if self.is_world_process_zero():
+            if not self.args.save_only_model:
+                required = checkpoints.required_files(self.args.world_size, sharded=self.sharded)
+                with room_for_checkpoint(directory, needed):
+                    checkpoints.commit(directory, self.state.global_step, self.job, required)
+            self._rotate(directory)
         self.accelerator.wait_for_everyone()
 
-    @contextlib.contextmanager
-    def _room_explained(self, directory: Path) -> Any:
-        """Explains a disk that is full; what was written of the checkpoint gives its room back."""
-        whole = [
-            c.step
-            for c in checkpoints.checkpoints(directory.parent)
-            if (c.path / checkpoints.MANIFEST).is_file() and c.path != directory
-        ]
-        stands = (
-            f"checkpoint-{max(whole)} stands, and running again continues from it"
-            if whole
-            else "no checkpoint stands before it"
-        )
-        advice = f"{stands}. Make room, or give the run a larger disk"
-        needed = checkpoint_bytes(self.model, self.optimizer)
-        try:
-            with explained_full_disk(directory.name, directory.parent, needed, advice):
-                yield
-        except TrainingError as error:
-            if is_full_disk(error):
-                shutil.rmtree(directory, ignore_errors=True)
-            raise
+    def _rotate(self, directory: Path) -> None:
+        """Deletes what is over `save_total_limit`, but neither this checkpoint nor the best.
+
+        Two are kept to go on from; where models alone are saved, nothing goes on from them.
+        """
+        limit, models = self.args.save_total_limit or 0, self.args.save_only_model
+        if limit > 0:
+            best = self.state.best_model_checkpoint
+            protected = [directory, *([Path(best)] if best else [])]
+            keep = limit if models else max(2, limit)
+            checkpoints.rotate(directory.parent, keep, protected, committed=not models)
 
     @contextlib.contextmanager
     def _unrotated(self) -> Any:
@@ -186,3 +191,7 @@ class ResumableTrainer(AdaptiveTrainer):
     def sharded(self) -> bool:
         """Whether each process holds a part of the model alone."""
         return bool(self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+
+def _is_evaluation_on_start(record: dict[str, Any]) -> bool:
+    return record["step"] == 0 and any(name.startswith("eval_") for name in record)

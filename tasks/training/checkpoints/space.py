@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tasks.errors import TrainingError
+from tasks.training.checkpoints.checkpoint import MANIFEST, checkpoints
 
 NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 SIGNS = (
@@ -42,6 +43,29 @@ def explained_full_disk(
             f"{what} could not be written to {directory}: it needs about {_megabytes(needed)}, and "
             f"{_megabytes(free)} are free ({reason(error)}); {advice}"
         ) from error
+
+
+@contextmanager
+def room_for_checkpoint(directory: Path, needed: int) -> Generator[None, None, None]:
+    """As `explained_full_disk`; what was written of the checkpoint gives its room back."""
+    whole = [
+        c.step
+        for c in checkpoints(directory.parent)
+        if (c.path / MANIFEST).is_file() and c.path != directory
+    ]
+    stands = (
+        f"checkpoint-{max(whole)} stands, and running again continues from it"
+        if whole
+        else "no checkpoint stands before it"
+    )
+    advice = f"{stands}. Make room, or give the run a larger disk"
+    try:
+        with explained_full_disk(directory.name, directory.parent, needed, advice):
+            yield
+    except TrainingError as error:
+        if is_full_disk(error):
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def is_full_disk(error: BaseException) -> bool:
