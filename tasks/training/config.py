@@ -122,6 +122,12 @@ class RewardConfig(TrainingArguments):
                 "logging_nan_inf_filter=True would log a NaN loss as 0; leave it out: a loss that "
                 "is not finite ends the run and names its pairs"
             )
+        if self.label_smoothing_factor:
+            raise ParamsError(
+                f"label_smoothing_factor={self.label_smoothing_factor} smooths the classes of a "
+                "classifier, which a reward model has not; smooth the preferences with "
+                f"loss={{type: bradley_terry, label_smoothing: {self.label_smoothing_factor}}}"
+            )
         if self.use_liger_kernel:
             on_gpu = torch.cuda.is_available() and not self.use_cpu
             self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)

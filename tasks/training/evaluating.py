@@ -11,15 +11,18 @@ import torch
 from datasets import Dataset, IterableDataset
 from torch import nn
 from transformers import EvalPrediction, PreTrainedTokenizerBase
-from transformers.trainer_utils import EvalLoopOutput, PredictionOutput
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, has_length
 
 from tasks.artifact.memory import large_buffers_kept
-from tasks.errors import DataError
+from tasks.errors import DataError, ParamsError
+from tasks.training.batches.given_ids import within
 from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
 from tasks.training.config import RewardConfig
 from tasks.training.handover.hub import SharedTrainer
 from tasks.training.loss.objective import Objective
+from tasks.training.model.adapter import base_of
+from tasks.training.model.padding import embedding
 from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable, labels
@@ -36,6 +39,29 @@ class EvaluatingTrainer(SharedTrainer):
     user_metrics: Metrics | None
     user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     _table: EvaluationTable
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        model: Any = self.model
+        self._vocabulary = embedding(base_of(model)).num_embeddings
+        self.train_dataset: Any = within(self.train_dataset, self._vocabulary, "train")
+        self.eval_dataset: Any = within(self.eval_dataset, self._vocabulary, "eval")
+
+    def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
+        """As in transformers.
+
+        Raises:
+            ParamsError: `dataloader_drop_last` leaves no batch of an epoch.
+        """
+        if args.dataloader_drop_last and _is_empty(dataloader):
+            kind = "comparisons" if self.objective.params.of_comparisons else "pairs"
+            raise ParamsError(
+                f"the train dataset has {self.num_examples(dataloader)} {kind}, but a batch takes "
+                f"{args.train_batch_size * args.world_size} ({args.train_batch_size} in each of "
+                f"{args.world_size} processes), and dataloader_drop_last leaves out a smaller one; "
+                "leave dataloader_drop_last out, or lower per_device_train_batch_size"
+            )
+        return super().set_initial_training_values(args, dataloader)
 
     def prediction_step(
         self,
@@ -71,7 +97,10 @@ class EvaluatingTrainer(SharedTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "test",
     ) -> PredictionOutput:
-        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized."""
+        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized.
+
+        The sides of a row are swapped where its `preference` is below 0.5.
+        """
         rows: Any = self._ready(test_dataset, metric_key_prefix)
         return super().predict(rows, ignore_keys, metric_key_prefix)
 
@@ -83,13 +112,15 @@ class EvaluatingTrainer(SharedTrainer):
 
     def _ready(self, rows: Any, name: str) -> Any:
         tokenizer: Any = self.processing_class
-        return prepared(rows, self._args, tokenizer, name)
+        return within(prepared(rows, self._args, tokenizer, name), self._vocabulary, name)
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in transformers; `label_ids` are those that `compute_metrics` gets."""
         self._table = EvaluationTable(self.objective, dataloader.dataset)
         with large_buffers_kept(kept=self.args.device.type == "cpu"):
             output = super().evaluation_loop(dataloader, *args, **kwargs)
+        if output.label_ids is None:  # `batch_eval_metrics`: every batch has had its own
+            return output
         return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
 
     def _metrics_of_table(
@@ -144,3 +175,7 @@ def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, 
 
 def _numpy(values: Any) -> np.ndarray:
     return values.float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+
+
+def _is_empty(dataloader: Any) -> bool:
+    return has_length(dataloader) and len(dataloader) == 0

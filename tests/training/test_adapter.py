@@ -146,6 +146,43 @@ def test_target_modules_that_match_nothing_are_refused_with_the_names_there_are(
         )
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"target_modules": ["q_proj", "v_projj"]},
+            r"target_modules names 'v_projj', but no module of Qwen3.* did you mean 'v_proj'\?.*"
+            r"linear layers are \['down_proj', .*'v_proj'\]",
+        ),
+        ({"target_modules": ["q_proj", "proj"]}, "target_modules names 'proj'"),
+        (
+            {"modules_to_save": ["embed_token"]},
+            r"modules_to_save names 'embed_token', .* did you mean 'embed_tokens'\?.*"
+            r"modules are \['act_fn', .*'embed_tokens', ",
+        ),
+    ],
+)
+def test_a_single_name_that_no_module_has_is_refused(base, tmp_path, fields, said):
+    with pytest.raises(ModelError, match=said):
+        trainer_of(str(base), tmp_path, peft_config=lora_config(LoraParams(r=2, **fields)))
+
+
+@pytest.mark.parametrize(
+    ("target_modules", "adapted"),
+    [
+        (r".*layers\.1\..*(q|v)_proj", 2),
+        (["layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj"], 2),
+        ({"v_proj", "up_proj"}, 4),
+    ],
+)
+def test_modules_are_named_by_pattern_by_path_and_by_last_name(base, target_modules, adapted):
+    config = LoraConfig(r=2, target_modules=target_modules, modules_to_save=["embed_tokens"])
+    model = with_adapter(load_reward_model(base).model, config, seed=0)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert sum("lora_A" in name for name in trained) == adapted
+    assert any("embed_tokens.modules_to_save" in name for name in trained)
+
+
 def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_path):
     trainer = trainer_of(
         str(base),

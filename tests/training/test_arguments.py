@@ -1,11 +1,12 @@
 """Arguments that RewardTrainer hands on, or reads itself: each changes what it says it changes."""
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from transformers import TrainerCallback, TrainingArguments
 
-from tasks.errors import TrainingError
+from tasks.errors import ParamsError, TrainingError
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
 from tests.training.tiny import PAD, make_rows
 
@@ -124,3 +125,68 @@ def test_what_is_resumed_may_be_loaded_to_the_device_of_a_process_among_several(
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none")
     loaded = torch.load(tmp_path / "optimizer.pt", map_location=args.device, weights_only=True)
     assert torch.equal(loaded["step"], torch.ones(2))
+
+
+@pytest.mark.parametrize("size", [9, 4, 1])
+def test_metrics_that_grow_by_batches_are_those_of_all_pairs_at_once(base, tmp_path, size):
+    def at_once(prediction):
+        gaps.append(prediction.predictions @ [1, -1])
+        return {"widest": np.abs(gaps[0]).max()}
+
+    def by_batch(prediction, compute_result):
+        seen.append(prediction)
+        wide = np.abs(np.concatenate([p.predictions @ [1, -1] for p in seen])).max()
+        return {"widest": wide} if compute_result else {}
+
+    gaps, seen = [], []
+    rows = [
+        {**row, "preference": 0.5 + 0.5 * (n > 2)} for n, row in enumerate(make_rows(9, seed=1))
+    ]
+    whole = make(base, tmp_path, eval_dataset=rows, compute_metrics=at_once).evaluate()
+    fields = {
+        "batch_eval_metrics": True,
+        "per_device_eval_batch_size": size,
+        "eval_strategy": "steps",
+    }
+    trainer = make(base, tmp_path, eval_dataset=rows, compute_metrics=by_batch, fields=fields)
+    grown = trainer.evaluate()
+    assert [len(p.predictions) for p in seen] == [size] * (9 // size) + [9 % size] * (9 % size > 0)
+    assert np.concatenate([p.label_ids for p in seen]).tolist() == [-100] * 3 + [0] * 6
+    timed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    names = set(whole).difference(timed, ["eval_model_preparation_time"])
+    assert {"eval_loss", "eval_accuracy", "eval_widest"} <= names
+    for name in names:
+        assert grown[name] == pytest.approx(whole[name], abs=1e-6), name
+    assert trainer.predict(rows).label_ids.tolist() == [-100] * 3 + [0] * 6
+    trainer.user_metrics = None
+    trainer.train()
+    assert len([r for r in trainer.state.log_history if "eval_accuracy" in r]) == 2
+
+
+def test_the_label_smoothing_of_classifiers_is_refused_with_the_name_of_ours(tmp_path):
+    with pytest.raises(ParamsError, match=r"label_smoothing_factor=0.3 .*label_smoothing: 0.3"):
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True, label_smoothing_factor=0.3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"per_device_train_batch_size": 17}, r"16 pairs.*a batch takes 17.*drop"),
+        ({"per_device_train_batch_size": 64, "max_steps": -1}, r"16 pairs.*a batch takes 64"),
+        (
+            {"per_device_train_batch_size": 17, "max_tokens_per_micro_batch": 64},
+            r"16 pairs.*a batch takes 17",
+        ),
+    ],
+)
+def test_an_epoch_without_a_whole_batch_is_told_apart_from_a_stream(base, tmp_path, fields, said):
+    trainer = make(base, tmp_path, fields={"dataloader_drop_last": True, **fields})
+    with pytest.raises(ParamsError, match=said):
+        trainer.train()
+
+
+def test_batches_that_are_not_whole_are_left_out(base, tmp_path):
+    fields = {"dataloader_drop_last": True, "per_device_train_batch_size": 6, "max_steps": -1}
+    trainer = make(base, tmp_path, fields={**fields, "num_train_epochs": 1})
+    trainer.train()
+    assert trainer.state.global_step == 2

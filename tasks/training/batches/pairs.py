@@ -17,6 +17,8 @@ from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
+from tasks.training.batches.given_ids import sound
+from tasks.training.batches.origin import from_tokenization, is_from_tokenization
 from tasks.training.batches.raw_pairs import TERMS, tokenize_rows
 from tasks.training.config import RewardConfig
 from tasks.training.loss.params import loss_params
@@ -52,7 +54,7 @@ def open_pairs(directory: Path) -> Dataset | None:
         if absent:
             raise DataError(f"{path} lacks the columns {absent}; it has {shard.column_names}")
     shards = [shard for shard in shards if len(shard)]
-    return concatenate_datasets(shards) if shards else None
+    return from_tokenization(concatenate_datasets(shards)) if shards else None
 
 
 def prepare_dataset(
@@ -63,7 +65,9 @@ def prepare_dataset(
 ) -> Rows:
     """Token ids under canonical column names, each row with an id; raw rows are tokenized.
 
-    A row with a side longer than `max_length` is left out, and the count is logged.
+    A row with a side longer than `max_length`, or to train on with two equal sides, is left out,
+    and the count is logged. Where `preference` is below 0.5 the sides are swapped, as conversion
+    does it.
 
     Raises:
         DataError: the rows are no preference pairs, none is left, or they do not suit the loss.
@@ -78,6 +82,8 @@ def prepare_dataset(
     if set(IDS) <= set(columns):
         if "pair_id" not in columns:
             dataset = _with_row_numbers(dataset)
+        if not is_from_tokenization(dataset):
+            dataset = sound(dataset, name)
         dataset = _short_enough(dataset, args.max_length, name)
         check_rows(dataset, loss_params(args.loss), name)
         return dataset

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, meant, shown
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.quantized import dequantized, is_quantized
 from tasks.training.params import LoraParams
@@ -33,12 +33,13 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
     """The model with adapters drawn from `seed`; its head is trained and saved whole.
 
     Raises:
-        ModelError: no module has a name that `target_modules` asks for.
+        ModelError: no module has a name that `target_modules` or `modules_to_save` asks for.
     """
     config = copy.deepcopy(config)
     saved = list(getattr(config, "modules_to_save", None) or [])
     if not is_decoder(model):  # `score` is the name of a decoder's head alone
         saved = [name for name in saved if name != HEAD]
+    _check_names(model, config, saved)
     head = [name.rpartition(".")[2] for name in head_modules(model)]
     config.modules_to_save = [*saved, *(name for name in head if name not in saved)]  # pyright: ignore[reportAttributeAccessIssue]
     if not getattr(config, "exclude_modules", None):  # what is trained whole needs no adapter
@@ -52,10 +53,38 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
         try:
             return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
         except ValueError as error:
-            linear = sorted(
-                {n.rpartition(".")[2] for n, m in model.named_modules() if _is_linear(m)}
-            )
-            raise ModelError(f"{error} The model's linear layers are {linear}.") from error
+            raise ModelError(f"{error} {_there_are(model, linear=True)}") from error
+
+
+def _check_names(model: PreTrainedModel, config: PeftConfig, saved: list[str]) -> None:
+    """Refuses a name that peft would pass over in silence; of a pattern it sees that itself."""
+    targets: Any = getattr(config, "target_modules", None) or ()
+    targets = () if isinstance(targets, str) else sorted(targets)
+    modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    dotted = [f".{name}" for name in modules]
+    for field, names, ends, there_are in (
+        ("target_modules", targets, [f".{name}" for name in targets], dotted),
+        ("modules_to_save", saved, saved, modules),
+    ):
+        for name, end in zip(names, ends, strict=True):
+            if not any(module.endswith(end) for module in there_are):
+                near = meant(name, {module.rpartition(".")[2] for module in modules})
+                raise ModelError(
+                    f"{field} names {shown(name)}, but no module of {type(model).__name__} is "
+                    f"called so{near or '.'} {_there_are(model, linear=field == 'target_modules')}"
+                )
+
+
+def _there_are(model: PreTrainedModel, *, linear: bool) -> str:
+    """The names that a model's modules, or only its linear layers, end in."""
+    found = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) or not linear
+    }
+    kind = "linear layers" if linear else "modules"
+    names = sorted(name for name in found if name and not name.isdigit())
+    return f"The model's {kind} are {names}."
 
 
 def check_head_is_trained(model: PeftModel) -> None:
@@ -112,7 +141,3 @@ def merged(model: PeftModel) -> PreTrainedModel:
     plain: Any = model.merge_and_unload()
     read_by_length(plain)
     return plain
-
-
-def _is_linear(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.Linear)

@@ -1,0 +1,73 @@
+"""Whole columns of a data set as arrays: numbers, and the token ids of many rows at a time.
+
+Legend: N rows of the data set, n rows that are read at a time.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset
+
+from tasks.errors import DataError
+from tasks.training.batches.raw_pairs import IDS
+
+ROWS_AT_ONCE = 4096
+Integers = npt.NDArray[np.int64]
+Side = tuple[Integers, npt.NDArray[Any]]
+
+
+def numbers(rows: Dataset, field: str, absent: float, name: str) -> npt.NDArray[np.float64]:
+    """A column, `[N]`, with `absent` where a row has null, or all rows have no such column.
+
+    Raises:
+        DataError: the column holds something else.
+    """
+    if field not in rows.column_names:
+        return np.full(len(rows), absent)
+    table: Any = rows.select_columns([field]).with_format("arrow")[:]
+    try:
+        return pc.cast(table[field], pa.float64()).fill_null(absent).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"the {name} dataset: {field} is {table[field].type}; expected numbers"
+        ) from error
+
+
+def sequences(rows: Dataset, name: str) -> Iterator[tuple[int, tuple[Side, Side]]]:
+    """Place of the first of n rows, and both sides of them: lengths `[n]`, and all ids in a line.
+
+    A row that is null is of length 0, and an id that is null is -1. Both sides are read at once, as
+    it is the way to the rows that takes the time where they have been shuffled.
+
+    Raises:
+        DataError: a column holds no lists, or lists of something else.
+    """
+    start = 0
+    for batch in rows.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE):
+        table: Any = batch
+        chosen, rejected = (_side(table[side].combine_chunks(), side, name) for side in IDS)
+        yield start, (chosen, rejected)
+        start += table.num_rows
+
+
+def _side(lists: Any, side: str, name: str) -> Side:
+    try:
+        ids = lists.flatten()
+        if ids.null_count or not pa.types.is_integer(ids.type):
+            ids = pc.cast(ids, pa.int64()).fill_null(-1)
+    except (AttributeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"the {name} dataset: {side} is {lists.type}; expected lists of token ids, whole "
+            "numbers"
+        ) from error
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64), ids.to_numpy(zero_copy_only=False)
+
+
+def owner(lengths: Integers, at: int) -> int:
+    """Which of the sequences the id at this place belongs to."""
+    return int(np.searchsorted(lengths.cumsum(), at, side="right"))

@@ -1,0 +1,191 @@
+"""Rows that a script has tokenized itself: what conversion and tokenization see to is seen to here.
+
+    {"chosen_input_ids": [5, 6], "rejected_input_ids": [7], "preference": 0.25}
+        ->  {"chosen_input_ids": [7], "rejected_input_ids": [5, 6], "preference": 0.75}
+
+A row that would spoil the training is refused by its number and field. Whole columns are looked
+through at once; of what the tokenization stage left, and so has checked, nothing is. The rows of a
+stream are checked as they come.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from datasets import Dataset, IterableDataset, concatenate_datasets
+
+from tasks.conversion.pair import TIE
+from tasks.errors import DataError, shown
+from tasks.training.batches.columns import Integers, numbers, owner, sequences
+from tasks.training.batches.origin import is_from_tokenization
+from tasks.training.batches.raw_pairs import IDS
+
+logger = logging.getLogger(__name__)
+
+Rows = TypeVar("Rows", Dataset, IterableDataset)
+
+NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "preference": (
+        lambda value: (value >= 0) & (value <= 1),
+        "a number from 0 to 1: how likely the chosen side is the better one",
+    ),
+    "weight": (
+        lambda value: (value > 0) & (value < np.inf),
+        "a finite number above 0; leave out a row that is not to count",
+    ),
+}
+"""Columns of numbers: which values can be trained with, and what is expected of others."""
+SEQUENCE = "at least one token id, a whole number of 0 or more"
+
+
+def sound(rows: Rows, name: str) -> Rows:
+    """The rows, with the better side chosen; for training without those whose sides are equal.
+
+    An evaluation keeps the latter, and counts them among its equal rewards.
+
+    Raises:
+        DataError: a number or a sequence cannot be trained on, or no row is left.
+    """
+    if isinstance(rows, IterableDataset):
+        checked = rows.map(partial(_sound_row, name=name), with_indices=True)
+        return checked.filter(_differ, input_columns=list(IDS)) if name == "train" else checked
+    for field, (fits, expected) in NUMBERS.items():
+        values = numbers(rows, field, 1.0, name)
+        places = np.flatnonzero(~fits(values))
+        if len(places):
+            found = shown(float(values[places[0]]))
+            expected += f" ({len(places)} of {len(rows)} rows have another)"
+            raise _unsound(rows[int(places[0])], places[0], field, found, expected, name)
+    equal = _equal_sides(rows, name)
+    rows = _better_one_chosen(rows, name)
+    return _without(rows, equal, name) if len(equal) else rows
+
+
+def _without(rows: Dataset, equal: Integers, name: str) -> Dataset:
+    """The rows but those with equal sides, which only an evaluation keeps; either is logged."""
+    same = f"row {equal[0]} has the same token ids on both sides"
+    if name != "train":
+        logger.warning("%s: %d of %d pairs are no pairs: %s", name, len(equal), len(rows), same)
+        return rows
+    text = f"{name}: {len(equal)} of {len(rows)} rows are not used: identical_tokens {len(equal)}"
+    if len(equal) == len(rows):
+        raise DataError(f"{text}. No row is left: {same}")
+    logger.warning("%s (%s)", text, same)
+    return rows.select(np.setdiff1d(np.arange(len(rows)), equal))
+
+
+def within(rows: Any, vocabulary: int, name: str) -> Any:
+    """The rows (or each of a dict of them, or None), if the model has an embedding for every id.
+
+    Raises:
+        DataError: says which id of which row it has not; of a stream, when the row comes.
+    """
+    if isinstance(rows, dict):
+        parts: dict[str, Any] = rows  # pyright: ignore[reportUnknownVariableType]
+        return {key: within(part, vocabulary, key) for key, part in parts.items()}
+    if isinstance(rows, IterableDataset):
+        check = partial(_row_within, vocabulary=vocabulary, name=name)
+        return rows.map(check)
+    if rows is None or is_from_tokenization(rows):
+        return rows
+    for start, sides in sequences(rows, name):
+        for side, (lengths, ids) in zip(IDS, sides, strict=True):
+            if ids.max(initial=0) >= vocabulary:
+                at = int(np.argmax(ids >= vocabulary))
+                row = rows[start + owner(lengths, at)]
+                raise _unknown_id(row, side, int(ids[at]), vocabulary, name)
+    return rows
+
+
+def _sound_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
+    """As `sound`, of one row of a stream; equal sides are left to `_differ`."""
+    for field, (fits, expected) in NUMBERS.items():
+        value = row.get(field)
+        if value is not None and not fits(float(value)):
+            raise _unsound(row, index, field, shown(value), expected, name)
+    for side in IDS:
+        ids = np.asarray(() if row[side] is None else row[side])
+        if ids.size == 0 or ids.dtype.kind not in "iuf" or ids.min() < 0:
+            raise _unsound(row, index, side, shown(row[side]), SEQUENCE, name)
+    if row.get("preference") is None or float(row["preference"]) >= TIE:
+        return row
+    chosen, rejected = IDS
+    turned = {chosen: row[rejected], rejected: row[chosen]}
+    return {**row, **turned, "preference": 1 - float(row["preference"])}
+
+
+def _differ(chosen: list[int], rejected: list[int]) -> bool:
+    return not np.array_equal(chosen, rejected)
+
+
+def _row_within(row: dict[str, Any], vocabulary: int, name: str) -> dict[str, Any]:
+    for side in IDS:
+        largest = int(np.max(row[side]))
+        if largest >= vocabulary:
+            raise _unknown_id(row, side, largest, vocabulary, name)
+    return row
+
+
+def _equal_sides(rows: Dataset, name: str) -> Integers:
+    """Places of the rows with the same ids on both sides, int64 `[S]`.
+
+    Raises:
+        DataError: a side is empty, or has ids below 0 or none at all.
+    """
+    found: list[int] = []
+    for start, sides in sequences(rows, name):
+        for side, (lengths, ids) in zip(IDS, sides, strict=True):
+            if lengths.min() == 0 or ids.min() < 0:
+                empty = lengths.min() == 0
+                place = int(lengths.argmin()) if empty else owner(lengths, int(ids.argmin()))
+                row = rows[start + place]
+                raise _unsound(row, start + place, side, shown(row[side]), SEQUENCE, name)
+        (lengths, left), (others, right) = sides
+        places = np.flatnonzero(lengths == others)
+        ends, other_ends = lengths.cumsum(), others.cumsum()
+        for part in (1, 2, 4):  # a look at three ids of each spares most of the comparisons
+            back = 1 + (lengths[places] - 1) // part
+            places = places[left[ends[places] - back] == right[other_ends[places] - back]]
+        for place in places.tolist():
+            length, end, other_end = lengths[place], ends[place], other_ends[place]
+            if np.array_equal(left[end - length : end], right[other_end - length : other_end]):
+                found.append(start + place)
+    return np.asarray(found, np.int64)
+
+
+def _better_one_chosen(rows: Dataset, name: str) -> Dataset:
+    """The rows, with swapped sides where `preference` is below 0.5; no id is copied."""
+    preference = numbers(rows, "preference", 1.0, name)
+    places = np.flatnonzero(preference < TIE)
+    if len(places) == 0:
+        return rows
+    logger.info(
+        "%s: %d rows with a preference below 0.5 have their sides swapped", name, len(places)
+    )
+    sure = np.maximum(preference, 1 - preference)
+    rows = rows.remove_columns("preference").add_column("preference", sure)  # pyright: ignore[reportCallIssue]
+    turned = rows.rename_columns(dict(zip(IDS, reversed(IDS), strict=True)))
+    order = np.arange(len(rows))
+    order[places] += len(rows)
+    return concatenate_datasets([rows, turned.select_columns(rows.column_names)]).select(order)
+
+
+def _unsound(
+    row: Mapping[str, Any], number: int, field: str, found: str, expected: str, name: str
+) -> DataError:
+    given = str(row.get("pair_id", f"row {number}"))
+    named = given if given.startswith("row ") else f"row {number} ({shown(given)})"
+    return DataError(f"the {name} dataset's {named}: {field} is {found}; expected {expected}")
+
+
+def _unknown_id(
+    row: Mapping[str, Any], side: str, found: int, vocabulary: int, name: str
+) -> DataError:
+    """Names the row by its id: rows before it may have been left out by now."""
+    return DataError(
+        f"the {name} dataset's {shown(row.get('pair_id'))}: {side} has the id {found}; expected "
+        f"ids below {vocabulary}, for which the model has embeddings; tokenize the rows with the "
+        "tokenizer that belongs to the model"
+    )

@@ -1,0 +1,210 @@
+"""Rows with a script's own token ids: unsound ones are refused by row and field, before step 1."""
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from datasets import Dataset
+
+from tasks.errors import DataError
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.batches.origin import is_from_tokenization
+from tasks.training.batches.pairs import open_pairs, prepare_dataset
+from tests.training.tiny import VOCABULARY, make_rows, make_tokenizer, write_pairs
+
+CHOSEN, REJECTED = "chosen_input_ids", "rejected_input_ids"
+NAN, INFINITE = float("nan"), float("inf")
+
+
+def make(base, directory, train=None, evaluation=None, **fields):
+    given = {"max_steps": 3, "learning_rate": 1e-3, "logging_steps": 1}
+    return RewardTrainer(
+        str(base),
+        RewardConfig(
+            output_dir=str(directory),
+            use_cpu=True,
+            gradient_checkpointing=False,
+            disable_tqdm=True,
+            save_strategy="no",
+            report_to="none",
+            per_device_train_batch_size=4,
+            train_sampling_strategy="sequential",
+            **{**given, **fields},
+        ),
+        train_dataset=train,
+        eval_dataset=evaluation,
+    )
+
+
+def losses(trainer):
+    trainer.train()
+    return [r["loss"] for r in trainer.state.log_history if "loss" in r]
+
+
+UNSOUND = [
+    ("preference", 1.7, "preference is 1.7; expected a number from 0 to 1"),
+    ("preference", -0.5, "preference is -0.5; expected a number from 0 to 1"),
+    ("preference", NAN, "preference is nan; expected a number from 0 to 1"),
+    ("weight", -1.0, "weight is -1.*expected a finite number above 0; leave out"),
+    ("weight", 0.0, "weight is 0.*expected a finite number above 0; leave out"),
+    ("weight", NAN, "weight is nan; expected a finite number"),
+    ("weight", INFINITE, "weight is inf; expected a finite number"),
+    (CHOSEN, [], r"chosen_input_ids is \[\]; expected at least one token id"),
+    (REJECTED, None, "rejected_input_ids is None; expected at least one token id"),
+    (REJECTED, [5, -100, 7], r"rejected_input_ids is \[5, -100, 7\]; expected .*0 or more"),
+    (CHOSEN, [5, None, 7], r"chosen_input_ids is \[5, None, 7\]; expected .*0 or more"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "said"), UNSOUND)
+def test_an_unsound_row_is_refused_by_its_number_and_field(base, tmp_path, field, value, said):
+    sound = [{"preference": 1.0, **row} for row in make_rows(12)]
+    rows = [{**row, field: value} if n == 7 else row for n, row in enumerate(sound)]
+    named = rf"the train dataset's row 7 \('pair0007'\): .*{said}"
+    with pytest.raises(DataError, match=named):
+        make(base, tmp_path, rows)
+    for row in rows:
+        del row["pair_id"]
+    shuffled = Dataset.from_list(rows).select([*range(8, 12), 7, *range(7)])
+    with pytest.raises(DataError, match=f"the eval dataset's row 4: .*{said}"):
+        make(base, tmp_path, sound, shuffled)
+    with pytest.raises(DataError, match=f"the eval dataset's row 7: .*{said}"):
+        make(base, tmp_path, sound).evaluate(rows)
+    stream = make(base, tmp_path, Dataset.from_list(rows).to_iterable_dataset(), preflight=False)
+    with pytest.raises(DataError, match=f"the train dataset's row 7: .*{said}"):
+        stream.train()
+
+
+def test_an_id_that_the_model_has_no_embedding_for_is_refused_by_its_row(base, tmp_path):
+    rows = [{k: v for k, v in row.items() if k != "pair_id"} for row in make_rows(12)]
+    rows[3][REJECTED] = rows[3][CHOSEN]  # is left out before
+    rows[7][CHOSEN] = [5, VOCABULARY, VOCABULARY - 1]
+    said = "'row 7': chosen_input_ids has the id 64; expected ids below 64, for which the model has"
+    with pytest.raises(DataError, match=f"the train dataset's {said}"):
+        make(base, tmp_path, rows)
+    sound = make(base, tmp_path, make_rows(12))
+    with pytest.raises(DataError, match=f"the eval dataset's {said}"):
+        sound.evaluate(rows)
+    with pytest.raises(DataError, match=f"the held dataset's {said}"):
+        make(base, tmp_path, make_rows(12), {"held": rows})
+    stream = make(base, tmp_path, Dataset.from_list(rows).to_iterable_dataset(), preflight=False)
+    with pytest.raises(DataError, match=f"the train dataset's {said}"):
+        stream.train()
+    rows[7] |= {CHOSEN: [5, VOCABULARY - 1], "pair_id": "pair0007"}
+    assert len(losses(make(base, tmp_path, rows))) == 3
+
+
+def test_the_number_of_unsound_rows_is_told_and_columns_of_another_kind_are_refused(base, tmp_path):
+    rows = [{**row, "weight": float(n % 3)} for n, row in enumerate(make_rows(12))]
+    with pytest.raises(DataError, match=r"row 0 .*weight is 0.0; .*\(4 of 12 rows have another\)"):
+        make(base, tmp_path, rows)
+    rows = [{**row, "weight": "heavy"} for row in make_rows(4)]
+    with pytest.raises(DataError, match="the train dataset: weight is string; expected numbers"):
+        make(base, tmp_path, rows)
+    rows = [{**row, CHOSEN: ["w5", "w6"]} for row in make_rows(4)]
+    with pytest.raises(DataError, match=r"chosen_input_ids is list<.*; expected lists of token"):
+        make(base, tmp_path, rows)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_preference_below_a_half_is_the_pair_the_other_way_round(base, tmp_path, streams):
+    upright = [
+        {**row, "preference": 0.75 if n % 2 else 1.0, "margin": 0.5 * (n % 3)}
+        for n, row in enumerate(make_rows(12))
+    ]
+    turned = [
+        {**row, CHOSEN: row[REJECTED], REJECTED: row[CHOSEN], "preference": 1 - row["preference"]}
+        if n % 3
+        else row
+        for n, row in enumerate(upright)
+    ]
+    found = []
+    for rows in (upright, turned):
+        data = Dataset.from_list(rows)
+        data = data.to_iterable_dataset() if streams else data
+        trainer = make(base, tmp_path, data, data)
+        found.append((losses(trainer), trainer.evaluate(), trainer.predict(data).predictions))
+    assert found[0][0] == found[1][0]
+    for name in ("eval_loss", "eval_accuracy", "eval_margin"):
+        assert found[0][1][name] == found[1][1][name]
+    assert np.array_equal(found[0][2], found[1][2])
+    if not streams:
+        names = ["pair_id", CHOSEN, REJECTED, "margin", "preference"]
+        assert trainer.train_dataset.select_columns(names)[:] == {
+            name: [row[name] for row in upright] for name in names
+        }
+
+
+def test_pairs_of_a_sure_second_answer_are_learned_and_counted_right(base, tmp_path):
+    rows = [
+        {**row, CHOSEN: row[REJECTED], REJECTED: row[CHOSEN], "preference": 0.0}
+        for row in make_rows(24)
+    ]
+    trainer = make(base, tmp_path, rows, rows, max_steps=30, learning_rate=1e-2)
+    trainer.train()
+    assert trainer.evaluate()["eval_accuracy"] == 1.0
+    focal = make(base, tmp_path, rows, loss="focal")  # has no sense for a preference below 1
+    assert set(focal.train_dataset["preference"]) == {1.0}
+
+
+def test_rows_with_equal_sides_are_left_out_and_counted_as_raw_rows_are(base, tmp_path, caplog):
+    rows = make_rows(12)
+    same = [{**row, REJECTED: row[CHOSEN]} if n in (3, 7) else row for n, row in enumerate(rows)]
+    caplog.set_level(logging.WARNING, "tasks")
+    trainer = make(base, tmp_path, same)
+    assert "train: 2 of 12 rows are not used: identical_tokens 2 (row 3 has" in caplog.text
+    kept = [row["pair_id"] for n, row in enumerate(rows) if n not in (3, 7)]
+    assert trainer.train_dataset["pair_id"][:] == kept
+    stream = make(base, tmp_path, Dataset.from_list(same).to_iterable_dataset())
+    assert [row["pair_id"] for row in stream.train_dataset] == kept
+    with pytest.raises(DataError, match=r"2 of 2 rows are not used: .* No row is left"):
+        make(base, tmp_path, [same[3], same[7]])
+
+
+def test_an_evaluation_keeps_rows_with_equal_sides_and_says_so(base, tmp_path, caplog):
+    rows = make_rows(6)
+    same = [*rows, {**rows[0], REJECTED: rows[0][CHOSEN]}]
+    caplog.set_level(logging.WARNING, "tasks")
+    trainer = make(base, tmp_path, rows, same)
+    assert "eval: 1 of 7 pairs are no pairs: row 6 has the same token ids" in caplog.text
+    found = trainer.evaluate()
+    assert found["eval_equal_rewards"] == 1
+    stream = trainer.evaluate(Dataset.from_list(same).to_iterable_dataset())
+    assert stream["eval_loss"] == pytest.approx(found["eval_loss"], abs=1e-6)
+
+
+def test_sequences_are_told_apart_across_batches_of_rows_and_types(tmp_path):
+    count = 9000
+    ids = [[5, 6 + n % 7, 1] for n in range(count)]
+    other = [[5, 6 + n % 7, 1 if n in (0, 4096, 8999) else 2] for n in range(count)]
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
+    for kind in (pa.int16(), pa.uint32(), pa.int64(), pa.float32()):
+        columns = {CHOSEN: pa.array(ids, pa.list_(kind)), REJECTED: pa.array(other, pa.list_(kind))}
+        given = Dataset(pa.table(columns))
+        found = prepare_dataset(given, args, make_tokenizer(), "train")
+        absent = set(range(count)).difference(int(name[4:]) for name in found["pair_id"])
+        assert absent == {0, 4096, 8999}
+
+
+def test_what_the_tokenization_stage_left_is_not_looked_through_again(base, tmp_path):
+    # a directory of its own: `map` leaves its cache beside the rows
+    write_pairs(tmp_path, make_rows(12), "train")
+    opened = open_pairs(tmp_path / "train")
+    assert is_from_tokenization(opened)
+    assert make(base, tmp_path, opened).train_dataset is opened
+    assert not is_from_tokenization(opened.select(range(5)))
+    assert not is_from_tokenization(Dataset.from_list(make_rows(2)))
+    light = opened.map(lambda row: {**row, "weight": 0.0})
+    with pytest.raises(DataError, match=r"row 0 \('pair0000'\): weight is 0.0; expected a finite"):
+        make(base, tmp_path, light)
+
+
+def test_sound_rows_are_trained_on_as_before(base, tmp_path):
+    plain = make_rows(12)
+    told = [{**row, "weight": 1.0, "preference": 1.0, "margin": None} for row in plain]
+    first, second = make(base, tmp_path, plain), make(base, tmp_path, told)
+    assert losses(first) == losses(second)
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
