@@ -61,13 +61,10 @@ def _check_names(model: PreTrainedModel, config: PeftConfig, saved: list[str]) -
     targets: Any = getattr(config, "target_modules", None) or ()
     targets = () if isinstance(targets, str) else sorted(targets)
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
-    dotted = [f".{name}" for name in modules]
-    for field, names, ends, there_are in (
-        ("target_modules", targets, [f".{name}" for name in targets], dotted),
-        ("modules_to_save", saved, saved, modules),
-    ):
-        for name, end in zip(names, ends, strict=True):
-            if not any(module.endswith(end) for module in there_are):
+    # A target is the whole end of a path; what is saved may be the end of a name.
+    for field, names, start in (("target_modules", targets, "."), ("modules_to_save", saved, "")):
+        for name in names:
+            if not any((start + module).endswith(start + name) for module in modules):
                 near = meant(name, {module.rpartition(".")[2] for module in modules})
                 raise ModelError(
                     f"{field} names {shown(name)}, but no module of {type(model).__name__} is "
