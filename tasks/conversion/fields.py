@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 
+from tasks.conversion.json_text import json_value
 from tasks.conversion.nulls import schema_without_nulls
 from tasks.conversion.unusable import Unusable, found
 
@@ -111,9 +112,8 @@ def score_margin(chosen: Any, rejected: Any) -> float:
 
 
 def tools_of(value: Any) -> str | None:
-    """The tools as JSON text, or None: a list of function schemas, or the JSON text of one.
-
-    Keys of the schemas that are null are left out.
+    """The tools as JSON text, or None: a list of function schemas (without their keys that are
+    null), or the JSON text of one.
 
     Raises:
         Unusable: bad_tools.
@@ -190,7 +190,7 @@ def _parsed(value: Any, reason: str, field: str, expected: str) -> Any:
     if not value.strip():
         return None
     try:
-        return orjson.loads(value)
+        return json_value(value)
     except orjson.JSONDecodeError as error:
         raise Unusable(
             reason,

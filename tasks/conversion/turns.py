@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 
+from tasks.conversion.json_text import json_value
 from tasks.conversion.unusable import Unusable, found
 
 _NAMES = {"from": "role", "value": "content"}
@@ -47,7 +48,7 @@ def listed(value: Any, field: str, expected: str = "a list") -> list[Any]:
         raise Unusable("null", field, f"found null, expected {expected}; drop the row or fill it")
     if isinstance(value, str):
         try:
-            value = orjson.loads(value)
+            value = json_value(value)
         except orjson.JSONDecodeError as error:
             raise Unusable(
                 "bad_json",

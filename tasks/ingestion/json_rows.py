@@ -100,7 +100,7 @@ def diagnose(raw: bytes) -> Fault | None:
         found = shown(raw[error.start : error.start + 8])
         message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
         return Fault("bad_utf8", "", message)
-    if (column := _too_deep_at(raw)) is not None:
+    if (column := too_deep_at(raw)) is not None:
         message = f"more than {MAX_DEPTH} levels from byte {column}; expected a flat JSON object"
         return Fault("too_deep", "", message)
     duplicates: list[str] = []
@@ -158,7 +158,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _too_deep_at(raw: bytes) -> int | None:
+def too_deep_at(raw: bytes) -> int | None:
     """The 1-based byte where the nesting passes `MAX_DEPTH`, or None."""
     if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
         return None

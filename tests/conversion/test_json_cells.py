@@ -68,11 +68,13 @@ def test_a_cell_that_is_no_json_in_a_column_of_messages_is_told_with_row_and_col
     convert, pairs_of, quarantine_of
 ):
     rows = [row(n) for n in range(20)]  # as many as are looked at
+    deep = "[" * 300 + "]" * 300
     bad = [
         (row(21, chosen="Hello."), "bad_json", "chosen"),
         (row(22, rejected='[{"role": "user"'), "bad_json", "rejected"),
         (row(23, rejected='["a"]'), "bad_json", "rejected"),
         (row(24, chosen="[]"), "bad_json", "chosen"),
+        (row(24, chosen=f'[{{"role": "assistant", "tool_calls": {deep}}}]'), "bad_json", "chosen"),
         (row(25, chosen=" "), "null", "chosen"),
         (row(26, chosen=None), "null", "chosen"),
     ]

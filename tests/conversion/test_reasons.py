@@ -19,6 +19,7 @@ def assistant(text):
     return {"role": "assistant", "content": text}
 
 
+DEEP = '{"a":' * 300 + "1" + "}" * 300
 TEXT = {"prompt": "Hi", "chosen": "Hello.", "rejected": "No."}
 TALK = {
     "prompt": [user("Hi")],
@@ -95,6 +96,10 @@ TRL = [
         ("nan", "finite"), ("1e999", "finite"), ("1_000", "finite"), (True, "the boolean True"),
         ([1], "a list of 1"))),
     (TEXT | {"tools": "[{"}, "bad_tools", "tools", "which is no JSON"),
+    (TEXT | {"tools": f'[{{"name": "add", "parameters": {DEEP}}}]'}, "bad_tools", "tools",
+     "more than 64 levels"),
+    (TEXT | {"chat_template_kwargs": DEEP}, "bad_chat_template_kwargs", "chat_template_kwargs",
+     "more than 64 levels"),
     (TEXT | {"tools": {"name": "add"}}, "bad_tools", "tools[0]", "a list of function schemas"),
     (TEXT | {"tools": [{"type": "function"}]}, "bad_tools", "tools[0]", "function schemas"),
     (TEXT | {"chat_template_kwargs": [1]}, "bad_chat_template_kwargs", "chat_template_kwargs",

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import orjson
 
+from tasks.conversion.json_text import json_value
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
@@ -110,7 +111,7 @@ def _opened(text: str) -> list[Any] | None:
     if text.lstrip()[:1] != "[":
         return None
     try:
-        value = as_messages(orjson.loads(text))
+        value = as_messages(json_value(text))
     except orjson.JSONDecodeError:
         return None
     if not isinstance(value, list) or not value:
@@ -150,7 +151,7 @@ def _said(text: str) -> str:
     if text.lstrip()[:1] != "[":
         return found(text)
     try:
-        orjson.loads(text)
+        json_value(text)
     except orjson.JSONDecodeError as error:
         return f"{found(text)}, which is no JSON ({error})"
     return found(text)
