@@ -265,6 +265,21 @@ def test_a_damaged_file_rules_its_checkpoint_out(tmp_path, stopped, caplog, name
     assert [p.name for p in (directory / checkpoint.SET_ASIDE).iterdir()] == ["0001-checkpoint-18"]
 
 
+def test_checkpoints_of_another_job_are_set_aside_and_none_is_deleted(tmp_path, stopped):
+    directory = tmp_path / "run"
+    for step in (14, 15, 16, 18):
+        shutil.copytree(stopped / "checkpoint-18", directory / f"checkpoint-{step}")
+        manifest = checkpoint.read_json(stopped / "checkpoint-18" / checkpoint.MANIFEST)
+        manifest["step"] = step
+        (directory / f"checkpoint-{step}" / checkpoint.MANIFEST).write_text(json.dumps(manifest))
+    for step in (11, 12, 13):
+        (directory / f"checkpoint-{step}").mkdir()
+    assert checkpoint.newest_valid(directory, {"seed": "another"}) is None
+    kept = sorted(p.name for p in (directory / checkpoint.SET_ASIDE).iterdir())
+    whole = ["0001-checkpoint-18", "0002-checkpoint-16", "0003-checkpoint-15", "0004-checkpoint-14"]
+    assert kept == [*whole, "0006-checkpoint-12", "0007-checkpoint-11"]
+
+
 def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(base, pairs, tmp_path, stopped):
     undisturbed = make(base, pairs, tmp_path / "whole")
     undisturbed.train()

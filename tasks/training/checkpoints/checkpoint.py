@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "MANIFEST.json"
 SET_ASIDE = "set_aside"
-KEEP_SET_ASIDE = 2
+KEEP_TORN = 2
+"""Of those set aside that were never finished; the others stay until somebody deletes them."""
 LIBRARIES = ("torch", "transformers", "accelerate", "peft")
 
 Job = Mapping[str, Any]
@@ -176,6 +177,7 @@ def _set_aside(checkpoint: Checkpoint) -> Path:
     number = 1 + max((int(p.name.partition("-")[0]) for p in aside.iterdir()), default=0)
     place = aside / f"{number:04d}-{checkpoint.path.name}"
     checkpoint.path.rename(place)
-    for old in sorted(aside.iterdir())[:-KEEP_SET_ASIDE]:
+    torn = sorted(path for path in aside.iterdir() if not (path / MANIFEST).is_file())
+    for old in torn[:-KEEP_TORN]:
         shutil.rmtree(old)
     return place
