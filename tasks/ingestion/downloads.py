@@ -108,6 +108,8 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
 
     def attempt() -> None:
         with part.open("ab") as file:
+            if file.tell() == remote.size:  # a kill came between its last byte and its place
+                return
             start, pieces = remote.read(file.tell())
             file.truncate(start)
             for piece in pieces:
@@ -127,6 +129,20 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
         raise changed(remote.name)
     part.replace(target)
     return digest
+
+
+def begins_at(told: str | None, asked: int) -> int:
+    """Where a part of a file begins, by its `Content-Range`: some servers begin before the byte
+    that was asked for.
+
+    Raises:
+        CutShort: it begins behind it.
+    """
+    found = re.match(r"bytes (\d+)-", told or "")
+    start = int(found[1]) if found else asked
+    if start > asked:
+        raise CutShort(f"bytes from {start:,} on came, expected those from {asked:,} on")
+    return start
 
 
 def changed(name: str) -> DataError:

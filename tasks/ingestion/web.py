@@ -17,6 +17,7 @@ from tasks.ingestion.decompression import PIECE_BYTES
 from tasks.ingestion.downloads import (
     CutShort,
     Remote,
+    begins_at,
     changed,
     is_url,
     pinned_by_content,
@@ -91,8 +92,11 @@ def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, I
     found = response.headers.get("ETag") or response.headers.get("Last-Modified")
     if version is not None and found != version:
         stream.__exit__(None, None, None)
+        if found is None and isinstance(response, _Nothing):  # nobody says of which version
+            return _read(url, name, version, 0)
         raise changed(name)
-    start = offset if response.status == 206 else 0
+    is_part, told = response.status == 206, response.headers.get("Content-Range")
+    start = begins_at(told, offset) if is_part else 0
     return start, _pieces(stream, response, _length(response))
 
 

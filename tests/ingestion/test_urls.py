@@ -1,5 +1,6 @@
 """Sources behind URLs, from local servers that cut, refuse, change and lie."""
 
+import hashlib
 import json
 from importlib.util import find_spec
 
@@ -272,3 +273,57 @@ def test_a_store_without_versions_is_pinned_by_its_content(ingestion):
     with pytest.raises(DataError, match="changed while it was fetched"):
         Store(ingestion.directory / "other").obtain(step)
     memory.rm("/pinned", recursive=True)
+
+
+class _OddRanges(Files):
+    """Says nothing of the version behind the last byte, as nginx and S3; and begins parts at a
+    multiple of 1,000, whose length it does not tell."""
+
+    def answer(self, request):
+        wanted = request.headers.get("Range")
+        body = self.content[request.path]
+        if not wanted:
+            return super().answer(request)
+        self.requests.append((request.path, wanted))
+        start = int(wanted[6:-1]) // 1000 * 1000
+        if int(wanted[6:-1]) >= len(body):
+            return request.send(416, b"<html>416", Content_Range=f"bytes */{len(body)}")
+        told = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}", "ETag": self.etag}
+        return request.send(206, body[start:], Content_Length=None, Connection="close", **told)
+
+
+@pytest.fixture
+def odd():
+    files = _OddRanges({"/raw/a.jsonl": LINES})
+    files.etag = f'"{hashlib.md5(LINES).hexdigest()}"'
+    with serving(files.answer) as url:
+        files.url = f"{url}/raw/a.jsonl"
+        yield files
+
+
+@pytest.mark.parametrize("told", [None, str(len(LINES))])
+@pytest.mark.catalogue(48)
+def test_a_run_killed_behind_the_last_byte_of_a_download_is_continued(
+    ingestion, odd, monkeypatch, told
+):
+    odd.headers = {"Content-Length": told, "Connection": None if told else "close"}
+    step = ingestion.step({"name": "s", "path": odd.url})
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(downloads, "file_digest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingestion.store.obtain(step)
+    assert len(ingestion.rows(ingestion.store.obtain(step))) == 3000
+
+
+@pytest.mark.catalogue(48)
+def test_a_part_that_begins_before_what_was_asked_for_is_put_where_it_begins(ingestion, odd):
+    odd.etags = False
+    odd.headers = {"ETag": odd.etag}
+    odd.cuts = [len(LINES), 100_500]
+    artifact = ingestion.run(odd.url)
+    assert odd.requests[-1] == ("/raw/a.jsonl", "bytes=100500-")
+    assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]
