@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from tasks.errors import DataError
+from tasks.tokenization.shards import shards_in
 
 WINDOW_PAIRS = 2048
 """Pairs that are batched together: padding is then below 2 %, and ids fit in a few megabytes."""
@@ -37,11 +38,11 @@ def split_files(tokenization: Path, split: str = "eval") -> list[Path]:
     Raises:
         DataError: there is none.
     """
-    files = sorted((tokenization / split).glob("*.arrow"))
+    files = shards_in(tokenization / split)
     if not files:
         raise DataError(
-            f"{tokenization / split} holds no *.arrow file, expected the pairs of split {split!r}; "
-            "raise conversion.eval_fraction or add data, so that pairs are held out"
+            f"{tokenization / split} holds no shard (NNNNN.arrow), expected the pairs of split "
+            f"{split!r}; raise conversion.eval_fraction or add data, so that pairs are held out"
         )
     return files
 

@@ -20,7 +20,7 @@ TEXTS = "texts"
 
 def text_shards(artifact: Artifact) -> list[Path]:
     """The shards of texts of a templating artifact, in row order."""
-    return sorted((artifact.path / TEXTS).glob("*.arrow"))
+    return sorted((artifact.path / TEXTS).glob("[0-9]*.arrow"))  # no cache of `datasets`
 
 
 def open_writer(path: Path, schema: pa.Schema) -> Any:

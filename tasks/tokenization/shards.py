@@ -15,4 +15,10 @@ RENDERING_FILE = "rendering.json"
 
 def split_shards(artifact: Artifact, split: str) -> list[Path]:
     """The Arrow files of one split, in order; `datasets.Dataset.from_file` maps each."""
-    return sorted((artifact.path / split).glob("*.arrow"))
+    return shards_in(artifact.path / split)
+
+
+def shards_in(directory: Path) -> list[Path]:
+    """The shards of a split's directory, in order: what is named as one, and no `cache-*.arrow`
+    that `map` or `filter` of an opened data set left beside them."""
+    return sorted(directory.glob("[0-9]*.arrow"))

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 
 from tasks.errors import DataError
+from tasks.evaluation.windows import read_windows, split_files
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.origin import is_from_tokenization
 from tasks.training.batches.pairs import open_pairs, prepare_dataset
@@ -189,7 +190,6 @@ def test_sequences_are_told_apart_across_batches_of_rows_and_types(tmp_path):
 
 
 def test_what_the_tokenization_stage_left_is_not_looked_through_again(base, tmp_path):
-    # a directory of its own: `map` leaves its cache beside the rows
     write_pairs(tmp_path, make_rows(12), "train")
     opened = open_pairs(tmp_path / "train")
     assert is_from_tokenization(opened)
@@ -199,6 +199,19 @@ def test_what_the_tokenization_stage_left_is_not_looked_through_again(base, tmp_
     light = opened.map(lambda row: {**row, "weight": 0.0})
     with pytest.raises(DataError, match=r"row 0 \('pair0000'\): weight is 0.0; expected a finite"):
         make(base, tmp_path, light)
+
+
+def test_what_datasets_caches_beside_the_shards_is_none_of_them(tmp_path):
+    write_pairs(tmp_path, make_rows(12), "train")
+    opened = open_pairs(tmp_path / "train")
+    opened.map(lambda row: {**row, "weight": 0.5})
+    opened.filter(lambda _: False)
+    assert [*(tmp_path / "train").glob("cache-*.arrow")]
+    again = open_pairs(tmp_path / "train")
+    assert again.to_list() == opened.to_list()
+    files = split_files(tmp_path, "train")
+    assert sum(map(len, read_windows(files))) == 12
+    assert [file.name for file in files] == ["00000.arrow", "00001.arrow"]
 
 
 def test_sound_rows_are_trained_on_as_before(base, tmp_path):

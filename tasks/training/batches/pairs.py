@@ -17,6 +17,7 @@ from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
+from tasks.tokenization.shards import shards_in
 from tasks.training.batches.given_ids import sound
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
 from tasks.training.batches.raw_pairs import TERMS, tokenize_rows
@@ -48,8 +49,9 @@ def open_pairs(directory: Path) -> Dataset | None:
     Raises:
         DataError: a shard lacks a column.
     """
-    shards = [Dataset.from_file(str(path)) for path in sorted(directory.glob("*.arrow"))]
-    for path, shard in zip(sorted(directory.glob("*.arrow")), shards, strict=True):
+    paths = shards_in(directory)
+    shards = [Dataset.from_file(str(path)) for path in paths]
+    for path, shard in zip(paths, shards, strict=True):
         absent = [name for name in (*IDS, "pair_id") if name not in shard.column_names]
         if absent:
             raise DataError(f"{path} lacks the columns {absent}; it has {shard.column_names}")
