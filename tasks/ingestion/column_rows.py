@@ -1,6 +1,7 @@
 """Rows of record batches as JSON object text; null stays null.
 
 timestamp, date, time -> ISO 8601 text;  decimal -> text;  map with text keys -> object
+arrow.json, the `Json` of the `datasets` library -> what its text says, as it stands
 bytes, durations and whatever else JSON has no form for -> an error that names the column
 """
 
@@ -8,16 +9,24 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.errors import shown
 from tasks.ingestion.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin, too_large
-from tasks.ingestion.column_types import check_types, children_of, is_binary, kind_of, no_form
-from tasks.ingestion.column_values import rows_as_objects
+from tasks.ingestion.column_types import (
+    check_types,
+    children_of,
+    holds_json,
+    is_binary,
+    kind_of,
+    no_form,
+)
+from tasks.ingestion.column_values import row_as_object, rows_as_objects
 from tasks.ingestion.decompression import DamagedFile, said
 from tasks.ingestion.json_bytes import dumped
-from tasks.ingestion.json_rows import MAX_DEPTH, diagnose
+from tasks.ingestion.json_rows import MAX_DEPTH, diagnose, json_fault
 
 BATCH_ROWS = 256
 UNREADABLE = (ValueError, KeyError, OverflowError, TypeError, pa.ArrowException)
@@ -60,6 +69,7 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         if is_binary(leaf.type) and leaf.null_count < len(leaf):
             raise no_form(origin, name, leaf.type)
     finite = all(_is_finite(leaf) for _, leaf in leaves)
+    given = any(holds_json(field.type) for field in part.schema)
     try:
         objects: list[dict[str, Any] | None] = [*rows_as_objects(part)]
     except UNREADABLE:
@@ -68,12 +78,13 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         row = first + i
         try:
             if value is None:
-                [value] = part.slice(i, 1).to_pylist(maps_as_pydicts="strict")
+                value = row_as_object(part.slice(i, 1))
             raw = dumped(value, _text)
         except UNREADABLE as error:
             batch.bad.append(_unreadable(row, error))
             continue
-        _sort_in(batch, row, raw, None if finite else _non_finite(value))
+        fault = None if finite else _non_finite(value)
+        _sort_in(batch, row, raw, json_fault(raw) if given and fault is None else fault)
     return batch
 
 
@@ -95,6 +106,9 @@ def _unreadable(row: int, error: Exception) -> BadRow:
         found = shown(error.object[error.start : error.start + 8])
         message = f"byte {error.start + 1} of a text is not UTF-8 ({found}); write it as UTF-8"
         return BadRow(row, Fault("bad_utf8", "", message), error.object)
+    if isinstance(error, orjson.JSONDecodeError):
+        message = f"{shown(error.doc, 40)} in a column of JSON is none ({said(error)}); correct it"
+        return BadRow(row, Fault("bad_json", "", message), error.doc.encode())
     return BadRow(row, Fault("no_json_form", "", f"{said(error)}; write the value as text"), b"")
 
 

@@ -1,6 +1,7 @@
 """The types of columns, as far as rows of JSON text can hold them.
 
 timestamp, date, time, decimal -> text    map with text keys -> object    binary, duration -> none
+arrow.json, the `Json` of the `datasets` library -> the value that its text is
 """
 
 import pyarrow as pa
@@ -24,8 +25,14 @@ def check_types(origin: Origin, schema: pa.Schema) -> None:
 def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
     """Raises DataError for a type without JSON form; binary is looked at row by row instead."""
     is_ = pa.types
+    if is_json(kind):
+        return None
     if is_.is_dictionary(kind):
         return _check_type(origin, name, kind.value_type)
+    if holds_json(kind) and not (
+        is_.is_list(kind) or is_.is_large_list(kind) or is_.is_struct(kind)
+    ):
+        raise no_form(origin, name, kind)
     if is_.is_nested(kind) and not is_.is_union(kind):
         if is_.is_map(kind) and not (
             is_.is_string(kind.key_type) or is_.is_large_string(kind.key_type)
@@ -56,6 +63,8 @@ def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
 def kind_of(kind: pa.DataType) -> str:
     """What a person calls the type, as far as rows of JSON can tell."""
     is_ = pa.types
+    if is_json(kind):
+        return "JSON"
     if is_.is_dictionary(kind):
         return kind_of(kind.value_type)
     if is_.is_null(kind):
@@ -67,6 +76,17 @@ def kind_of(kind: pa.DataType) -> str:
     if is_.is_struct(kind) or is_.is_map(kind):
         return "object"
     return "list" if is_.is_nested(kind) else TEXT
+
+
+def is_json(kind: pa.DataType) -> bool:
+    """Whether its values are JSON text that stands for what it says."""
+    return isinstance(kind, pa.JsonType)
+
+
+def holds_json(kind: pa.DataType) -> bool:
+    """Whether such values stand in it or below it."""
+    below = children_of(kind) if pa.types.is_nested(kind) else []
+    return is_json(kind) or any(holds_json(child) for _, child in below)
 
 
 def is_binary(kind: pa.DataType) -> bool:

@@ -172,3 +172,47 @@ def test_a_format_that_is_none_is_refused_with_those_there_are(wrong):
 
     with pytest.raises(ValueError, match=r"(?s)format.*jsonl\|ndjson\|json\|csv"):
         Source(name="s", path="x", format=wrong)
+
+
+def test_json_columns_of_datasets_are_the_values_that_they_are_there(ingestion):
+    from datasets import Dataset, Features, Json, List, Value
+
+    rows = [
+        {
+            "prompt": "a",
+            "tools": [{"name": "f", "n": 2**60 + 1}],
+            "turns": [{"role": "user", "calls": {}}],
+        },
+        {
+            "prompt": "b",
+            "tools": None,
+            "turns": [{"role": "tool", "calls": ['"\u00e9\n', 0.1, None]}],
+        },
+        {"prompt": "c", "tools": {"x": []}, "turns": []},
+    ]
+    turns = List({"role": Value("string"), "calls": Json()})
+    kinds = Features({"prompt": Value("string"), "tools": Json(), "turns": turns})
+    given = Dataset.from_list(rows, features=kinds)
+    given.to_parquet(ingestion.directory / "a.parquet")
+    given.save_to_disk(ingestion.directory / "ds")
+    for name in ("a.parquet", "ds"):
+        artifact = ingestion.run(ingestion.directory / name)
+        assert [row["raw"] for row in ingestion.rows(artifact)] == rows
+
+
+def test_text_in_a_json_column_that_is_no_json_costs_its_row(ingestion):
+    texts = ['{"a": 1}', '1,"prompt":"x"', '{"a":1,"a":2}', None, "", "NaN", '{"a": {"b": [1]}}']
+    calls = pa.StructArray.from_arrays([pa.array(texts).cast(pa.json_())], ["calls"])
+    column = pa.ListArray.from_arrays(pa.array(range(8), pa.int32()), calls)
+    path = ingestion.directory / "a.parquet"
+    pq.write_table(pa.table({"n": range(7), "turns": column}), path)
+    artifact = ingestion.run(path)
+    calls = [row["raw"]["turns"][0]["calls"] for row in ingestion.rows(artifact)]
+    assert calls == [{"a": 1}, None, {"a": {"b": [1]}}]
+    bad = [(row["row"], row["reason"]) for row in ingestion.quarantine(artifact)]
+    assert bad == [(2, "bad_json"), (3, "duplicate_key"), (5, "bad_json"), (6, "bad_json")]
+    one = pa.array(["1"]).cast(pa.json_())
+    mapped = pa.MapArray.from_arrays([0, 1], ["k"], one)
+    pq.write_table(pa.table({"m": mapped}), path)
+    with pytest.raises(DataError, match=r"column 'm' is of type map<string, extension<arrow.json>"):
+        ingestion.run(path)
