@@ -1,10 +1,12 @@
-"""The files below a directory that is given as a source: which are read, and which are left out.
+"""The files below a directory that is given as a source: which are read, and which are left out;
+and those that a glob across directories (`**`) matches.
 
 raw/a.jsonl  raw/deep/b.csv.gz  raw/link/c.jsonl    read; a link is followed, each place once
 raw/part-00001  raw/b.txt  raw/c.jsonl.lz4          left out: nothing says what they are
 raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out without a word
 """
 
+import glob
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from tasks.ingestion.left_out import may_hold_rows, some_of, told
 
+ACROSS = "**"
 NAME_OR_DECLARE = "name them with a glob in `path`, or say what they are with `format`"
 
 
@@ -47,6 +50,43 @@ def below(directory: str, is_wanted: Callable[[str], bool]) -> Below:
         elif may_hold_rows(path.name):
             left_out.append(path.relative_to(directory).as_posix())
     return Below(sorted(read), sorted(left_out))
+
+
+def named(given: str) -> list[str]:
+    """The file of this path, or those that match it as a glob, sorted.
+
+    Raises:
+        OSError: a directory that `**` crosses cannot be read.
+    """
+    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
+    if os.path.lexists(path):
+        return [path]
+    return sorted(Path(name).as_posix() for name in _globbed(path))
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """The files that a glob matches. What `**` crosses is walked as a directory is: a link that
+    leads back is not followed, as `glob` does it forty times over, and each place is entered once.
+    """
+    parts = Path(pattern).parts
+    before = parts.index(ACROSS) if ACROSS in parts else len(parts)
+    if before == len(parts) or any(part.startswith(".") for part in parts[before:]):
+        found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
+        yield from (name for name in found if not Path(name).is_dir())
+        return
+    for top in glob.glob(str(Path(*parts[:before]))):  # noqa: PTH207
+        for path in _files(top):
+            if _matches(path.relative_to(top).parts, parts[before:]):
+                yield str(path)
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    first, *rest = pattern
+    if first == ACROSS:
+        return any(_matches(parts[start:], rest) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
 
 
 def _files(top: str) -> Iterator[Path]:

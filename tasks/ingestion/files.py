@@ -3,7 +3,6 @@
 data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", codec=".gz") ...
 """
 
-import glob
 import os
 import stat
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.archives import SEPARATOR, split_members
-from tasks.ingestion.directories import Below, below
+from tasks.ingestion.directories import Below, below, named
 from tasks.ingestion.extensions import (
     ARCHIVES,
     EXPECTED,
@@ -63,7 +62,10 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
     assert source.path is not None
     given = split_members(source.path)[0]
     found = found or found_below(source)
-    names = _names(given) if found is None else found.read
+    try:
+        names = named(given) if found is None else found.read
+    except OSError as error:
+        raise _unreadable(source, error) from error
     if found is not None and not names:
         raise DataError(
             f"source {source.name!r}: the directory {given!r} ({_resolved(given)}) holds no file "
@@ -91,10 +93,7 @@ def found_below(source: Source) -> Below | None:
     try:
         return below(path, partial(is_wanted, source))
     except OSError as error:
-        raise DataError(
-            f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
-            f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
-        ) from error
+        raise _unreadable(source, error) from error
 
 
 def is_wanted(source: Source, name: str) -> bool:
@@ -169,12 +168,11 @@ def changed(file: SourceFile) -> DataError:
     )
 
 
-def _names(given: str) -> list[str]:
-    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
-    if os.path.lexists(path):
-        return [path]
-    found = glob.glob(path, recursive=True)  # noqa: PTH207 (absolute patterns, too)
-    return sorted(Path(name).as_posix() for name in found if not Path(name).is_dir())
+def _unreadable(source: Source, error: OSError) -> DataError:
+    return DataError(
+        f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
+        f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
+    )
 
 
 def _described(source: Source, name: str) -> SourceFile:

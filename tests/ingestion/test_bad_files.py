@@ -293,7 +293,11 @@ def test_linked_directories_are_entered_once_and_without_loops(ingestion, caplog
     (at / "far/deep/up").symlink_to("..")
     names = ["a.jsonl", "again/c.jsonl", "z/b.jsonl"]
     raw = at / "top/raw"
-    assert [f.name for f in match(Source(name="s", path=str(raw)))] == [f"{raw}/{n}" for n in names]
+    for path in (raw, raw / "**", raw / "**/*.jsonl", at / "*/r?w/**/[abc].jsonl"):
+        found = match(Source(name="s", path=str(path)))
+        assert [file.name for file in found] == [f"{raw}/{name}" for name in names]
+    [below] = match(Source(name="s", path=f"{raw}/**/z/**/*.jsonl"))
+    assert below.name == f"{raw}/z/b.jsonl"
     (raw / "again").unlink()
     ingestion.write("far/part-0", "")
     found = ingestion.run(raw)
@@ -313,8 +317,9 @@ def test_a_directory_that_cannot_be_read_is_not_passed_by(ingestion, monkeypatch
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(DataError, match=r"raw/deep cannot be read by user id .*: Permission"):
-        ingestion.run(ingestion.directory / "raw")
+    for path in ("raw", "raw/**/*.jsonl"):
+        with pytest.raises(DataError, match=r"raw/deep cannot be read by user id .*: Permission"):
+            ingestion.run(ingestion.directory / path)
 
 
 @pytest.mark.catalogue(45)
