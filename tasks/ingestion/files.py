@@ -177,6 +177,10 @@ def _unreadable(source: Source, error: OSError) -> DataError:
 
 def _described(source: Source, name: str) -> SourceFile:
     path, where = Path(name), f"source {source.name!r}: {_resolved(name)}"
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        raise DataError(
+            f"source {source.name!r}: the name of {shown(name, 200)} is not UTF-8; rename it"
+        )
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

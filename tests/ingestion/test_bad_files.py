@@ -323,6 +323,17 @@ def test_a_directory_that_cannot_be_read_is_not_passed_by(ingestion, monkeypatch
 
 
 @pytest.mark.catalogue(45)
+def test_a_file_whose_name_is_not_utf_8_is_told(ingestion):
+    ingestion.write("raw/a.jsonl", '{"a":1}\n')
+    with open(os.fsencode(ingestion.directory / "raw") + b"/caf\xe9.jsonl", "wb") as file:  # noqa: PTH123
+        file.write(b'{"a":1}\n')
+    with pytest.raises(
+        DataError, match=r"source 's': the name of .*caf\\udce9.jsonl' is not UTF-8"
+    ):
+        ingestion.run(ingestion.directory / "raw")
+
+
+@pytest.mark.catalogue(45)
 def test_a_directory_without_rows_is_told_with_what_it_holds(ingestion):
     ingestion.write("raw/part-00001", '{"a":1}\n')
     ingestion.write("raw/README.md", "")
