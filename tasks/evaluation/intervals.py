@@ -81,7 +81,7 @@ def intervals_of(
         low, high = np.quantile(cluster_bootstrap(every, member, how), LEVELS, axis=0)
         found = {name: (float(low[i]), float(high[i])) for i, name in enumerate(columns)}
     for name, values in shares.items():
-        if values.min() == values.max() in (0.0, 1.0):
+        if values.min() == values.max():
             found[name] = wilson_interval(float(values[0]) * len(names), len(names))
     return found
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 7
+VERSION = 8
 SHELF = "6_evaluation"
 
 

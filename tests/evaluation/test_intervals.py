@@ -104,3 +104,14 @@ def test_many_groups_get_the_normal_interval_that_the_bootstrap_comes_to(monkeyp
     assert found == pytest.approx(ratio_interval(hits, member), rel=1e-12)
     # groups of one pair: the normal interval of a mean
     assert ratio_interval(hits, np.arange(len(hits))) == pytest.approx(mean_interval(hits))
+
+
+@pytest.mark.parametrize("groups", [30, 2500])
+@pytest.mark.parametrize("value", [0.0, 1 / 3, 0.5, 1.0])
+def test_a_share_that_is_the_same_in_every_pair_gets_wilson_over_the_groups(groups, value):
+    # every pair a tie, or every answer as long as the other: no draw differs, and little is known
+    names = np.repeat(np.arange(groups), 2).astype(str)
+    found = intervals_of({"a": np.full(2 * groups, value)}, {}, names, Resampling(50))
+    assert found["a"] == pytest.approx(wilson_interval(value * groups, groups))
+    alone = intervals_of({"a": np.full(groups, value)}, {}, names[::2], Resampling(50))
+    assert found["a"] == pytest.approx(alone["a"])
