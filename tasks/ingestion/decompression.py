@@ -28,7 +28,8 @@ _MAGIC = {
     ".xz": b"\xfd7zXZ\x00",
 }
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
-_BZ2_BLOCK = b"1AY&SY"
+_BZ2_STARTS = (b"1AY&SY", b"\x17rE8P\x90")
+"""Of the first block, or of the end where nothing is compressed."""
 _NAMES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 _DECODERS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
@@ -80,7 +81,7 @@ def plain_pieces(origin: Origin, start: int, end: int = sys.maxsize) -> Iterator
 def codec_of(head: bytes) -> str:
     """The codec that a file's first bytes tell, or empty."""
     found = next((c for c, magic in _MAGIC.items() if head.startswith(magic)), "")
-    if found == ".bz2" and head[4:10] != _BZ2_BLOCK:
+    if found == ".bz2" and head[4:10] not in _BZ2_STARTS:
         found = ""
     if head[1:4] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50:
         found = ".zst"

@@ -50,6 +50,21 @@ def test_a_truncated_or_flipped_compressed_file_is_an_error(ingestion, codec):
             ingestion.run(path)
 
 
+@pytest.mark.parametrize("codec", COMPRESS)
+@pytest.mark.catalogue(22)
+def test_a_compressed_file_or_member_of_no_bytes_is_an_empty_one(ingestion, codec):
+    empty = COMPRESS[codec](b"")
+    path = ingestion.write(f"raw/empty.jsonl{codec}", empty)
+    with pytest.raises(DataError, match=f"empty_file: no row in {path}"):
+        ingestion.run(path)
+    ingestion.write(f"raw/rows.jsonl{codec}", empty + COMPRESS[codec](LINES) + empty)
+    artifact = ingestion.run(ingestion.directory / "raw")
+    assert artifact.report["ledger"]["s"]["rows_out"] == 3000
+    assert artifact.report["warnings"] == [
+        f"{path}: empty_file: no row in it; other files of s have"
+    ]
+
+
 def test_zero_padding_behind_gzip_is_skipped_and_garbage_is_not(ingestion):
     packed = gzip.compress(LINES)
     artifact = ingestion.run(ingestion.write("x.jsonl.gz", packed + bytes(512)))
