@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.durable import read_json
-from tasks.artifact.record import RECORD
+from tasks.artifact.record import RECORD, Artifact, read_artifact
 from tasks.artifact.step import Step
 
 NEVER_BUILT = "NEVER BUILT"
@@ -30,10 +29,10 @@ def causes(step: Step, root: Path) -> list[str]:
     """One sentence per cause; `NEVER BUILT` where no artifact of the stage stands."""
     candidates: list[tuple[int, str, list[str]]] = []
     for path in (root / step.shelf).glob(f"*/{RECORD}"):
-        record = read_json(path)
-        if isinstance(record, dict) and record.get("stage") == step.stage:
-            found = differences(record["ingredients"], step.ingredients)
-            candidates.append((-len(found), str(record["created"]), found))
+        known = read_artifact(path.parent)  # a damaged one explains nothing
+        if isinstance(known, Artifact) and known.stage == step.stage:
+            found = differences(known.record["ingredients"], step.ingredients)
+            candidates.append((-len(found), str(known.record["created"]), found))
     if not candidates:
         return [NEVER_BUILT]
     return max(candidates)[2] or [f"GONE {step.key}"]

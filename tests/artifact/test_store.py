@@ -150,6 +150,15 @@ def test_the_reason_names_every_ingredient_that_changed(store):
     assert "FILE f none -> abababab" in with_input.reason
 
 
+@pytest.mark.parametrize("part", ["ingredients", "created", "version", "stage"])
+def test_another_artifact_whose_record_is_damaged_costs_no_build(store, part):
+    builds: list[str] = []
+    other = store.obtain(numbers_step(builds, 3))
+    record = other.path / "record.json"
+    record.write_text(record.read_text().replace(f'"{part}"', f'"{part[:-1]}?"'))
+    assert store.obtain(numbers_step(builds, 4)).reason == "NEVER BUILT"
+
+
 def test_a_step_that_says_it_no_longer_serves_is_built_again(store):
     builds: list[str] = []
     store.obtain(numbers_step(builds))
