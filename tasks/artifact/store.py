@@ -122,12 +122,17 @@ class Store:
             return artifact.told(cached=False, reason=reason, seconds=time.monotonic() - start)
 
     def discard(self, directory: Path) -> None:
-        """Moves a directory into the trash; nothing is deleted or overwritten in place."""
+        """Moves a directory into the trash; nothing is deleted or overwritten in place.
+
+        Its time is from then on when that was: the grace period begins with it.
+        """
         if not directory.exists():
             return
         trash = self.root / ".trash"
         trash.mkdir(parents=True, exist_ok=True)
-        directory.rename(trash / f"{directory.parent.name}-{directory.name}-{time.time_ns()}")
+        place = trash / f"{directory.parent.name}-{directory.name}-{time.time_ns()}"
+        directory.rename(place)
+        os.utime(place)
 
     def _told(self, finding: Finding, start: float) -> Artifact:
         assert finding.artifact is not None

@@ -63,6 +63,18 @@ def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
     assert fresh.exists()
 
 
+def test_what_was_built_long_ago_lies_in_the_trash_for_the_grace_period_too(store):
+    orphan = store.obtain(text_step("root", "x"))
+    os.utime(orphan.path, (0, 0))
+    foretold = collect(store, dry_run=True)
+    assert collect(store) == foretold
+    (lying,) = (store.root / ".trash").iterdir()
+    assert (lying / "text.txt").read_text() == "x"
+    os.utime(lying, (0, 0))
+    assert [swept.path for swept in collect(store)] == [lying]
+    assert not lying.exists()
+
+
 def test_a_store_that_cannot_be_written_to_is_told_in_one_sentence(store, monkeypatch):
     orphan = store.obtain(text_step("root", "x"))
 
