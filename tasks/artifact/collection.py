@@ -7,6 +7,7 @@ What can be reached from a ref through the records' inputs stays. The rest is re
 trash under its key's lock, and deleted after a grace period.
 """
 
+import re
 import shutil
 import time
 from collections.abc import Iterable
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact.durable import explained_disk_errors, read_json, write_json
+from tasks.artifact.key import KEY_LENGTH
 from tasks.artifact.lock import is_locked, locked
 from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
 
 GRACE_SECONDS = 24 * 3600.0
+KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ def run_name() -> str:
 
 def committed(store: Store) -> list[Artifact | str]:
     """Every artifact that stands, or the sentence on why its record cannot be read."""
-    records = sorted(store.root.glob(f"[!.]*/*/{RECORD}"))
-    return [found for path in records if (found := read_artifact(path.parent)) is not None]
+    places = {path.parent for path in store.root.glob(f"[!.]*/*/{RECORD}")}
+    places |= {p for p in store.root.glob("[!.]*/*") if KEY.fullmatch(p.name) and p.is_dir()}
+    return [found for path in sorted(places) if (found := read_artifact(path)) is not None]
 
 
 def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
