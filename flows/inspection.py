@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from flows.pipeline import Pipeline
 from tasks.artifact import Artifact
+from tasks.artifact.collection import in_use
 
 TEXTS = ("prompt", "chosen", "rejected")
 PERCENTILES = (0, 5, 25, 50, 75, 95, 99, 100)
@@ -45,11 +46,12 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
         PipelineError: ingestion or conversion failed.
     """
     store = pipeline.store
-    ingestion = store.obtain(pipeline.step("ingestion", {}))
-    conversion = store.obtain(pipeline.step("conversion", {"ingestion": ingestion}))
-    report = dict(conversion.report)
-    ledgers = {"ingestion": ingestion.report["ledger"], "conversion": report.pop("ledger")}
-    lengths, examples = _measured(conversion, pairs, report["pairs"])
+    with in_use(store):
+        ingestion = store.obtain(pipeline.step("ingestion", {}))
+        conversion = store.obtain(pipeline.step("conversion", {"ingestion": ingestion}))
+        report = dict(conversion.report)
+        ledgers = {"ingestion": ingestion.report["ledger"], "conversion": report.pop("ledger")}
+        lengths, examples = _measured(conversion, pairs, report["pairs"])
     return Inspection(str(conversion.path), ledgers, report, lengths, examples)
 
 

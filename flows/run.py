@@ -9,7 +9,7 @@ from typing import Any
 from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step
-from tasks.artifact.collection import keep, run_name
+from tasks.artifact.collection import in_use, keep, run_name
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
@@ -47,15 +47,16 @@ def run_pipeline(
         return store.obtain(step, force=step.stage in force)
 
     artifacts: dict[str, Artifact] = {}
-    for stage, artifact in run_steps(pipeline, obtain or ask_store, until):
-        artifacts[stage] = artifact
-        if stage == "tokenization" and _comes_to("evaluation", until):
-            _check_held_out(artifacts)
-    summary = summary_of(artifacts)
-    keep(store, "run", run_name(), artifacts.values(), summary)
-    if registered := summary["registered"]:
-        version = f"{registered['name']}-{registered['version']}"
-        keep(store, "version", version, artifacts.values(), registered)
+    with in_use(store):
+        for stage, artifact in run_steps(pipeline, obtain or ask_store, until):
+            artifacts[stage] = artifact
+            if stage == "tokenization" and _comes_to("evaluation", until):
+                _check_held_out(artifacts)
+        summary = summary_of(artifacts)
+        keep(store, "run", run_name(), artifacts.values(), summary)
+        if registered := summary["registered"]:
+            version = f"{registered['name']}-{registered['version']}"
+            keep(store, "version", version, artifacts.values(), registered)
     return summary
 
 

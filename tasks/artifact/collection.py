@@ -2,15 +2,18 @@
 
     data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}: what a finished
                                     run, a registered model version or a pin by hand keeps alive
+    data/.locks/runs                shared by all runs that are going
 
 What can be reached from a ref through the records' inputs stays. The rest is renamed into the
-trash under its key's lock, and deleted after a grace period.
+trash under its key's lock, and deleted after a grace period. A run has no ref before its end, so
+nothing is collected while one is going.
 """
 
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +21,14 @@ from typing import Any
 
 from tasks.artifact.durable import explained_disk_errors, read_json, write_json
 from tasks.artifact.key import KEY_LENGTH
-from tasks.artifact.lock import is_locked, locked
+from tasks.artifact.lock import holder, is_locked, locked
 from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
+from tasks.errors import ArtifactError
 
 GRACE_SECONDS = 24 * 3600.0
+RUNS = "runs"
 KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 
 
@@ -34,6 +39,19 @@ class Swept:
     path: Path
     bytes: int
     why: str
+
+
+@contextmanager
+def in_use(store: Store) -> Generator[None, None, None]:
+    """Within, nothing is collected; waits for a collection to end.
+
+    Raises:
+        ArtifactError: the store cannot be written to.
+    """
+    with ExitStack() as held:
+        with explained_disk_errors(store.root if store.root.exists() else Path()):
+            held.enter_context(locked(store.root / ".locks" / RUNS, "run", shared=True))
+        yield
 
 
 def keep(
@@ -78,10 +96,19 @@ def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[
     """What was taken (or would be): artifacts out of reach, abandoned work, old trash.
 
     Raises:
-        ArtifactError: the store cannot be written to.
+        ArtifactError: a run is going, or the store cannot be written to.
     """
-    with explained_disk_errors(store.root if store.root.exists() else Path()):
-        return _collected(store, keep_runs, dry_run)
+    if not store.root.exists():
+        return []
+    runs = store.root / ".locks" / RUNS
+    with explained_disk_errors(store.root):
+        if is_locked(runs):
+            raise ArtifactError(
+                f"{holder(runs)} is using the artifacts below {store.root}; collect again once its "
+                "run has ended"
+            )
+        with nullcontext() if dry_run else locked(runs, "gc"):
+            return _collected(store, keep_runs, dry_run)
 
 
 def _collected(store: Store, keep_runs: int, dry_run: bool) -> list[Swept]:

@@ -26,15 +26,18 @@ REMIND_SECONDS = 30.0
 
 
 @contextmanager
-def locked(path: Path, what: str) -> Generator[int, None, None]:
-    """The descriptor of an exclusively locked file; waits for whoever holds it, and says so."""
+def locked(path: Path, what: str, *, shared: bool = False) -> Generator[int, None, None]:
+    """The descriptor of a locked file; waits for whoever holds it, and says so.
+
+    `shared`: others that share it may hold it, too; nobody else may.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _acquire(descriptor, path, what)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        _acquire(descriptor, path, what, shared)
+        mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        os.pwrite(descriptor, json.dumps(mine).encode(), 0)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -51,20 +54,20 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, path: Path, what: str) -> None:
+def _acquire(descriptor: int, path: Path, what: str, shared: bool) -> None:
     reminded = -REMIND_SECONDS
     start = time.monotonic()
-    while not _try(descriptor, path):
+    while not _try(descriptor, path, shared):
         waited = time.monotonic() - start
         if waited - reminded >= REMIND_SECONDS:
             reminded = waited
-            logger.info("%s: waiting for %s (%.0f s so far)", what, _holder(path), waited)
+            logger.info("%s: waiting for %s (%.0f s so far)", what, holder(path), waited)
         time.sleep(POLL_SECONDS)
 
 
-def _try(descriptor: int, path: Path) -> bool:
+def _try(descriptor: int, path: Path, shared: bool = False) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -77,8 +80,9 @@ def _try(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _holder(path: Path) -> str:
+def holder(path: Path) -> str:
+    """Who holds a lock, as far as is known; of several, the last to come."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        holder = json.loads(path.read_bytes())
-        return f"process {holder['pid']} on {holder['host']}"
+        noted = json.loads(path.read_bytes())
+        return f"process {noted['pid']} on {noted['host']}"
     return "another process"

@@ -2,12 +2,13 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from tasks.artifact import Step, Store
-from tasks.artifact.collection import collect, keep, last_facts, verify
+from tasks.artifact.collection import RUNS, collect, in_use, keep, last_facts, verify
 from tasks.artifact.lock import locked
 from tasks.errors import ArtifactError
 
@@ -50,6 +51,34 @@ def test_a_locked_artifact_is_never_taken(store):
     with locked(store.root / ".locks" / orphan.name, "test"):
         assert collect(store) == []
     assert [swept.path for swept in collect(store)] == [orphan.path]
+
+
+def test_nothing_is_taken_while_a_run_is_going_that_may_need_it(store):
+    between_two_stages = store.obtain(text_step("root", "x"))
+    with in_use(store), in_use(store):
+        for dry_run in (True, False):
+            with pytest.raises(ArtifactError, match=rf"process {os.getpid()} on .* is using"):
+                collect(store, dry_run=dry_run)
+    assert [swept.path for swept in collect(store)] == [between_two_stages.path]
+
+
+def test_a_run_that_begins_beside_a_collection_waits_for_its_end(store, caplog):
+    caplog.set_level("INFO")
+    begun, went_on = threading.Event(), threading.Event()
+
+    def run():
+        begun.set()
+        with in_use(store):
+            went_on.set()
+
+    with locked(store.root / ".locks" / RUNS, "gc"):
+        thread = threading.Thread(target=run)
+        thread.start()
+        begun.wait()
+        assert not went_on.wait(0.5)
+    thread.join()
+    assert went_on.is_set()
+    assert f"waiting for process {os.getpid()}" in caplog.text
 
 
 def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
