@@ -9,6 +9,7 @@ trash under its key's lock, and deleted after a grace period. A run has no ref b
 nothing is collected while one is going.
 """
 
+import errno
 import re
 import shutil
 import time
@@ -45,21 +46,32 @@ class Swept:
 def in_use(store: Store) -> Generator[None, None, None]:
     """Within, nothing is collected; waits for a collection to end.
 
+    From a store that cannot be written to nothing is taken: what stands there can be looked at.
+
     Raises:
-        ArtifactError: the store cannot be written to.
+        ArtifactError: the disk is full.
     """
     with ExitStack() as held:
         with explained_disk_errors(store.root if store.root.exists() else Path()):
-            held.enter_context(locked(store.root / ".locks" / RUNS, "run", shared=True))
+            try:
+                held.enter_context(locked(store.root / ".locks" / RUNS, "run", shared=True))
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EACCES):
+                    raise
         yield
 
 
 def keep(
     store: Store, kind: str, name: str, artifacts: Iterable[Artifact], facts: Any = None
 ) -> Path:
-    """Writes a ref: these artifacts, and all that they were made from, stay."""
+    """Writes a ref: these artifacts, and all that they were made from, stay.
+
+    Raises:
+        ArtifactError: the store cannot be written to.
+    """
     path = store.root / "refs" / f"{kind}-{name}.json"
-    write_json(path, {"keeps": [[a.stage, a.key] for a in artifacts], "facts": facts})
+    with explained_disk_errors(store.root):
+        write_json(path, {"keeps": [[a.stage, a.key] for a in artifacts], "facts": facts})
     return path
 
 

@@ -47,7 +47,8 @@ def is_locked(path: Path) -> bool:
     """Whether somebody holds the lock right now."""
     if not path.exists():
         return False
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # some need it to be writable
+    descriptor = os.open(path, access | os.O_CLOEXEC)
     try:
         return not _try(descriptor, path)
     finally:

@@ -116,6 +116,21 @@ def test_a_store_that_cannot_be_written_to_is_told_in_one_sentence(store, monkey
     assert orphan.path.exists()
 
 
+def test_a_read_only_store_can_be_looked_at_and_remembers_no_run(store, monkeypatch):
+    orphan = store.obtain(text_step("root", "x"))
+    collect(store, dry_run=True)
+
+    def read_only(*_args, **_more):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tasks.artifact.collection.locked", read_only)
+    monkeypatch.setattr(Path, "write_text", read_only)
+    with in_use(store):
+        assert [swept.path for swept in collect(store, dry_run=True)] == [orphan.path]
+        with pytest.raises(ArtifactError, match=f"cannot write below {store.root}: Read-only file"):
+            keep(store, "run", "1", [orphan])
+
+
 def test_verify_names_an_artifact_without_its_record_and_no_other_folder(store):
     torn = store.obtain(text_step("root", "x"))
     (torn.path / "record.json").unlink()
