@@ -20,12 +20,13 @@ EXIT_FAILED = 1
 def told_in_one_sentence() -> Generator[None, None, None]:
     """Errors raised on purpose end in their sentence and an exit code; others keep the traceback.
 
-    SIGTERM counts as an interruption: the training child saves its state before this ends.
+    SIGTERM counts as an interruption, as Ctrl-C does: the training child saves its state before
+    this ends.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except Interrupted as error:
+    except (Interrupted, _Stopped) as error:
         print(f"interrupted: {error}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from error
     except PipelineError as error:
@@ -62,8 +63,12 @@ def _usable_root(root: Path) -> Path:
         return usable_root(root)
 
 
+class _Stopped(KeyboardInterrupt):
+    """Raised wherever the program is: no library's `except Exception` takes it for a failure."""
+
+
 def _interrupt(signal_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted(
+    raise _Stopped(
         f"stopped by {signal.Signals(signal_number).name}; run the same command again to continue"
     )
 

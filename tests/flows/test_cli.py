@@ -1,13 +1,18 @@
 """The command line as a user meets it: exit codes, sentences, and what it does not import."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from flows.__main__ import app
+from flows.console import told_in_one_sentence
 
 REPOSITORY = Path(__file__).parents[2]
 SMALLER = [
@@ -178,3 +183,23 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     assert explained.stdout.startswith("HIT tokenization")
     shown = json.loads(cli("show", "--json", *root).stdout)
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
+
+
+def of_a_library():
+    """Is stopped at its work, and tells every failure in its own words."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except Exception as error:
+        raise RuntimeError("the registry cannot be reached") from error
+
+
+def test_sigterm_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(typer.Exit) as ended, told_in_one_sentence():
+            of_a_library()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.exit_code == 75
+    assert capsys.readouterr().err.startswith("interrupted: stopped by SIGTERM")
