@@ -94,13 +94,15 @@ def _training(p: Pipeline, done: Artifacts) -> Step:
 
 
 def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[[Workspace], None]:
-    """The build, with the MLflow run closed as failed when it does not end well."""
+    """The build, with the MLflow run closed when it does not end well: as failed, or as killed
+    where it was stopped (Prefect's signals, like Ctrl-C, are no `Exception`)."""
 
     def build_and_close(workspace: Workspace) -> None:
         try:
             build(workspace)
         except BaseException as error:
-            sink.close("KILLED" if isinstance(error, Interrupted | KeyboardInterrupt) else "FAILED")
+            failed = isinstance(error, Exception) and not isinstance(error, Interrupted)
+            sink.close("FAILED" if failed else "KILLED")
             raise
         sink.flush()
 

@@ -2,16 +2,23 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock, create_autospec
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prefect.exceptions import TerminationSignal
 
 from flows.markdown import flattened, literal, table
 from flows.pages import headline, stage_page, summary_page
+from flows.pipeline import _closing
 from tasks.artifact import Artifact, Quarantine, Workspace
+from tasks.errors import Interrupted, TrainingError
+from tasks.registration.metrics_sink import MetricsSink
 
 REPOSITORY = Path(__file__).parents[2]
 HOSTILE = "a|b\n| c | <img src=x> **bold** `code` ![i](http://x.example) www.x.example \\| $m$ # h"
@@ -163,6 +170,24 @@ def test_nested_facts_become_dotted_names():
         ("a.c", "True"),
         ("d", "None"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (TrainingError("the loss is NaN"), "FAILED"),
+        (RuntimeError("unforeseen"), "FAILED"),
+        (Interrupted("stopped"), "KILLED"),
+        (KeyboardInterrupt(), "KILLED"),
+        (TerminationSignal(signal=signal.SIGTERM), "KILLED"),  # a run cancelled in Prefect
+    ],
+)
+def test_the_mlflow_run_tells_a_stopped_training_from_a_failed_one(tmp_path, end, status):
+    sink = create_autospec(MetricsSink, instance=True)
+    build = _closing(sink, Mock(side_effect=end))
+    with pytest.raises(type(end)):
+        build(Workspace(tmp_path, 0))
+    sink.close.assert_called_once_with(status)
 
 
 def test_a_server_that_is_away_costs_the_progress_and_not_the_training(tmp_path):
