@@ -81,14 +81,21 @@ def check(value: Any, origin: str) -> RewardPipelineParams:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if path.is_dir():
-        raise ParamsError(f"params file {path} is a directory; give the YAML file itself")
-    if not path.is_file():
-        raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
-    if path.stat().st_size > LARGEST_FILE_BYTES:
+    try:
+        if path.is_dir():
+            raise ParamsError(f"params file {path} is a directory; give the YAML file itself")
+        if not path.exists():
+            raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
+        with path.open("rb") as file:  # a pipe, too: `run <(sed ... my.yaml)`
+            content = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise ParamsError(
+            f"params file {shown(str(path))} cannot be read: {error.strerror}"
+        ) from None
+    if len(content) > LARGEST_FILE_BYTES:
         raise ParamsError(f"params file {path} is over 1 MiB; is it a data file?")
     try:
-        value = read_yaml(path.read_text("utf-8"))
+        value = read_yaml(content.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"params file {path} is no valid YAML: {_fault(error)}") from None
     if not isinstance(value, dict):
@@ -122,7 +129,7 @@ def _apply(value: dict[str, Any], override: str) -> None:
 
 
 def _element(place: list[Any], name: str, override: str) -> Any:
-    if not name.isdigit() or int(name) >= len(place):
+    if not name.isdecimal() or int(name) >= len(place):
         raise ParamsError(f"override {override!r}: {name!r} is no index below {len(place)}")
     return place[int(name)]
 

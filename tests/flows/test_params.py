@@ -1,6 +1,7 @@
 """The params file: everything wrong in it is named at once, before any work."""
 
 import json
+import os
 
 import pytest
 
@@ -59,6 +60,7 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("conversion.eval_fraction=2", "conversion.eval_fraction: .*, found 2"),
         ("model.path=x", "model: needs exactly one of path, hub and scratch, found path and scr"),
         ("ingestion.sources.5.limit=1", "'5' is no index below 2"),
+        ("ingestion.sources.².limit=1", "'²' is no index below 2"),
         ("ingestion.sources.0.name=../x", "ingestion.sources.0.name: "),
         ("ingestion.sources.1.name=helpful", "sources share the name 'helpful'"),
         ("training", "is not of the form dotted.key=value"),
@@ -151,6 +153,16 @@ def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypa
         load("nowhere.yaml")
     with pytest.raises(ParamsError, match=f"params file {tmp_path} is a directory; give the YAML"):
         load(tmp_path)
+
+
+def test_params_come_through_a_pipe_and_a_name_that_none_can_have_is_told(params_file):
+    come, go = os.pipe()
+    os.write(go, params_file.read_bytes())
+    os.close(go)
+    assert load(f"/dev/fd/{come}") == load(params_file)
+    os.close(come)
+    with pytest.raises(ParamsError, match=r"params file 'aaa.* cannot be read: File name too long"):
+        load("a" * 300)
 
 
 SIGNED = "https://me:hush@host/a.jsonl?X-Amz-Signature=hush"
