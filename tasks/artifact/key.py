@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from tasks.errors import ArtifactError
 
@@ -28,11 +29,30 @@ class Inert:
 
 class Params(BaseModel):
     """Base of every stage's params: frozen, of finite numbers, and closed against names that it
-    does not know."""
+    does not know. A number is no yes or no, which `off` is in YAML."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and info.field_name:
+            taken = _types_in(cls.model_fields[info.field_name].annotation)
+            if taken & {int, float} and bool not in taken:
+                wanted = "a number, or null" if type(None) in taken else "a number"
+                raise ValueError(f"Input should be {wanted} (yes, no, on and off are none)")
+        return value
+
+
+def _types_in(annotation: Any) -> set[Any]:
+    """The types that an annotation such as `Annotated[int, Inert] | None` is made of."""
+    if get_origin(annotation) is Annotated:
+        return _types_in(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return set[Any]().union(*(_types_in(part) for part in get_args(annotation)))
+    return {annotation}
 
 
 def canonical(value: Any, path: str = "") -> Any:

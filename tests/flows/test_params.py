@@ -57,6 +57,12 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("training.learning_rate=fast", "training.learning_rate: .*valid number.*, found 'fast'"),
         ("training.learning_rate=.inf", "training.learning_rate: .*finite number, found inf"),
         ("training.optim_args=x", "training.optim_args: .*pattern .*=.*found 'x'"),
+        ("training.learning_rate=true", "learning_rate: Input should be a number .*, found True"),
+        (
+            "tokenization.max_length=on",
+            "max_length: Input should be a number, or null .*found True",
+        ),
+        ("registration.gate.max_source_drop=off", "drop: .* number, or null .*off.*, found False"),
         ("conversion.eval_fraction=2", "conversion.eval_fraction: .*, found 2"),
         ("model.path=x", "model: needs exactly one of path, hub and scratch, found path and scr"),
         ("ingestion.sources.5.limit=1", "'5' is no index below 2"),
