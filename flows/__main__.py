@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.alias_commands import aliases
-from flows.console import EXIT_FAILED, AsJson, Root, told_in_one_sentence
+from flows.console import (
+    EXIT_FAILED,
+    AsJson,
+    Root,
+    open_standard_streams,
+    told_in_one_sentence,
+)
 from flows.model_commands import models
 
 if TYPE_CHECKING:
@@ -183,6 +189,7 @@ def _pipeline(params: Path, overrides: list[str] | None, root: Path) -> "Pipelin
 
 def main() -> None:
     """Entry point of the console script."""
+    open_standard_streams()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     level = os.environ.get("REWARD_PIPELINE_LOG", "INFO")
     logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")

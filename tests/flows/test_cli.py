@@ -203,3 +203,10 @@ def test_sigterm_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys):
         signal.signal(signal.SIGTERM, before)
     assert ended.value.exit_code == 75
     assert capsys.readouterr().err.startswith("interrupted: stopped by SIGTERM")
+
+
+def test_standard_streams_that_are_closed_are_nothing_to_fail_of(tmp_path):
+    command = [sys.executable, "-m", "flows", "plan", "params/quickstart.yaml"]
+    script = 'exec "$@" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, "sh", *command, "--root", tmp_path], cwd=REPOSITORY)
+    assert done.returncode == 2  # there is work to do
