@@ -85,6 +85,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 def print_plan(planned: list[Planned]) -> None:
     """One line per stage: verdict, key and reason."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     colours = {"HIT": "green", "RUN": "yellow", "DEPENDS": "dim"}
@@ -93,7 +94,7 @@ def print_plan(planned: list[Planned]) -> None:
         table.add_column(heading, overflow="fold")
     for line in planned:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
-        table.add_row(line.stage, verdict, line.key or "", line.reason)
+        table.add_row(line.stage, verdict, line.key or "", escape(line.reason))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 

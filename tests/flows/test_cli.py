@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from flows.__main__ import app
 from flows.console import told_in_one_sentence
+from flows.plan import Planned
+from flows.summary import print_plan
 
 REPOSITORY = Path(__file__).parents[2]
 SMALLER = [
@@ -183,6 +185,12 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     assert explained.stdout.startswith("HIT tokenization")
     shown = json.loads(cli("show", "--json", *root).stdout)
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
+
+
+def test_the_plan_shows_reasons_as_they_are(capsys):
+    reason = "PARAMS conversion.sources.votes.columns.margin [gap] -> [/gap]"
+    print_plan([Planned("conversion", "RUN", "ab12", reason)])
+    assert reason in capsys.readouterr().out
 
 
 def of_a_library():
