@@ -28,7 +28,7 @@ from tasks.registration.given_rows import content, conversation, rows_of
 from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
 from tasks.registration.row_text import Policy, RowTexts
 from tasks.registration.sound_weights import model_of
-from tasks.training.model.positions import check_lengths, positions
+from tasks.training.model.positions import check_lengths, positions, why_no_more
 from tasks.training.model.products import use_onednn
 
 PASS_TOKENS = {"cpu": 512}
@@ -107,7 +107,8 @@ class ServedModel:
             ValueError: a row is too long, or as `token_ids`.
         """
         ids = [self.token_ids(row) for row in rows]
-        check_lengths(ids, positions(self.model.config))
+        config = self.model.config
+        check_lengths(ids, positions(config), why_no_more(config))
         return ids
 
     def token_ids(self, row: Any) -> list[int]:

@@ -1,5 +1,7 @@
 """What the loader refuses: more than data, damaged data, and devices that are not there."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -67,3 +69,26 @@ def test_weights_that_are_cut_off_are_told_as_such(copied):
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(ValueError, match=r"holds a safetensors file that is cut or damaged \("):
         load_reward_model(copied, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_a_row_that_would_change_its_neighbours_rotary_positions_is_refused(copied, kind):
+    """Beside one that is longer than the original length, short rows would get other rewards."""
+    config = json.loads((copied / "config.json").read_text())
+    rope = {"rope_type": kind, "factor": 4.0, "rope_theta": 1e4}
+    if kind == "dynamic":
+        config["max_position_embeddings"] = 40
+    else:
+        half = config["head_dim"] // 2
+        factors = {"short_factor": [1.0] * half, "long_factor": [8.0] * half}
+        rope |= {"original_max_position_embeddings": 40, **factors}
+    (copied / "config.json").write_text(json.dumps(config | {"rope_parameters": rope}))
+    (copied / "reward_contract.json").unlink()
+    served = load_reward_model(copied, "cpu")
+    assert served.max_tokens == 40
+    short, fits, long = "blue", "blue " * 9, "or so " * 60
+    assert len(served.token_ids(fits)) <= 40
+    assert served.rewards([short, fits])[0] == pytest.approx(served.rewards([short])[0], abs=1e-5)
+    told = rf"row 2 has \d+ tokens, expected 40 or fewer: with more its rotary positions \({kind}\)"
+    with pytest.raises(ValueError, match=told):
+        served.rewards([short, fits, long])

@@ -203,5 +203,6 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
     assert positions(load_reward_model(tmp_path / "base").model) == held
     rows = [{**row, "chosen_input_ids": [5] * 30} for row in make_rows(4)]
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
-    with pytest.raises(ModelError, match=f"a row of 30 tokens, but .* has {held} positions"):
+    told = f"a row of 30 tokens, but .* takes {held}: the model has no positions for more"
+    with pytest.raises(ModelError, match=told):
         RewardTrainer(str(tmp_path / "base"), args, train_dataset=Dataset.from_list(rows))

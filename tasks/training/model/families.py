@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from tasks.errors import ModelError
 from tasks.training.batches.pairs import longest_sides
 from tasks.training.model.positions import positions as positions_in
+from tasks.training.model.positions import why_no_more
 from tasks.training.scoring import score
 
 PROBE_TOKENS, PROBE_PADDING = 3, 5
@@ -78,6 +79,6 @@ def check_positions(model: PreTrainedModel, rows: Any, name: str) -> None:
         longest = int(longest_sides(part).max())
         if longest > limit:
             raise ModelError(
-                f"the {key} dataset has a row of {longest} tokens, but {type(model).__name__} has "
-                f"{limit} positions; set max_length to {limit} at most"
+                f"the {key} dataset has a row of {longest} tokens, but {type(model).__name__} "
+                f"takes {limit}: {why_no_more(model.config)}; set max_length to {limit} at most"
             )

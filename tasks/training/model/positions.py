@@ -1,8 +1,11 @@
 """How long a sequence may be: the positions of a model, and the rows that are held against them.
 
 Beyond its positions a model was not trained, and its rewards mean nothing: one with a table of them
-fails, one with rotary positions answers all the same. Travels inside the registered model: it must
-not import any other part of the project.
+fails, one with rotary positions answers all the same. Rotary positions of the types `dynamic` and
+`longrope` have other angles for all rows of a batch once one of them is longer than the original
+length (and `dynamic` keeps them for the batches that follow): up to that length a reward depends on
+its own row alone, and longer rows are refused. Travels inside the registered model: it must not
+import any other part of the project.
 """
 
 from collections.abc import Sequence
@@ -10,6 +13,9 @@ from typing import Any
 
 OFFSET = ("roberta", "xlm-roberta")
 """Families whose first positions, up to that of padding, serve no token."""
+CHANGING = {"dynamic": "max_position_embeddings", "longrope": "original_max_position_embeddings"}
+"""Types of rotary positions whose angles change with the longest row, and what their original
+length is called."""
 
 
 def positions(config: Any) -> int | None:
@@ -18,8 +24,10 @@ def positions(config: Any) -> int | None:
     The number by which training refuses rows: what it reads can be scored.
     """
     config = config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    if str(rope.get("rope_type", "default")) != "default":
+    rope = _rotary(config)
+    if changing := [part for part in rope if part.get("rope_type") in CHANGING]:
+        return min(_original_length(config, part) for part in changing)
+    if str(rope[0].get("rope_type", "default")) != "default":
         return None
     found = getattr(config, "max_position_embeddings", None)
     if not isinstance(found, int) or found <= 0:
@@ -27,8 +35,30 @@ def positions(config: Any) -> int | None:
     return found - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
 
 
-def check_lengths(sequences: Sequence[Sequence[int]], limit: int | None) -> None:
-    """Refuses rows that are longer than the model's positions.
+def why_no_more(config: Any) -> str:
+    """Why a row of more tokens than `positions` says is refused."""
+    kinds = [part["rope_type"] for part in _rotary(config.get_text_config()) if "rope_type" in part]
+    if changing := sorted(CHANGING.keys() & set(kinds)):
+        return (
+            f"with more its rotary positions ({changing[0]}) would change for every row of the "
+            "batch, and so would their rewards"
+        )
+    return "the model has no positions for more"
+
+
+def _rotary(config: Any) -> list[dict[str, Any]]:
+    """The settings of rotary positions: one, or one for each kind of layer after what all share."""
+    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    return [told, *(part for part in told.values() if isinstance(part, dict))]
+
+
+def _original_length(config: Any, rope: dict[str, Any]) -> int:
+    name = CHANGING[rope["rope_type"]]
+    return int(rope[name] if name in rope else getattr(config, name))
+
+
+def check_lengths(sequences: Sequence[Sequence[int]], limit: int | None, why: str) -> None:
+    """Refuses rows that are longer than the model's positions; `why` as `why_no_more`.
 
     Raises:
         ValueError: names the first of them by its number, from 0.
@@ -36,7 +66,7 @@ def check_lengths(sequences: Sequence[Sequence[int]], limit: int | None) -> None
     for number, ids in enumerate(sequences):
         if limit is not None and len(ids) > limit:
             raise ValueError(
-                f"row {number} has {len(ids)} tokens, expected {limit} or fewer: the model has no "
-                "positions for more; shorten its prompt or its answer (in RL, the lengths of "
-                "prompts and completions), or leave it out"
+                f"row {number} has {len(ids)} tokens, expected {limit} or fewer: {why}; "
+                "shorten its prompt or its answer (in RL, the lengths of prompts and completions), "
+                "or leave it out"
             )
