@@ -64,7 +64,8 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from tasks.training.config import RewardConfig
     from tasks.training.handover.contract import rendering_policy, write_contract
     from tasks.training.handover.export import export
-    from tasks.training.model.adapter import lora_config
+    from tasks.training.model.adapter import base_of, lora_config
+    from tasks.training.model.families import check_positions
     from tasks.training.model.preparation import load_tokenizer
     from tasks.training.process.progress import ProgressCallback, say
     from tasks.training.trainer import RewardTrainer
@@ -81,15 +82,17 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     train = open_pairs(Path(job.pairs) / "train")
     if train is None:
         raise TrainingError(f"{job.pairs} holds no training pairs")
+    held_out: Any = open_pairs(Path(job.pairs) / "eval")
     trainer = RewardTrainer(
         model=job.model,
         args=args,
         train_dataset=train,
-        eval_dataset=open_pairs(Path(job.pairs) / "eval") if params.eval_strategy != "no" else None,
+        eval_dataset=held_out if params.eval_strategy != "no" else None,
         processing_class=load_tokenizer(job.tokenizer),
         callbacks=[StopCallback(request)],
         peft_config=lora_config(params.lora) if params.lora else None,
     )
+    check_positions(base_of(trainer.model), held_out, "eval")  # evaluation scores them in any case
     trainer.job = {**job.identity, "world_size": args.world_size}
     logs = Path(job.output) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -108,8 +111,8 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     trainer.gather_model()
     if trainer.is_world_process_zero():
         export(trainer, Path(job.output), tokens)
-        held_out: Any = open_pairs(Path(job.pairs) / "eval") or ()
-        write_contract(Path(job.output) / "model", held_out, **rendering_policy(Path(job.pairs)))
+        model, policy = Path(job.output) / "model", rendering_policy(Path(job.pairs))
+        write_contract(model, held_out or (), **policy)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 

@@ -14,12 +14,14 @@ from transformers import (
     XLNetForSequenceClassification,
 )
 
+from tasks.artifact import Store
 from tasks.errors import ModelError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.families import check_padding_unseen, positions
 from tasks.training.model.loading import load_reward_model
 from tasks.training.scoring import head_modules, read_by_length, score
-from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer
+from tests.training.run_stage import stage_step
+from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer, write_pairs
 
 BASE = {
     "vocab_size": VOCABULARY,
@@ -206,3 +208,15 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
     told = f"a row of 30 tokens, but .* takes {held}: the model has no positions for more"
     with pytest.raises(ModelError, match=told):
         RewardTrainer(str(tmp_path / "base"), args, train_dataset=Dataset.from_list(rows))
+
+
+def test_a_held_out_row_longer_than_the_positions_is_refused_before_training(tmp_path):
+    """Also where training does not look at the held-out pairs: its contract and evaluation do."""
+    base_of("gpt2", tmp_path / "base")
+    pairs = write_pairs(tmp_path / "pairs", make_rows(8), "train")
+    long = [{**row, "chosen_input_ids": [5] * 200} for row in make_rows(4)]
+    write_pairs(pairs, long, "eval")
+    store = Store(tmp_path / "data")
+    with pytest.raises(TrainingError, match="the eval dataset has a row of 200 tokens, but GPT2"):
+        store.obtain(stage_step(tmp_path / "base", pairs, {"device": "cpu"}))
+    assert not [*tmp_path.rglob("checkpoint-*")]
