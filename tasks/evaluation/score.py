@@ -10,6 +10,7 @@ reward depends on its own tokens, not on its neighbours.
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ long, as `batch_size` does where they are short."""
 
 
 class RewardScorer:
-    """A reward model in float32 on one device, ready to score token ids.
+    """A reward model in float32 on one device, ready to score token ids; threads may share it.
 
     Raises:
         ModelError: the directory does not hold a reward model.
@@ -52,6 +53,8 @@ class RewardScorer:
         self.model.to(self.device).eval()
         self.pad_id = int(self.model.config.pad_token_id or 0)
         self.flat = make_flat(self.model) is None
+        self.scoring = Lock()
+        """One call at a time: a flat pass switches the model's attention over and back."""
 
     @property
     def most_tokens(self) -> int | None:
@@ -72,7 +75,7 @@ class RewardScorer:
         distinct = [np.frombuffer(ids, dtype=np.int32) for ids in places]
         rewards = np.empty(len(distinct), dtype=np.float32)
         kept = large_buffers_kept(kept=self.device == "cpu")
-        with torch.inference_mode(), _exact_float32(self.device), kept:
+        with self.scoring, torch.inference_mode(), _exact_float32(self.device), kept:
             for batch in self._batches(distinct):
                 rewards[batch] = self._batch([distinct[i] for i in batch])
         return rewards[place]

@@ -1,5 +1,7 @@
 """Rewards come back in their order and do not depend on how they were batched."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -136,3 +138,15 @@ def test_the_longest_sequence_that_is_said_can_be_scored_and_no_longer_one(tmp_p
 def test_a_model_without_a_trained_head_is_refused(tiny_model_directory):
     with pytest.raises(ModelError, match="no score head"):
         RewardScorer(tiny_model_directory)
+
+
+def test_threads_that_share_a_scorer_get_the_rewards_of_one_alone(model_directory):
+    """A flat row has its own attention, which the model is switched to for the time of a pass."""
+    scorer = RewardScorer(model_directory, batch_size=8, device="cpu")
+    assert scorer.flat
+    ids = [np.asarray(p["chosen_ids"], np.int32) for p in random_pairs(80, longest=120)]
+    asked = [ids[start::8] for start in range(8)] * 10
+    alone = [scorer.rewards(sequences) for sequences in asked]
+    with ThreadPoolExecutor(8) as threads:
+        found = [*threads.map(scorer.rewards, asked)]
+    assert np.concatenate(found) == pytest.approx(np.concatenate(alone), abs=1e-6)
