@@ -25,8 +25,11 @@ from tasks.training.params import LoraParams
 from tasks.training.scoring import head_modules, score
 from tests.training.tiny import make_rows, make_tokenizer
 
-# peft 0.21 asks under a name that transformers 5.23 calls deprecated
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+# peft 0.21 asks under a name that transformers 5.23 calls deprecated, and says what it saves
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*as embedding layers found in `target_modules`"),
+]
 
 CONFIGS = {
     "from params": lora_config(LoraParams(r=4, target_modules=["q_proj", "down_proj"])),
@@ -34,6 +37,8 @@ CONFIGS = {
     "as TRL documents it": LoraConfig(modules_to_save=["score"], target_modules=["q_proj"]),
     "without a word on the head": LoraConfig(r=2, target_modules=["v_proj"]),
     "all linear layers": lora_config(LoraParams(r=2)),
+    "on the embedding": lora_config(LoraParams(r=4, target_modules=["q_proj", "embed_tokens"])),
+    "some tokens alone": LoraConfig(target_modules=["q_proj"], trainable_token_indices=[1, 5]),
 }
 
 

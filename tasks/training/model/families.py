@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
 from tasks.training.batches.pairs import longest_sides
+from tasks.training.model.padding import embedding
 from tasks.training.model.positions import positions as positions_in
 from tasks.training.model.positions import why_no_more
 from tasks.training.scoring import score
@@ -34,8 +35,8 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
     """
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
-    table: Any = model.get_input_embeddings()
-    ids = [number for number in range(table.num_embeddings) if number != pad][-PROBE_TOKENS:]
+    rows = embedding(model).num_embeddings
+    ids = [number for number in range(rows) if number != pad][-PROBE_TOKENS:]
     alone = torch.tensor([ids], device=model.device)
     padded = torch.tensor([ids + [pad] * PROBE_PADDING], device=model.device)
     mask = (torch.arange(padded.shape[1], device=model.device) < len(ids)).long()[None]
