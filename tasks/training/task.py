@@ -16,7 +16,7 @@ from tasks.training.process.launch import train
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 6
+VERSION = 7
 
 
 def step(

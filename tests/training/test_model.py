@@ -17,6 +17,7 @@ from tasks.training.model.adapter import lora_config, with_adapter
 from tasks.training.model.loading import head_digest, load_reward_model
 from tasks.training.model.padding import fit_tokenizer
 from tasks.training.params import LoraParams
+from tasks.training.scoring import score
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 
 
@@ -164,6 +165,29 @@ def test_a_tokenizer_that_pads_with_eos_gets_a_padding_token_of_its_own(base):
     assert model.config.pad_token_id == tokenizer.pad_token_id == 64
     assert model.get_input_embeddings().num_embeddings == 65
     assert not model.get_input_embeddings().weight[64].any()
+
+
+def test_a_padding_token_that_conversations_end_in_makes_way_for_one_of_its_own(base, tmp_path):
+    """transformers' own class passes over padding tokens at the end: it would read the reward one
+    token before the end of the turn, and a trainer that is given the directory with it."""
+    model, tokenizer = load_reward_model(base).model.eval(), make_tokenizer(pad=None)
+    tokenizer.pad_token, end = "w7", tokenizer.convert_tokens_to_ids("w7")
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content + ' w7' }}{% endfor %}"
+    fit_tokenizer(model, tokenizer)
+    assert (tokenizer.pad_token, tokenizer.eos_token) == ("<|pad|>", "<eos>")
+    model.save_pretrained(tmp_path)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    turns = [{"role": "user", "content": "w3 w4"}, {"role": "assistant", "content": " w5"}]
+    ids = tokenizer.apply_chat_template(turns, return_tensors="pt", return_dict=False)
+    assert int(ids[0, -1]) == end
+    with torch.no_grad():
+        assert float(plain(ids).logits) == pytest.approx(
+            float(score(model, ids, torch.ones_like(ids))), abs=1e-6
+        )
+    other = make_tokenizer()  # a padding token of its own stays, whatever the template
+    other.chat_template = "{{ raise_exception('no such turns') }}"
+    fit_tokenizer(load_reward_model(base).model, other)
+    assert other.pad_token_id == PAD
 
 
 def test_a_padding_token_that_the_vocabulary_keeps_is_taken(base):

@@ -3,6 +3,7 @@
 from typing import cast
 
 import torch
+from jinja2 import TemplateError
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -15,8 +16,8 @@ OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|v
 def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Gives both a padding token of its own, the same for both.
 
-    A tokenizer without one, or with EOS in its place, gets one that its vocabulary keeps for that,
-    or a new one (and the embedding a row of zeros, which no sequence ever reads).
+    A tokenizer without one, or with one that rows end in, gets one that its vocabulary keeps for
+    that, or a new one (and the embedding a row of zeros, which no sequence ever reads).
 
     Raises:
         ModelError: the tokenizer has ids that the embedding has no row for.
@@ -29,7 +30,7 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
             f"but the embedding has {rows} rows; use the tokenizer that belongs to the model, or "
             "resize the model's embedding first"
         )
-    if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id:
+    if tokenizer.pad_token_id is None or _ends_rows(tokenizer):
         vocabulary = tokenizer.get_vocab()
         kept = [token for token in OWN_PAD_TOKENS if token in vocabulary]
         tokenizer.add_special_tokens({"pad_token": kept[0] if kept else OWN_PAD_TOKENS[0]})
@@ -40,6 +41,21 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
             embedding(model).weight[rows:] = 0
     model.config.get_text_config().pad_token_id = pad
     model.config.pad_token_id = pad
+
+
+def _ends_rows(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether texts or conversations end in the padding token: transformers' own classes, which
+    look for the last other token, would read their rewards one token too early."""
+    if tokenizer.pad_token_id == tokenizer.eos_token_id:
+        return True
+    if tokenizer.chat_template is None:
+        return False
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    try:
+        text = cast(str, tokenizer.apply_chat_template(turns, tokenize=False))
+    except (TemplateError, ValueError, TypeError, KeyError, AttributeError):  # not such turns
+        return False
+    return text.endswith(str(tokenizer.pad_token))
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
