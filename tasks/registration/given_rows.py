@@ -42,7 +42,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
         options = {name: _json(row.get(name)) for name in OPTIONS}
         if _given(row.get(CONVERSATION)):
             return _messages(_json(row[CONVERSATION])), options
-        if _given(row.get(TEXT)):
+        if isinstance(row.get(TEXT), str):
             return row[TEXT], options
     elif isinstance(row, list | tuple | np.ndarray):
         return _messages(row), {}
@@ -53,7 +53,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def rows_of(data: Any) -> list[Any]:
-    """The rows one by one; one alone is a row of its own.
+    """The rows one by one; one alone is a row of its own, not a list of its letters or keys.
 
     Raises:
         ValueError: a DataFrame without a column of rows.
@@ -64,7 +64,7 @@ def rows_of(data: Any) -> list[Any]:
                 f"the columns are {list(data.columns)}; expected {CONVERSATION!r} or {TEXT!r}"
             )
         return data.to_dict("records")
-    if isinstance(data, str) or (isinstance(data, Mapping) and {CONVERSATION, TEXT} & set(data)):
+    if isinstance(data, str | Mapping):
         return [data]
     rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
     # One conversation alone, not a list of them.

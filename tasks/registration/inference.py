@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
 from tasks.registration import reward_scale
@@ -78,18 +79,20 @@ class ServedModel:
         """float32 `[N]`: one reward per row.
 
         A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
-        `chat_template_kwargs`) or `text`.
+        `chat_template_kwargs`) or `text`; one alone is read as a list of one.
 
         Raises:
             ValueError: as `ids_of_rows`.
         """
-        return self.scaled(self.rewards_of_ids(self.ids_of_rows(rows)))
+        return self.scaled(self.rewards_of_ids(self.ids_of_rows(rows_of(rows))))
 
     def rewards_of_answers(self, prompt: Any, answers: Sequence[Any], **options: Any) -> np.ndarray:
         """float32 `[N]`: one reward per answer, the prompt computed once where the family allows.
 
         `prompt`: messages or text; `answers`: messages or texts; `options` as in a row.
         """
+        if isinstance(answers, str):
+            raise ValueError(f"answers are the text {answers[:80]!r}; expected a list of answers")
         ids = self.ids_of_rows(conversation(prompt, answer, options) for answer in answers)
         return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
 
@@ -104,9 +107,18 @@ class ServedModel:
         """The token ids of each row, none longer than the model has positions for.
 
         Raises:
-            ValueError: a row is too long, or as `token_ids`.
+            ValueError: a row is too long, cannot be rendered or encoded, or as `token_ids`; it is
+                named by its number, from 0.
         """
-        ids = [self.token_ids(row) for row in rows]
+        ids: list[list[int]] = []
+        for number, row in enumerate(rows):
+            try:
+                ids.append(self.token_ids(row))
+            except ValueError as error:
+                raise ValueError(f"row {number}: {error}") from error
+            except (TypeError, KeyError, AttributeError, TemplateError) as error:
+                told = f"{type(error).__name__}: {error}"
+                raise ValueError(f"row {number} cannot be read: {told}") from error
         config = self.model.config
         check_lengths(ids, positions(config), why_no_more(config))
         return ids
@@ -161,7 +173,7 @@ class ServedModel:
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
-        return self.rewards(rows_of(data))
+        return self.rewards(data)
 
     def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
         lengths = torch.tensor([len(ids) for ids in sequences])  # (B)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from pandas import DataFrame
 from safetensors.torch import load_file, save_file
 
 from tasks.registration import load_reward_model
@@ -92,3 +93,37 @@ def test_a_row_that_would_change_its_neighbours_rotary_positions_is_refused(copi
     told = rf"row 2 has \d+ tokens, expected 40 or fewer: with more its rotary positions \({kind}\)"
     with pytest.raises(ValueError, match=told):
         served.rewards([short, fits, long])
+
+
+def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
+    talk = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "blue"}]
+    for given, row in (
+        ("blue", "blue"),
+        ({"text": "blue"}, "blue"),
+        (talk, talk),
+        ({"messages": talk}, talk),
+        (DataFrame({"text": ["blue"]}), "blue"),
+    ):
+        expected = model.rewards([row]).tolist()
+        assert model.rewards(given).tolist() == expected
+        assert model.predict(given).tolist() == expected
+    with pytest.raises(ValueError, match="answers are the text 'blue'; expected a list of answers"):
+        model.rewards_of_answers("The sky is ", "blue")
+    for mistaken in ({"prompt": "a", "answer": "b"}, {"text": ["blue", "green"]}):
+        with pytest.raises(ValueError, match=r"row 0: a row is .* expected a text, a list of"):
+            model.predict(mistaken)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (5, "row 1: a row is '5'; expected a text"),
+        ("a\ud800b", "row 1 cannot be read: TypeError"),
+        ([{"role": "user", "content": 5}], "row 1 cannot be read: TypeError"),
+        ([{"role": "user", "content": "a"}, "b"], "row 1: messages are"),
+        ({"messages": [{"role": "user", "content": "a"}], "tools": "{"}, "row 1: Expecting"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_by_its_number(model, row, said):
+    with pytest.raises(ValueError, match=said):
+        model.rewards(["blue", row])
