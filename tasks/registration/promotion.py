@@ -31,7 +31,8 @@ from tasks.registration.params import RegistrationParams
 from tasks.registration.proof import prove_again
 from tasks.registration.register import REFUSED
 from tasks.registration.registry import CHAMPION
-from tasks.registration.tracking import client_for, quietly
+from tasks.registration.store import client_of_existing, refusals_told
+from tasks.registration.tracking import quietly
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -151,19 +152,21 @@ def _finished(
 
 def moves(params: RegistrationParams, root: Path) -> list[Move]:
     """The moves of the model's aliases, oldest first."""
-    client = client_for(params, root)
-    _registered(client, params.model_name)
-    return history(client, params.model_name)
+    with refusals_told(params, root):
+        client = client_of_existing(params, root)
+        _registered(client, params.model_name)
+        return history(client, params.model_name)
 
 
 @contextmanager
 def _registry(
     params: RegistrationParams, root: Path
 ) -> Generator[tuple["MlflowClient", StillOurs], None, None]:
-    client = client_for(params, root)
-    _registered(client, params.model_name)
-    with registry_lock(client, params, root) as still_ours:
-        yield client, still_ours
+    with refusals_told(params, root):
+        client = client_of_existing(params, root)
+        _registered(client, params.model_name)
+        with registry_lock(client, params, root) as still_ours:
+            yield client, still_ours
 
 
 def _proved(client: "MlflowClient", version: "ModelVersion", why: str) -> str:

@@ -64,13 +64,15 @@ def build(
     """Registers the model and writes the receipt.
 
     Raises:
-        RegistrationError: the version in the registry is not what was trained.
+        RegistrationError: the version in the registry is not what was trained, or MLflow refuses.
     """
     from tasks.registration.register import register
+    from tasks.registration.store import refusals_told
     from tasks.registration.subject import Subject
 
     subject = Subject(training, evaluation, tokenization, workspace.scratch)
-    registered = register(params, root, subject, context)
+    with refusals_told(params, root):
+        registered = register(params, root, subject, context)
     workspace.write_json(RECEIPT, registered)
     workspace.report.update({name: registered[name] for name in SHOWN})
     workspace.report["warnings"] = evaluation.report["warnings"]

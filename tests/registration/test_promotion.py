@@ -1,8 +1,10 @@
 """Aliases move forward by themselves, and back by hand: proved first, and written down."""
 
 import json
+import re
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,34 @@ def test_the_history_tells_of_every_alias(place, command, tmp_path):
     assert found == told
     shown = command.invoke(app, ["alias-history", NAME, *root])
     assert "staging: 1 -> 2  promote" in shown.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://127.0.0.1:9", "refuses: API request to .* failed"),
+        ("other://store", "refuses: .* unsupported URI"),
+        ("sqlite:///{root}/no.db", "refuses: file is not a database"),
+        ("sqlite:///{root}/absent/mlflow.db", "does not exist: no model is registered"),
+    ],
+)
+def test_a_store_that_cannot_be_asked_is_told_in_one_sentence(
+    place, command, monkeypatch, address, said
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    (place.root / "no.db").write_text("no database")
+    address = address.format(root=place.root)
+    asked = ["--tracking-uri", address, "--root", str(place.root)]
+    for words in (["promote", NAME, "1", "--why", "x"], ["alias-history", NAME]):
+        done = command.invoke(app, [*words, *asked])
+        assert done.exit_code == 1, done.output
+        assert re.match(rf"RegistrationError: .*{said}", done.stderr)
+        assert len(done.stderr.splitlines()) == 1
+    params = place.params.model_copy(update={"tracking_uri": address})
+    if "absent" not in address:  # there a registration makes a new one
+        with pytest.raises(RegistrationError, match=said):
+            replace(place, params=params).register(place.evaluated(1))
+    assert not (place.root / "absent").exists()  # asking for a model makes no database
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
-from tasks.registration.registry import database_path, store_uri
+from tasks.registration.registry import store_uri
+from tasks.registration.store import client_of_existing, refusals_told
 
 REGISTRY = "models:/"
 
@@ -35,21 +36,14 @@ def local_model(source: str, root: Path, tracking_uri: str | None) -> Generator[
 def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str) -> Path:
     params = RegistrationParams(tracking_uri=tracking_uri)
     uri = store_uri(params, root)
-    database = database_path(uri)
-    if database is not None and not database.is_file():
-        raise RegistrationError(
-            f"{database} does not exist: no model is registered below {root.resolve()}; give "
-            "--root or --tracking-uri"
-        )
-    from tasks.registration.tracking import client_for
+    with refusals_told(params, root):
+        client_of_existing(params, root)
+        from mlflow.artifacts import download_artifacts
+        from mlflow.exceptions import MlflowException
 
-    client_for(params, root)
-    from mlflow.artifacts import download_artifacts
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return Path(
-            download_artifacts(source, dst_path=scratch, tracking_uri=uri, registry_uri=uri)
-        )
-    except MlflowException as error:
-        raise RegistrationError(f"{source} cannot be had from {uri}: {error}") from error
+        try:
+            return Path(
+                download_artifacts(source, dst_path=scratch, tracking_uri=uri, registry_uri=uri)
+            )
+        except MlflowException as error:
+            raise RegistrationError(f"{source} cannot be had from {uri}: {error}") from error
