@@ -24,7 +24,7 @@ from tasks.registration.gate import Bound, Decision, decide, fitness
 from tasks.registration.history import holder
 from tasks.registration.lineage import prompts_of, read_trained_on
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proof import download
+from tasks.registration.proof import check_registered, download
 from tasks.registration.registry import CHAMPION
 from tasks.registration.subject import Subject
 
@@ -86,6 +86,7 @@ def _compared(
 
     how = subject.evaluation.report["scoring"]
     directory = download(client, champion, subject.scratch / "champion")
+    check_registered(champion, directory)
     table = champion_table(
         directory, subject.model, subject.tokenization, how["batch_size"], how["device"]
     )

@@ -30,7 +30,11 @@ HERE_TOLERANCE = 1e-5
 
 
 def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:
-    """A fresh copy of a version's files."""
+    """A fresh copy of a version's files.
+
+    Raises:
+        RegistrationError: there are none where the registry says that they are.
+    """
     from mlflow.artifacts import download_artifacts
 
     shutil.rmtree(destination, ignore_errors=True)
@@ -40,7 +44,32 @@ def download(client: "MlflowClient", version: "ModelVersion", destination: Path)
     copy = download_artifacts(
         model_uri, dst_path=str(destination), tracking_uri=uri, registry_uri=uri
     )
+    if not any(destination.rglob("*.*")):
+        place = client.get_model_version_download_uri(version.name, version.version)
+        raise RegistrationError(
+            f"{_named(version)} has no files at {place}, where the registry says that they are: "
+            "they were moved or removed. Move them back, or run the pipeline that made it again"
+        )
     return Path(copy)
+
+
+def check_registered(version: "ModelVersion", downloaded: Path) -> None:
+    """Refuses files that are others than were registered; nobody knows those of a version that
+    this pipeline did not register.
+
+    Raises:
+        RegistrationError: they are.
+    """
+    registered = version.tags.get(ARTIFACT_DIGEST)
+    if registered is not None and identity(downloaded) != registered:
+        raise RegistrationError(
+            f"the files of {_named(version)} are not those that were registered; run the pipeline "
+            "that made it again, which uploads them anew"
+        )
+
+
+def _named(version: "ModelVersion") -> str:
+    return f"version {version.version} of {version.name!r}"
 
 
 @dataclass(frozen=True)
@@ -86,19 +115,14 @@ def prove_again(client: "MlflowClient", version: "ModelVersion", scratch: Path) 
     Raises:
         RegistrationError: its files are others than were registered, or it breaks its contract.
     """
-    what = f"version {version.version} of {version.name!r}"
+    what = _named(version)
     downloaded = download(client, version, scratch / "downloaded")
-    registered = version.tags.get(ARTIFACT_DIGEST)
-    if registered is None:
+    if ARTIFACT_DIGEST not in version.tags:
         raise RegistrationError(
             f"{what} was not registered by this pipeline: no tag {ARTIFACT_DIGEST!r} says what its "
             "files should be; run the pipeline, and promote what it registers"
         )
-    if identity(downloaded) != registered:
-        raise RegistrationError(
-            f"the files of {what} are not those that were registered; run the pipeline that made "
-            "it again, which uploads them anew"
-        )
+    check_registered(version, downloaded)
     golden = ask(downloaded, (), None, scratch).golden
     if golden is None:
         raise RegistrationError(f"{what} has no score contract: nothing says what it should answer")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
 from tasks.errors import RegistrationError
@@ -242,6 +243,19 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
     found = receipt(place.register(place.worse))
     assert found["alias"] == "challenger"
     assert "not compared: version 1 could not score" in found["decision"]
+    assert "version 1 of 'reward-model' has no files at " in found["decision"]
+
+
+def test_a_champion_whose_files_are_others_than_were_registered_is_not_overtaken(place):
+    """Its weights still load, and would lose: nobody knows whose rewards those are."""
+    place.params = place.params.model_copy(update={"min_improvement": 0.0})
+    champion = receipt(place.register(place.worse))
+    file = Path(champion["location"]) / "model.safetensors"
+    weights = load_file(file)
+    save_file(weights | {"score.weight": -weights["score.weight"]}, file, {"format": "pt"})
+    found = receipt(place.register(place.better))
+    assert found["alias"] == "challenger"
+    assert "the files of version 1 of 'reward-model' are not those that" in found["decision"]
 
 
 @pytest.mark.slow

@@ -13,10 +13,14 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
+from tasks.errors import RegistrationError
 from tasks.registration import load_reward_model
+from tasks.registration.serving.source import local_model
 from tasks.registration.task import receipt
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "REWARD_PIPELINE_LOG": "INFO"}
@@ -172,3 +176,38 @@ def test_what_cannot_be_served_is_told_in_one_sentence(model_directory, tmp_path
     assert "no config.json" in ended(str(tmp_path / "model"))
     assert "reachable by others" in ended(str(tmp_path / "model"), "--host", "0.0.0.0")
     assert "no model is registered" in ended("models:/x@champion", "--root", str(tmp_path))
+
+
+def test_a_version_is_served_only_as_it_was_registered(defended):
+    """A change that no golden conversation meets passes the contract."""
+    place, source = defended, "models:/reward-model@champion"
+    location = Path(receipt(place.register(place.better))["location"])
+    file = location / "model.safetensors"
+    kept = file.read_bytes()
+    weights = load_file(file)
+    contract = json.loads((location / "reward_contract.json").read_bytes())
+    read = [id for row in contract["probes"] for ids in row.get("ids", []) for id in ids]
+    unread = [*{*range(len(weights["model.embed_tokens.weight"]))}.difference(read)]
+    weights["model.embed_tokens.weight"][unread] *= -3
+    save_file(weights, file, {"format": "pt"})
+    assert load_reward_model(location, "cpu").golden
+    told = "the files of version 1 of 'reward-model' are not those that were registered"
+    for asked in (source, "models:/reward-model/1"):
+        with (
+            pytest.raises(RegistrationError, match=told),
+            local_model(asked, place.root, None),
+        ):
+            pass
+    file.write_bytes(kept)
+    with local_model(source, place.root, None) as directory:
+        assert (directory / "model.safetensors").read_bytes() == kept
+    shutil.rmtree(location)
+    with pytest.raises(RegistrationError, match=r"has no files at .* Move them back"):
+        local_model(source, place.root, None).__enter__()
+    for asked, said in (
+        ("@nobody", "nobody not found"),
+        ("/9", r"version=9\) not found"),
+        ("", "names no version; expected models:/name@alias or models:/name/version"),
+    ):
+        with pytest.raises(RegistrationError, match=said):
+            local_model(f"models:/reward-model{asked}", place.root, None).__enter__()

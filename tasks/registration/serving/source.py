@@ -4,11 +4,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import store_uri
 from tasks.registration.store import client_of_existing, refusals_told
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
 REGISTRY = "models:/"
 
@@ -20,7 +25,8 @@ def local_model(source: str, root: Path, tracking_uri: str | None) -> Generator[
     `source`: a directory, or `models:/name@alias` or `models:/name/version`.
 
     Raises:
-        RegistrationError: there is no such directory or version.
+        RegistrationError: there is no such directory or version, or its files are others than were
+            registered.
     """
     if not source.startswith(REGISTRY):
         if not Path(source).is_dir():
@@ -37,13 +43,29 @@ def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str)
     params = RegistrationParams(tracking_uri=tracking_uri)
     uri = store_uri(params, root)
     with refusals_told(params, root):
-        client_of_existing(params, root)
-        from mlflow.artifacts import download_artifacts
+        client = client_of_existing(params, root)
         from mlflow.exceptions import MlflowException
 
+        from tasks.registration.proof import check_registered, download
+
         try:
-            return Path(
-                download_artifacts(source, dst_path=scratch, tracking_uri=uri, registry_uri=uri)
-            )
+            version = _version(client, source)
         except MlflowException as error:
             raise RegistrationError(f"{source} cannot be had from {uri}: {error}") from error
+        directory = download(client, version, Path(scratch) / "model")
+    check_registered(version, directory)
+    return directory
+
+
+def _version(client: "MlflowClient", source: str) -> "ModelVersion":
+    """The version that `models:/name@alias` or `models:/name/version` means now."""
+    asked = source.removeprefix(REGISTRY)
+    name, at, alias = asked.partition("@")
+    if at:
+        return client.get_model_version_by_alias(name, alias)
+    name, _, number = asked.partition("/")
+    if not number.isdecimal():
+        raise RegistrationError(
+            f"{source} names no version; expected {REGISTRY}name@alias or {REGISTRY}name/version"
+        )
+    return client.get_model_version(name, number)
