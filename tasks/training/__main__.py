@@ -92,7 +92,8 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
         callbacks=[StopCallback(request)],
         peft_config=lora_config(params.lora) if params.lora else None,
     )
-    check_positions(base_of(trainer.model), held_out, "eval")  # evaluation scores them in any case
+    model: Any = trainer.model
+    check_positions(base_of(model), held_out, "eval")  # evaluation scores them in any case
     trainer.job = {**job.identity, "world_size": args.world_size}
     logs = Path(job.output) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -111,8 +112,8 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     trainer.gather_model()
     if trainer.is_world_process_zero():
         export(trainer, Path(job.output), tokens)
-        model, policy = Path(job.output) / "model", rendering_policy(Path(job.pairs))
-        write_contract(model, held_out or (), **policy)
+        policy = rendering_policy(Path(job.pairs))
+        write_contract(Path(job.output) / "model", held_out or (), **policy)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 

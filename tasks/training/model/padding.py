@@ -65,6 +65,6 @@ def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def embedding(model: PreTrainedModel) -> nn.Embedding:
     """The table with one row per token id; of one that an adapter has wrapped, its base."""
-    table = cast(nn.Module, model.get_input_embeddings())
+    table = model.get_input_embeddings()
     found = (module for module in table.modules() if isinstance(module, nn.Embedding))
     return next(found, cast(nn.Embedding, table))
