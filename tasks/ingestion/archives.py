@@ -45,9 +45,14 @@ class Unpacked:
 
 
 def split_members(path: str) -> tuple[str, str | None]:
-    """The path of an archive and the glob of its members, or the whole path and None."""
+    """The path of an archive and the glob of its members, or the whole path and None.
+
+    A directory whose name ends in `!` is one, and no archive.
+    """
     archive, found, members = path.partition(SEPARATOR)
-    return (archive, members) if found else (path, None)
+    if not found or Path(f"{archive}!").expanduser().is_dir():
+        return path, None
+    return archive, members
 
 
 def unpack(

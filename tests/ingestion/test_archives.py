@@ -122,6 +122,14 @@ def test_a_member_that_leads_out_or_is_a_link_refuses_the_archive(ingestion, nam
     assert sorted(p.name for p in ingestion.directory.iterdir()) == sorted([name, "store"])
 
 
+@pytest.mark.parametrize("path", ["new!/a.jsonl", "new!/*.jsonl", "new!/**/*.jsonl", "new!"])
+@pytest.mark.catalogue(45)
+def test_a_directory_whose_name_ends_in_an_exclamation_mark_is_no_archive(ingestion, path):
+    file = ingestion.write("new!/a.jsonl", '{"a":1}\n')
+    [row] = ingestion.rows(ingestion.run(ingestion.directory / path))
+    assert row["file"] == str(file)
+
+
 BOMB = b'{"a":"' + b" " * 101 * 10**6 + b'"}\n'
 
 
