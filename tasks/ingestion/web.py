@@ -5,6 +5,7 @@ http to https). Proxies are those of the environment.
 """
 
 import http.client
+import logging
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
@@ -25,6 +26,8 @@ from tasks.ingestion.downloads import (
 )
 from tasks.ingestion.redaction import without_secrets
 from tasks.ingestion.said_names import said_names
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 60
 PASSING = {408, 425, 429, 500, 502, 503, 504}
@@ -97,7 +100,9 @@ def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, I
         raise changed(name)
     is_part, told = response.status == 206, response.headers.get("Content-Range")
     start = begins_at(told, offset) if is_part else 0
-    return start, _pieces(stream, response, _length(response))
+    if (length := _length(response)) is None and getattr(response, "chunked", True) is False:
+        logger.warning("%s: its server tells no length; were it cut, nobody could tell", name)
+    return start, _pieces(stream, response, length)
 
 
 def _pieces(stream: Any, response: Any, announced: int | None) -> Iterator[bytes]:

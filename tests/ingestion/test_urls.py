@@ -304,10 +304,11 @@ def odd():
 @pytest.mark.parametrize("told", [None, str(len(LINES))])
 @pytest.mark.catalogue(48)
 def test_a_run_killed_behind_the_last_byte_of_a_download_is_continued(
-    ingestion, odd, monkeypatch, told
+    ingestion, odd, monkeypatch, caplog, told
 ):
     odd.headers = {"Content-Length": told, "Connection": None if told else "close"}
     step = ingestion.step({"name": "s", "path": odd.url})
+    unsure = "a.jsonl: its server tells no length; were it cut, nobody could tell"
 
     def killed(_):
         raise KeyboardInterrupt
@@ -316,6 +317,7 @@ def test_a_run_killed_behind_the_last_byte_of_a_download_is_continued(
         patched.setattr(downloads, "file_digest", killed)
         with pytest.raises(KeyboardInterrupt):
             ingestion.store.obtain(step)
+    assert (unsure in caplog.text) is (told is None)
     assert len(ingestion.rows(ingestion.store.obtain(step))) == 3000
 
 
