@@ -56,8 +56,9 @@ def _changed(kind: str, path: str, old: Any, new: Any) -> list[str]:
     if old == new:
         return []
     if isinstance(old, dict) and isinstance(new, dict):
-        names = list(dict.fromkeys([*old, *new]))
-        return [s for n in names for s in _changed(kind, f"{path}.{n}", old.get(n), new.get(n))]
+        # a stage's own section, where it stands beside what else goes in, is named once
+        below = {n: path if n == path else f"{path}.{n}" for n in [*old, *new]}
+        return [s for n, p in below.items() for s in _changed(kind, p, old.get(n), new.get(n))]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
         return [s for i, (a, b) in pairs for s in _changed(kind, f"{path}[{i}]", a, b)]

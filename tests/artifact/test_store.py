@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,12 @@ def test_the_reason_names_every_ingredient_that_changed(store):
     with_input = store.obtain(numbers_step(builds, inputs={"first": a}, files={"f": "ab" * 32}))
     assert "INPUT first none -> " in with_input.reason
     assert "FILE f none -> abababab" in with_input.reason
+
+
+def test_the_reason_names_a_section_that_stands_beside_others_as_the_params_file_does(store):
+    params = [{"numbers": {"size": size}, "sources": {"a": size}} for size in (1, 2)]
+    _, new = [store.obtain(replace(numbers_step([]), params=section)) for section in params]
+    assert new.reason == "PARAMS numbers.size 1 -> 2; PARAMS numbers.sources.a 1 -> 2"
 
 
 @pytest.mark.parametrize("part", ["ingredients", "created", "version", "stage"])
