@@ -19,6 +19,7 @@ from flows.console import (
     AsJson,
     Root,
     open_standard_streams,
+    print_swept,
     told_in_one_sentence,
 )
 from flows.model_commands import models
@@ -134,10 +135,7 @@ def gc(
 
     with told_in_one_sentence():
         swept = collect(Store(root.resolve() / "data"), keep_runs=keep_runs, dry_run=dry_run)
-    for entry in swept:
-        print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
-    total = sum(entry.bytes for entry in swept)
-    print(f"{'would free' if dry_run else 'freed'} {total:,} bytes in {len(swept)} places")
+    print_swept(swept, dry_run)
 
 
 @app.command()

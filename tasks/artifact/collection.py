@@ -40,6 +40,8 @@ class Swept:
     path: Path
     bytes: int
     why: str
+    trashed: bool = False
+    """It lies in the trash for the grace period, and its bytes are on the disk until then."""
 
 
 @contextmanager
@@ -133,7 +135,7 @@ def _collected(store: Store, keep_runs: int, dry_run: bool) -> list[Swept]:
         lock = store.root / ".locks" / found.name
         if is_locked(lock):
             continue
-        swept.append(Swept(found.path, size_of(found.path), "out of reach of every ref"))
+        swept.append(Swept(found.path, size_of(found.path), "out of reach of every ref", True))
         if not dry_run:
             with locked(lock, "gc"):
                 store.discard(found.path)

@@ -15,6 +15,8 @@ from flows.__main__ import app
 from flows.console import told_in_one_sentence
 from flows.plan import Planned
 from flows.summary import print_plan
+from tasks.artifact import Step, Store
+from tasks.artifact.collection import size_of
 
 REPOSITORY = Path(__file__).parents[2]
 SMALLER = [
@@ -191,6 +193,22 @@ def test_the_plan_shows_reasons_as_they_are(capsys):
     reason = "PARAMS conversion.sources.votes.columns.margin [gap] -> [/gap]"
     print_plan([Planned("conversion", "RUN", "ab12", reason)])
     assert reason in capsys.readouterr().out
+
+
+def test_gc_says_what_is_free_now_and_what_is_when_the_trash_is_emptied(tmp_path):
+    store = Store(tmp_path / "data")
+    orphan = store.obtain(Step("root", 1, "1_root", {}, {}, lambda w: w.write_json("x.json", 1)))
+    bytes_of_it = f"{size_of(orphan.path):,}"
+    (store.root / ".work" / "old").mkdir(parents=True)
+    os.utime(store.root / ".work" / "old", (0, 0))
+    for words, free, move in (
+        (["--dry-run"], "would free", "would move"),
+        ([], "freed", "moved"),
+    ):
+        done = cli("gc", "--root", str(tmp_path), *words)
+        assert f"\n{free} 0 bytes in 1 places\n" in done.stdout
+        assert f"\n{move} {bytes_of_it} bytes in 1 places to data/.trash; a gc in 24" in done.stdout
+    assert len(list((store.root / ".trash").iterdir())) == 1
 
 
 def of_a_library():
