@@ -90,20 +90,23 @@ def run_name() -> str:
 
 def committed(store: Store) -> list[Artifact | str]:
     """Every artifact that stands, or the sentence on why its record cannot be read."""
+    return [found for path in _places(store) if (found := read_artifact(path)) is not None]
+
+
+def _places(store: Store) -> list[Path]:
+    """Where something stands that is an artifact by its record or by its name."""
     places = {path.parent for path in store.root.glob(f"[!.]*/*/{RECORD}")}
     places |= {p for p in store.root.glob("[!.]*/*") if KEY.fullmatch(p.name) and p.is_dir()}
-    return [found for path in sorted(places) if (found := read_artifact(path)) is not None]
+    return sorted(places)
 
 
 def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
     """`{artifact: what is damaged, or None}` for every artifact that stands."""
-    verdicts: dict[str, str | None] = {}
-    for found in committed(store):
-        if isinstance(found, str):
-            verdicts[found] = found
-        else:
-            verdicts[str(found.path)] = damage(found, deep=deep)
-    return verdicts
+    found = {str(path): read_artifact(path) for path in _places(store)}
+    return {
+        path: damage(each, deep=deep) if isinstance(each, Artifact) else each
+        for path, each in found.items()
+    }
 
 
 def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[Swept]:

@@ -135,8 +135,9 @@ def test_verify_names_an_artifact_without_its_record_and_no_other_folder(store):
     torn = store.obtain(text_step("root", "x"))
     (torn.path / "record.json").unlink()
     (store.root / "raw" / "2024").mkdir(parents=True)
-    ((sentence, problem),) = verify(store).items()
-    assert problem == sentence == f"DAMAGED {torn.path}: record.json is missing or no JSON"
+    assert verify(store) == {
+        str(torn.path): f"DAMAGED {torn.path}: record.json is missing or no JSON"
+    }
 
 
 def test_verify_names_what_is_damaged(store):
