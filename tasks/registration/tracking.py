@@ -97,7 +97,8 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
     """The id of the experiment, made if there is none.
 
     Raises:
-        RegistrationError: it was deleted, or keeps its artifacts where nothing is any more.
+        RegistrationError: it was deleted, or keeps its artifacts where nothing is any more, or
+            where those of the registry are that this one was copied from.
     """
     database = database_path(store_uri(params, root))
     location = str(database.parent / "artifacts") if database else None
@@ -116,7 +117,18 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
             f"exist; expected {location}. The directory was moved: move it back, or set "
             "registration.experiment_name to a new name"
         )
+    if database and _is_of_another(Path(kept), database):
+        raise RegistrationError(
+            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which belong to "
+            f"the registry beside them; this one, {database}, is a copy of that: set "
+            "registration.experiment_name to a new name, and they are kept here"
+        )
     return found.experiment_id
+
+
+def _is_of_another(artifacts: Path, database: Path) -> bool:
+    beside = artifacts.parent / database.name
+    return beside.exists() and not beside.samefile(database)
 
 
 def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:

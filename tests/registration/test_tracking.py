@@ -1,6 +1,7 @@
 """Metrics reach the run once, by their step, and MLflow that fails stops nothing."""
 
 import logging
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.artifact.lock import locked
+from tasks.errors import RegistrationError
 from tasks.registration import MetricsSink, RegistrationParams
 from tasks.registration.facts import flattened
 from tasks.registration.tracking import (
@@ -194,3 +196,19 @@ def test_a_kill_amid_the_making_of_the_database_does_not_spoil_it(tmp_path):
     params = RegistrationParams()
     assert experiment_for(client_for(params, tmp_path), params, tmp_path)
     assert [p.name for p in (tmp_path / "mlruns").glob("mlflow.db*")] == ["mlflow.db"]
+
+
+def test_a_copied_registry_leaves_the_artifacts_of_the_first_alone(place, tmp_path):
+    experiment_for(place.client, place.params, place.root)
+    (place.root / "mlruns" / "artifacts").mkdir(exist_ok=True)
+    link = tmp_path / "link"
+    link.symlink_to(place.root)
+    copy = Path(shutil.copytree(place.root, tmp_path / "copy"))
+    for same in (place.root, link):
+        assert experiment_for(client_for(place.params, same), place.params, same)
+    with pytest.raises(RegistrationError, match=r"copy/mlruns/mlflow\.db, is a copy of that"):
+        experiment_for(client_for(place.params, copy), place.params, copy)
+    anew = place.params.model_copy(update={"experiment_name": "copied"})
+    client = client_for(anew, copy)
+    made = client.get_experiment(experiment_for(client, anew, copy))
+    assert made.artifact_location == str(copy / "mlruns" / "artifacts")
