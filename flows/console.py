@@ -37,10 +37,10 @@ def open_standard_streams() -> None:
 def told_in_one_sentence() -> Generator[None, None, None]:
     """Errors raised on purpose end in their sentence and an exit code; others keep the traceback.
 
-    SIGTERM counts as an interruption, as Ctrl-C does: the training child saves its state before
-    this ends.
+    SIGTERM and Ctrl-C are interruptions: the training child saves its state before this ends.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    heard = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     try:
         yield
     except (Interrupted, _Stopped) as error:
@@ -49,6 +49,9 @@ def told_in_one_sentence() -> Generator[None, None, None]:
     except PipelineError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def print_swept(swept: "Sequence[Swept]", dry_run: bool) -> None:

@@ -18,10 +18,11 @@ import threading
 import time
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
 from tasks.registration.history import StillOurs
@@ -43,15 +44,17 @@ POLL_SECONDS = 0.5
 def registry_lock(
     client: "MlflowClient", params: RegistrationParams, root: Path
 ) -> Generator[StillOurs, None, None]:
-    """Held while versions are made and aliases moved; gives the check that it is held still."""
+    """Held while versions are made and aliases moved; gives the check that it is held still.
+
+    Raises:
+        ArtifactError: nothing can be written beside the registry.
+    """
     database = database_path(store_uri(params, root))
     home = database.parent if database else root / "mlruns"
-    with locked(home / ".locks" / "registry", "the model registry"):
-        if database:
-            yield lambda: None
-        else:
-            with leased(client, params.model_name) as still_ours:
-                yield still_ours
+    with ExitStack() as held:
+        with explained_disk_errors(home if home.exists() else root):
+            held.enter_context(locked(home / ".locks" / "registry", "the model registry"))
+        yield (lambda: None) if database else held.enter_context(leased(client, params.model_name))
 
 
 @contextmanager

@@ -211,24 +211,35 @@ def test_gc_says_what_is_free_now_and_what_is_when_the_trash_is_emptied(tmp_path
     assert len(list((store.root / ".trash").iterdir())) == 1
 
 
-def of_a_library():
+def of_a_library(number):
     """Is stopped at its work, and tells every failure in its own words."""
     try:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         time.sleep(60)
     except Exception as error:
         raise RuntimeError("the registry cannot be reached") from error
 
 
-def test_sigterm_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(typer.Exit) as ended, told_in_one_sentence():
-            of_a_library()
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, number):
+    before = signal.getsignal(number)
+    with pytest.raises(typer.Exit) as ended, told_in_one_sentence():
+        of_a_library(number)
     assert ended.value.exit_code == 75
-    assert capsys.readouterr().err.startswith("interrupted: stopped by SIGTERM")
+    said = capsys.readouterr().err
+    assert said == (
+        f"interrupted: stopped by {number.name}; run the same command again to continue\n"
+    )
+    assert signal.getsignal(number) == before
+
+
+def test_an_interrupt_that_the_caller_ignores_is_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with told_in_one_sentence():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_standard_streams_that_are_closed_are_nothing_to_fail_of(tmp_path):

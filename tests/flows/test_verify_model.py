@@ -1,7 +1,6 @@
 """`reward-pipeline verify-model`: a table and an exit code that a script can trust."""
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,17 +52,9 @@ def test_a_kept_contract_exits_with_0_and_a_broken_one_with_1_and_its_name(model
     assert "Traceback" not in missing.stderr
 
 
-@pytest.fixture
-def command():
-    """Runs the command line in this process, whose handling of SIGTERM it leaves as it was."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield CliRunner()
-    signal.signal(signal.SIGTERM, before)
-
-
-def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory, command):
+def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory):
     def told(directory, *options):
-        done = command.invoke(app, ["verify-model", str(directory), *options])
+        done = CliRunner().invoke(app, ["verify-model", str(directory), *options])
         assert done.exit_code == 1
         assert done.stderr.startswith("ModelError: "), done.stderr
         assert len(done.stderr.splitlines()) == 1

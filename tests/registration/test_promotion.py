@@ -1,8 +1,9 @@
 """Aliases move forward by themselves, and back by hand: proved first, and written down."""
 
+import errno
 import json
+import os
 import re
-import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +29,7 @@ NAME = "reward-model"
 
 @pytest.fixture
 def command():
-    """Runs the command line in this process, whose handling of SIGTERM it leaves as it was."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield CliRunner()
-    signal.signal(signal.SIGTERM, before)
+    return CliRunner()
 
 
 def aliases(place) -> dict[str, int]:
@@ -152,6 +150,20 @@ def test_a_store_that_cannot_be_asked_is_told_in_one_sentence(
         with pytest.raises(RegistrationError, match=said):
             replace(place, params=params).register(place.evaluated(1))
     assert not (place.root / "absent").exists()  # asking for a model makes no database
+
+
+def test_a_registry_that_cannot_be_written_to_is_told_in_one_sentence(place, command, monkeypatch):
+    place.client.create_registered_model(NAME)
+
+    def read_only(*_args, **_more):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tasks.registration.lock.locked", read_only)
+    done = command.invoke(app, ["promote", NAME, "1", "--why", "x", "--root", str(place.root)])
+    assert done.exit_code == 1
+    assert re.fullmatch(
+        r"ArtifactError: cannot write below \S+/mlruns: Read-only file.*\n", done.stderr
+    )
 
 
 @pytest.mark.slow
