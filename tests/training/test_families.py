@@ -11,7 +11,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     XLNetConfig,
-    XLNetForSequenceClassification,
 )
 
 from tasks.artifact import Store
@@ -164,10 +163,14 @@ def test_the_new_head_of_an_encoder_comes_from_the_seed_and_is_trained_and_kept(
     assert warm.head.sha256 != first.sha256
 
 
-def test_a_family_that_reads_its_reward_off_the_padding_says_so_before_training():
+@pytest.mark.parametrize("family", ["xlnet", "fnet", "yoso", "convbert", "nystromformer"])
+def test_a_family_whose_reward_sees_padding_says_so_before_training(family):
+    """Also where a new head's small rewards make little of it: it grows with them."""
     torch.manual_seed(0)
     config = XLNetConfig(vocab_size=64, d_model=32, n_layer=1, n_head=2, d_inner=32, num_labels=1)
-    model = XLNetForSequenceClassification(config)
+    if family != "xlnet":
+        config = AutoConfig.for_model(family, **{**BASE, "bos_token_id": 2}, num_labels=1)
+    model = AutoModelForSequenceClassification.from_config(config)
     read_by_length(model)
     with pytest.raises(ModelError, match="once they are padded: its family reads its reward off"):
         check_padding_unseen(model, PAD)

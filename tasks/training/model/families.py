@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
@@ -20,14 +21,16 @@ from tasks.training.model.positions import positions as positions_in
 from tasks.training.model.positions import why_no_more
 from tasks.training.scoring import score
 
-PROBE_TOKENS, PROBE_PADDING = 3, 5
-SEEN = {torch.float32: 1e-3, torch.float64: 1e-3}
+PROBE_ROWS, PROBE_TOKENS, PROBE_PADDING = 4, 3, 5
+SEEN = {torch.float32: 1e-4, torch.float64: 1e-4}
+"""Largest difference that rounding may make, relative to the largest reward of the probe: those of
+a new head are near 0, and grow with it."""
 SEEN_HALF = 5e-2
-"""Largest difference that rounding may make, relative to max(1, |reward|)."""
+"""The same in half precision, relative to max(1, |reward|)."""
 
 
 def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
-    """Scores three tokens alone and behind padding: the reward must be the same.
+    """Scores rows of three tokens alone and behind padding: the rewards must be the same.
 
     Raises:
         ModelError: the family reads its reward off the padding, or lets it be seen; or it cannot
@@ -35,17 +38,18 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
     """
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
-    rows = embedding(model).num_embeddings
-    ids = [number for number in range(rows) if number != pad][-PROBE_TOKENS:]
-    alone = torch.tensor([ids], device=model.device)
-    padded = torch.tensor([ids + [pad] * PROBE_PADDING], device=model.device)
-    mask = (torch.arange(padded.shape[1], device=model.device) < len(ids)).long()[None]
+    ids = [number for number in range(embedding(model).num_embeddings) if number != pad]
+    count = min(PROBE_ROWS, len(ids) // PROBE_TOKENS) * PROBE_TOKENS
+    alone = torch.tensor(ids[:: len(ids) // count][:count], device=model.device)
+    alone = alone.view(-1, PROBE_TOKENS)  # (B, T)
+    padded = nn.functional.pad(alone, (0, PROBE_PADDING), value=pad)
+    mask = nn.functional.pad(torch.ones_like(alone), (0, PROBE_PADDING))
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            bare = float(score(model, alone, torch.ones_like(alone)))
-            behind = float(score(model, padded, mask))
+            bare = score(model, alone, torch.ones_like(alone))
+            behind = score(model, padded, mask)
     except RuntimeError as error:
         raise ModelError(
             f"{type(model).__name__} cannot score three tokens in {model.dtype}: {error}; load it "
@@ -53,12 +57,16 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         ) from error
     finally:
         model.train(training)
-    limit = SEEN.get(model.dtype, SEEN_HALF) * max(1.0, abs(bare))
-    if not abs(bare - behind) <= limit:
+    largest, seen = float(bare.abs().max()), SEEN.get(model.dtype)
+    limit = SEEN_HALF * max(1.0, largest) if seen is None else seen * largest
+    gaps = (bare - behind).abs()
+    if not float(gaps.max()) <= limit:
+        row = int(gaps.argmax())
         raise ModelError(
-            f"{type(model).__name__} gives three tokens the reward {bare:.4g}, and {behind:.4g} "
-            "once they are padded: its family reads its reward off the padding, so batches could "
-            "not be trusted; use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
+            f"{type(model).__name__} gives three tokens the reward {bare[row]:.4g}, and "
+            f"{behind[row]:.4g} once they are padded: its family reads its reward off the padding, "
+            "or lets it be seen, so batches could not be trusted; use a decoder (Llama, Qwen, ...) "
+            "or an encoder (BERT, ModernBERT, ...)"
         )
 
 
