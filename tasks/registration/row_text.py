@@ -1,6 +1,6 @@
 """A row as the token ids that training would have made of it, special tokens in its words included.
 
-    {"messages": [...]}   the chat template over all of them, nothing added
+    {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added
     "text"                the text, the end token, and what the tokenizer adds by itself
 
 What a special token in a row's own words becomes is the score contract's
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tasks.registration.given_messages import as_in_training
 from tasks.templating.special_tokens import (
     ALIASES,
     Literals,
@@ -67,7 +68,8 @@ class RowTexts:
         return self._literal(text + end, literals, forged, f"the text at {text.find(forged)}")
 
     def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
-        messages, tools = _plain(given), _plain(options.get("tools")) or None
+        messages = as_in_training(_plain(given))
+        tools = _plain(options.get("tools")) or None
         settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
         special = self.special
         if special and self.policy == "quarantine":
