@@ -14,7 +14,7 @@ from tasks.artifact.durable import read_json
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
-VERSION = 5
+VERSION = 6
 SHELF = "7_registration"
 RECEIPT = "registered.json"
 SHOWN = (
