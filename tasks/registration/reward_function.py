@@ -32,7 +32,11 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
         if len(prompts) != len(completions):
             raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
-        given = [{o: columns[o][i] for o in OPTIONS if columns.get(o)} for i in range(len(prompts))]
+        told = {name: columns[name] for name in OPTIONS if columns.get(name)}
+        for name, values in told.items():
+            if len(values) != len(prompts):
+                raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
+        given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
         rows = zip(prompts, completions, given, strict=True)
         ids = model.ids_of_rows(conversation(*row) for row in rows)
         asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]

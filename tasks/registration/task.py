@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace
 from tasks.artifact.durable import read_json
+from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
@@ -34,13 +35,15 @@ def step(
 ) -> Step:
     """The registration of a trained and evaluated model.
 
-    `root` holds `mlruns/`. `context["params"]`: the params of all stages, for the run.
+    `root` holds `mlruns/`. `context["params"]`: the params of all stages, for the run. What is
+    recorded of the store's address has no secret of it.
     """
+    address = params.tracking_uri and redacted(params.tracking_uri)
     return Step(
         stage="registration",
         version=VERSION,
         shelf=SHELF,
-        params=params,
+        params=params.model_copy(update={"tracking_uri": address}),
         inputs={"training": training, "evaluation": evaluation, "tokenization": tokenization},
         build=partial(build, params, root, training, evaluation, tokenization, context),
         still_valid=lambda artifact: still_registered(receipt(artifact), params, root),

@@ -227,7 +227,8 @@ def test_what_is_recorded_of_a_run_holds_no_secret(params_file, tmp_path, monkey
         "registration.tracking_uri=postgresql://me:hush@host/mlflow",
     ]
     run = Pipeline(load(params_file, overrides), tmp_path, origin={"overrides": overrides})
-    run.step("registration", dict.fromkeys(("training", "evaluation", "tokenization"), _stage()))
+    before = dict.fromkeys(("training", "evaluation", "tokenization"), _stage())
+    run.step("registration", before)
     [lineage] = seen
     assert "hush" not in json.dumps(lineage)
     assert lineage["params"]["ingestion"]["sources"][0]["path"] == "https://host/a.jsonl"
@@ -235,6 +236,9 @@ def test_what_is_recorded_of_a_run_holds_no_secret(params_file, tmp_path, monkey
     others = run.params.model_dump(mode="json", exclude={"ingestion", "registration"})
     assert {name: lineage["params"][name] for name in others} == others
     assert "hush" not in repr(run.params.ingestion.sources[0].model_dump(mode="json"))
+    monkeypatch.undo()
+    step = run.step("registration", before)
+    assert step.ingredients["params"]["tracking_uri"] == "postgresql://***@host/mlflow"
 
 
 def _stage():

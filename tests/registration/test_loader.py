@@ -86,6 +86,8 @@ def test_a_trainer_calls_it_with_text_and_with_conversations(model):
     assert texts == pytest.approx(model.rewards(["The sky is blue", "What color?"]), abs=1e-5)
     with pytest.raises(ValueError, match="2 prompts, but 1 completions"):
         reward(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match="2 prompts, but 1 values of 'tools'"):
+        reward(["a", "b"], ["c", "d"], tools=[[{"name": "add"}]])
 
 
 def test_a_row_beyond_the_models_positions_is_refused_by_its_number(copied, monkeypatch):
