@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError
 from tasks.registration.alias import ensure_decision
+from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
 from tasks.registration.history import SEQUENCE
 from tasks.registration.judgement import CONTRACT
@@ -28,7 +29,7 @@ from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
 from tasks.registration.tags import figure_tags
-from tasks.registration.tracking import client_for, experiment_for, run_for, sequence_of
+from tasks.registration.tracking import client_for, run_for, sequence_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

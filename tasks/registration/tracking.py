@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifact.durable import TEMPORARY_SUFFIX, writing
 from tasks.artifact.lock import locked
-from tasks.errors import RegistrationError
+from tasks.registration.experiment import experiment_for
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import (
     SQLITE,
@@ -91,44 +91,6 @@ def quietly() -> Generator[None, None, None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Path) -> str:
-    """The id of the experiment, made if there is none.
-
-    Raises:
-        RegistrationError: it was deleted, or keeps its artifacts where nothing is any more, or
-            where those of the registry are that this one was copied from.
-    """
-    database = database_path(store_uri(params, root))
-    location = str(database.parent / "artifacts") if database else None
-    found = client.get_experiment_by_name(params.experiment_name)
-    if found is None:
-        return client.create_experiment(params.experiment_name, artifact_location=location)
-    if found.lifecycle_stage != "active":
-        raise RegistrationError(
-            f"experiment {params.experiment_name!r} was deleted in MLflow; restore it (`mlflow "
-            f"experiments restore -x {found.experiment_id}`) or set registration.experiment_name"
-        )
-    kept = found.artifact_location
-    if location and kept != location and kept.startswith("/") and not Path(kept).exists():
-        raise RegistrationError(
-            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which does not "
-            f"exist; expected {location}. The directory was moved: move it back, or set "
-            "registration.experiment_name to a new name"
-        )
-    if database and _is_of_another(Path(kept), database):
-        raise RegistrationError(
-            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which belong to "
-            f"the registry beside them; this one, {database}, is a copy of that: set "
-            "registration.experiment_name to a new name, and they are kept here"
-        )
-    return found.experiment_id
-
-
-def _is_of_another(artifacts: Path, database: Path) -> bool:
-    beside = artifacts.parent / database.name
-    return beside.exists() and not beside.samefile(database)
 
 
 def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
 from tasks.registration import MetricsSink, RegistrationParams
+from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import flattened
 from tasks.registration.tracking import (
     client_for,
-    experiment_for,
     log_history,
     run_for,
     sequence_of,
@@ -179,7 +179,8 @@ def size(path: Path) -> int:
 
 FIRST_USE = (
     "import sys; from pathlib import Path; from tasks.registration import RegistrationParams\n"
-    "from tasks.registration.tracking import client_for, experiment_for\n"
+    "from tasks.registration.experiment import experiment_for\n"
+    "from tasks.registration.tracking import client_for\n"
     "params, root = RegistrationParams(), Path(sys.argv[1])\n"
     "experiment_for(client_for(params, root), params, root)"
 )
