@@ -52,6 +52,9 @@ UNSOUND = [
     ("weight", 0.0, "weight is 0.*expected a finite number above 0; leave out"),
     ("weight", NAN, "weight is nan; expected a finite number"),
     ("weight", INFINITE, "weight is inf; expected a finite number"),
+    ("margin", NAN, r"margin is nan; expected a finite number below 2\^63, or null"),
+    ("margin", -INFINITE, "margin is -inf; expected a finite number"),
+    ("margin", 1e39, r"margin is 1e\+39; expected a finite number"),
     (CHOSEN, [], r"chosen_input_ids is \[\]; expected at least one token id"),
     (REJECTED, None, "rejected_input_ids is None; expected at least one token id"),
     (REJECTED, [5, -100, 7], r"rejected_input_ids is \[5, -100, 7\]; expected .*0 or more"),
@@ -61,7 +64,7 @@ UNSOUND = [
 
 @pytest.mark.parametrize(("field", "value", "said"), UNSOUND)
 def test_an_unsound_row_is_refused_by_its_number_and_field(base, tmp_path, field, value, said):
-    sound = [{"preference": 1.0, **row} for row in make_rows(12)]
+    sound = [{"preference": 1.0, "margin": None, **row} for row in make_rows(12)]
     rows = [{**row, field: value} if n == 7 else row for n, row in enumerate(sound)]
     named = rf"the train dataset's row 7 \('pair0007'\): .*{said}"
     with pytest.raises(DataError, match=named):
@@ -104,6 +107,12 @@ def test_the_number_of_unsound_rows_is_told_and_columns_of_another_kind_are_refu
     rows = [{**row, "weight": "heavy"} for row in make_rows(4)]
     with pytest.raises(DataError, match="the train dataset: weight is string; expected numbers"):
         make(base, tmp_path, rows)
+    rows = [{**row, "margin": "large"} for row in make_rows(4)]
+    with pytest.raises(DataError, match="the train dataset: margin is string; expected numbers"):
+        make(base, tmp_path, rows)
+    stream = Dataset.from_list(rows).to_iterable_dataset()
+    with pytest.raises(DataError, match="margin is 'large'; expected a finite number"):
+        make(base, tmp_path, stream, preflight=False).train()
     rows = [{**row, CHOSEN: ["w5", "w6"]} for row in make_rows(4)]
     with pytest.raises(DataError, match=r"chosen_input_ids is list<.*; expected lists of token"):
         make(base, tmp_path, rows)

@@ -37,6 +37,14 @@ def numbers(rows: Dataset, field: str, absent: float, name: str) -> npt.NDArray[
         ) from error
 
 
+def as_number(value: Any) -> float:
+    """The number of one row; NaN where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
 def sequences(rows: Dataset, name: str) -> Iterator[tuple[int, tuple[Side, Side]]]:
     """Place of the first of n rows, and both sides of them: lengths `[n]`, and all ids in a line.
 

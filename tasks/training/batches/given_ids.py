@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from datasets import Dataset, IterableDataset, concatenate_datasets
 
+from tasks.conversion.fields import TOO_LARGE
 from tasks.conversion.pair import TIE
 from tasks.errors import DataError, shown
-from tasks.training.batches.columns import Integers, numbers, owner, sequences
+from tasks.training.batches.columns import Integers, as_number, numbers, owner, sequences
 from tasks.training.batches.origin import is_from_tokenization
 from tasks.training.batches.raw_pairs import IDS
 
@@ -34,6 +35,10 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "weight": (
         lambda value: (value > 0) & (value < np.inf),
         "a finite number above 0; leave out a row that is not to count",
+    ),
+    "margin": (
+        lambda value: abs(value) < TOO_LARGE,
+        "a finite number below 2^63, or null where there is none",
     ),
 }
 """Columns of numbers: which values can be trained with, and what is expected of others."""
@@ -103,7 +108,7 @@ def _sound_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
     """As `sound`, of one row of a stream; equal sides are left to `_differ`."""
     for field, (fits, expected) in NUMBERS.items():
         value = row.get(field)
-        if value is not None and not fits(float(value)):
+        if value is not None and not fits(as_number(value)):
             raise _unsound(row, index, field, shown(value), expected, name)
     for side in IDS:
         ids = np.asarray(() if row[side] is None else row[side])
