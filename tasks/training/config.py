@@ -165,7 +165,7 @@ class RewardConfig(TrainingArguments):
     def _check_dtype(self) -> None:
         """Refuses a number format that the device only imitates, or cannot train in."""
         asked = self.model_init_kwargs if isinstance(self.model_init_kwargs, dict) else {}
-        dtype = str(asked.get("dtype", "")).removeprefix("torch.")
+        dtype = str(asked.get("dtype", asked.get("torch_dtype", ""))).removeprefix("torch.")
         on_gpu = torch.cuda.is_available() and not self.use_cpu
         if not on_gpu and (self.fp16 or dtype == "float16"):
             raise ParamsError(

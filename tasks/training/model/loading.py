@@ -54,12 +54,13 @@ def load_reward_model(
 ) -> RewardModel:
     """The reward model of a directory (or hub id), with a head drawn from `seed` if it has none.
 
-    `options` go to `from_pretrained`. With `need_head` a directory without a head is refused, as
-    evaluation and serving must.
+    `options` go to `from_pretrained`; torch_dtype is an older name of dtype. With `need_head` a
+    directory without a head is refused, as evaluation and serving must.
 
     Raises:
         ModelError: the directory cannot serve as a reward model; says why and what to do.
     """
+    dtype = options.pop("torch_dtype", dtype)
     trusted = bool(options.get("trust_remote_code"))
     check_directory(Path(path), trusted)
     check_labels(path, trusted)
@@ -121,7 +122,7 @@ def _from_pretrained(
             f"{path} holds a safetensors file that is cut or damaged ({error}); copy or download "
             "the model's files again"
         ) from error
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, TypeError, AttributeError, ImportError) as error:
         raise ModelError(f"{path} cannot be loaded as a reward model: {error}") from error
 
 

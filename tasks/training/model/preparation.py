@@ -123,6 +123,21 @@ def _grow_embedding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
         table[rows:] = table[:rows].float().mean(0).to(table.dtype)
 
 
+def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
+    """Refuses float16 weights on a CPU, whichever way they came: the optimizer rounds them off.
+
+    Raises:
+        ParamsError: as above.
+    """
+    half = [name for name, tensor in model.named_parameters() if tensor.dtype == torch.float16]
+    if half and args.device.type == "cpu":
+        raise ParamsError(
+            f"the weights of the model are float16 (the first is {half[0]}), which needs a GPU, "
+            "and training runs on a CPU; load it with dtype float32, which model_init_kwargs "
+            "leave it at by themselves, or bfloat16"
+        )
+
+
 def prepare_model(
     model: str | PreTrainedModel | PeftModel,
     args: RewardConfig,
@@ -147,6 +162,7 @@ def prepare_model(
             raise ParamsError("model_init_kwargs are only used when the model is given as a path")
         read_by_length(base_of(model))
         head = Head("loaded", head_digest(base_of(model)))
+    _check_half(base_of(model), args)
     compute_exactly(base_of(model))
     if args.chat_template_path is not None:
         _grow_embedding(base_of(model), tokenizer)
