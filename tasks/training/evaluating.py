@@ -26,10 +26,10 @@ from tasks.training.model.padding import embedding
 from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable, labels
+from tasks.training.user_metrics import Metrics, call_metrics
 
 AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
 """A data set, or its rows themselves."""
-Metrics = Callable[..., dict[str, Any]]
 
 
 class EvaluatingTrainer(SharedTrainer):
@@ -140,7 +140,7 @@ class EvaluatingTrainer(SharedTrainer):
         better: np.ndarray,
         prediction: EvalPrediction,
         compute_result: bool,
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, Any]:
         if self.user_metrics is None:
             return {}
         if self.user_preprocessing is not None:
@@ -148,8 +148,10 @@ class EvaluatingTrainer(SharedTrainer):
                 self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(better))
             )
         shown = EvalPrediction(rewards, better, inputs=prediction.inputs, losses=prediction.losses)
-        batchwise = {"compute_result": compute_result} if self.args.batch_eval_metrics else {}
-        return self.user_metrics(shown, **batchwise) or {}
+        by_batch = self.args.batch_eval_metrics
+        return call_metrics(
+            self.user_metrics, shown, by_batch=by_batch, compute_result=compute_result
+        )
 
     @property
     def _args(self) -> RewardConfig:

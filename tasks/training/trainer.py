@@ -16,11 +16,7 @@ import torch
 from peft import PeftConfig, PeftModel
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    TrainerCallback,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
@@ -28,7 +24,7 @@ from tasks.training.batches.pairs import COLUMNS
 from tasks.training.checkpoints.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.config import RewardConfig
 from tasks.training.dealt import DealtTrainer
-from tasks.training.evaluating import AnyRows, Metrics, prepared
+from tasks.training.evaluating import AnyRows, prepared
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.layout.loader import FILLER
@@ -43,6 +39,7 @@ from tasks.training.optimization import check_optimization
 from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
+from tasks.training.user_metrics import Metrics, check_metrics
 
 
 class RewardTrainer(DealtTrainer):
@@ -90,6 +87,7 @@ class RewardTrainer(DealtTrainer):
     ) -> None:
         name = model if isinstance(model, str) else base_of(model).name_or_path or "model"
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
+        check_metrics(compute_metrics, by_batch=args.batch_eval_metrics)
         check_optimization(args, type(self), optimizers, optimizer_cls_and_kwargs)
         tokenizer = prepare_tokenizer(processing_class, args, name)
         trained, self.head = prepare_model(model, args, tokenizer, peft_config, quantization_config)

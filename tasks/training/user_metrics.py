@@ -1,0 +1,59 @@
+"""`compute_metrics` of a script: held against how it will be called, and called."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from transformers import EvalPrediction
+
+from tasks.errors import ParamsError, shown
+
+Metrics = Callable[..., dict[str, Any]]
+
+
+def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
+    """Refuses a function that an evaluation could not call, before anything is trained.
+
+    Raises:
+        ParamsError: its arguments are others than `batch_eval_metrics` makes of a call.
+    """
+    if metrics is None:
+        return
+    try:
+        signature = inspect.signature(metrics)
+    except (TypeError, ValueError):  # one that does not tell
+        return
+    try:
+        signature.bind(None, **_of_batch(by_batch, compute_result=True))
+    except TypeError as error:
+        expected = "(prediction, compute_result)" if by_batch else "(prediction)"
+        called = (
+            "after every batch, compute_result being True after the last" if by_batch else "once"
+        )
+        raise ParamsError(
+            f"compute_metrics takes {signature}, which does not do ({error}); expected {expected}: "
+            f"with batch_eval_metrics={by_batch} it is called {called}"
+        ) from error
+
+
+def call_metrics(
+    metrics: Metrics, prediction: EvalPrediction, *, by_batch: bool, compute_result: bool
+) -> Mapping[str, Any]:
+    """What the function finds; nothing where it returns None.
+
+    Raises:
+        ParamsError: it returns something else than a mapping.
+    """
+    found: Any = metrics(prediction, **_of_batch(by_batch, compute_result=compute_result))
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ParamsError(
+            f"compute_metrics returned {shown(found)}; expected a mapping from name to number, "
+            "such as {'wins': 0.5}"
+        )
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _of_batch(by_batch: bool, *, compute_result: bool) -> dict[str, bool]:
+    return {"compute_result": compute_result} if by_batch else {}
