@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -43,6 +43,9 @@ class DealtTrainer(EvaluatingTrainer):
                 "max_tokens_per_micro_batch and group_by_length need a Dataset, whose lengths are "
                 "known, and DataCollatorForPreference; leave them out, or the stream or collator"
             )
+        if isinstance(pairs, IterableDataset) and self.accelerator.dispatch_batches is None:
+            # one process would slice batches for all, and cut chosen sides from rejected ones
+            self.accelerator.dataloader_config.dispatch_batches = False
         if self.objective.params.of_comparisons:
             self.train_dataset = Comparisons(pairs)
         try:

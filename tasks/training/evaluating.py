@@ -44,6 +44,7 @@ class EvaluatingTrainer(SharedTrainer):
         super().__init__(*given, **named)
         model: Any = self.model
         self._vocabulary = embedding(base_of(model)).num_embeddings
+        check_no_stream(self.eval_dataset, self.args.world_size, "eval")
         self.train_dataset: Any = within(self.train_dataset, self._vocabulary, "train")
         self.eval_dataset: Any = within(self.eval_dataset, self._vocabulary, "eval")
 
@@ -112,6 +113,7 @@ class EvaluatingTrainer(SharedTrainer):
 
     def _ready(self, rows: Any, name: str) -> Any:
         tokenizer: Any = self.processing_class
+        check_no_stream(rows, self.args.world_size, name)
         return within(prepared(rows, self._args, tokenizer, name), self._vocabulary, name)
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
@@ -157,6 +159,21 @@ class EvaluatingTrainer(SharedTrainer):
     def _args(self) -> RewardConfig:
         assert isinstance(self.args, RewardConfig)
         return self.args
+
+
+def check_no_stream(rows: Any, processes: int, name: str) -> None:
+    """Refuses to share out a stream to be evaluated: nobody knows which rows fill its last batch.
+
+    Raises:
+        ParamsError: the rows, or some of a dict of them, are one, and there are several processes.
+    """
+    for key, part in rows.items() if isinstance(rows, dict) else [(name, rows)]:
+        if processes > 1 and isinstance(part, IterableDataset):
+            raise ParamsError(
+                f"the {key} dataset is a stream, and the {processes} processes would score some of "
+                "its rows twice; give a Dataset: load it without streaming=True, or evaluate in "
+                "one process"
+            )
 
 
 def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:

@@ -3,8 +3,9 @@
 import pytest
 from datasets import Dataset, DatasetDict, IterableDatasetDict
 
-from tasks.errors import DataError
+from tasks.errors import DataError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.evaluating import check_no_stream
 from tests.training.tiny import make_rows
 
 TEXT = [
@@ -83,6 +84,15 @@ def test_evaluations_are_given_as_lists_streams_and_dicts(tiny_model_directory, 
 def test_what_holds_no_rows_is_refused_by_its_kind(tiny_model_directory, tmp_path, rows, said):
     with pytest.raises(DataError, match=said):
         make(tiny_model_directory, tmp_path, rows)
+
+
+def test_a_stream_is_evaluated_by_one_process_alone():
+    stream = Dataset.from_list(TEXT).to_iterable_dataset()
+    check_no_stream({"a": stream}, 1, "eval")
+    check_no_stream({"a": TEXT, "b": None}, 2, "eval")
+    for rows in (stream, {"eval": stream}):
+        with pytest.raises(ParamsError, match="the eval dataset is a stream, and the 2 processes"):
+            check_no_stream(rows, 2, "eval")
 
 
 def test_a_stream_without_a_number_of_steps_is_refused(tiny_model_directory, tmp_path):

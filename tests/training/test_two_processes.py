@@ -56,6 +56,7 @@ def of_two(base, tmp_path_factory):
     for name, fields in BUDGETS.items():
         layout = {"layout": name} if "layout" not in fields else {}
         cases[name] = {"rows": UNEVEN, "fields": {**TWO, **layout, **fields}}
+    cases["stream"] = {"rows": 48, "stream": True, "fields": TWO}
     return histories_of_two(base, tmp_path_factory.mktemp("two") / "out", cases)
 
 
@@ -70,6 +71,11 @@ def test_every_layout_and_budget_has_the_trajectory_of_padded_batches(base, tmp_
     grouped = {k: v for k, v in BUDGETS[name].items() if k == "train_sampling_strategy"}
     fields = {**ONE, **grouped, "layout": "padded"}
     _same(history(base, tmp_path, {"rows": UNEVEN, "fields": fields}), of_two[name], 1e-5)
+
+
+def test_a_stream_is_shared_out_row_by_row(base, tmp_path, of_two):
+    case = {"rows": 48, "stream": True, "fields": ONE}
+    _same(history(base, tmp_path, case), of_two["stream"], 1e-5)
 
 
 def _same(one, two, within):

@@ -21,8 +21,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def history(base, directory, case):
-    """What a run of `case` (`rows`: a list or a number; `fields`: of RewardConfig) logs."""
+    """What a run of `case` (`rows`: a list or a number; `stream`; `fields`: settings) logs."""
     rows = case["rows"] if isinstance(case["rows"], list) else make_rows(case["rows"], margin=True)
+    rows = Dataset.from_list(rows)
     fields = {
         "use_cpu": True,
         "gradient_checkpointing": False,
@@ -37,7 +38,7 @@ def history(base, directory, case):
     trainer = RewardTrainer(
         str(base),
         RewardConfig(output_dir=str(directory), **fields),
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=rows.to_iterable_dataset() if case.get("stream") else rows,
     )
     trainer.train()
     return [record for record in trainer.state.log_history if "loss" in record]
