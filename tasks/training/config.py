@@ -93,7 +93,6 @@ class RewardConfig(TrainingArguments):
     activation_offloading: bool = field(
         default=False, metadata={"help": "Keep activations in host memory."}
     )
-
     preflight: bool = field(
         default=True,
         metadata={"help": "Rehearse the longest batch and the saving of the model first."},
@@ -136,6 +135,7 @@ class RewardConfig(TrainingArguments):
         self._say_activation_checkpointing()
         for name in NAMES:
             check_name(name, getattr(self, name))
+        self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:

@@ -55,6 +55,15 @@ def test_an_optimizer_and_schedule_of_one_s_own_are_used(base, tmp_path):
     assert schedule.last_epoch == 1
 
 
+def test_a_gradient_norm_of_none_never_scales_as_zero_does(base, tmp_path):
+    found = []
+    for norm in (None, 0, 1e-3):
+        trainer = make(base, tmp_path, fields={"max_grad_norm": norm, "optim": "sgd"})
+        trainer.train()
+        found.append([r["loss"] for r in trainer.state.log_history if "loss" in r])
+    assert found[0] == found[1] != found[2]
+
+
 def test_an_optimizer_class_gets_its_arguments(base, tmp_path):
     given = (torch.optim.SGD, {"lr": 0.25, "momentum": 0.5})
     trainer = make(base, tmp_path, optimizer_cls_and_kwargs=given)
