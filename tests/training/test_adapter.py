@@ -188,6 +188,13 @@ def test_modules_are_named_by_pattern_by_path_and_by_last_name(base, target_modu
     assert any("embed_tokens.modules_to_save" in name for name in trained)
 
 
+@pytest.mark.parametrize("task", ["CAUSAL_LM", "SEQ_2_SEQ_LM"])
+def test_adapters_for_another_task_are_refused(base, tmp_path, task):
+    config = LoraConfig(r=2, target_modules=["q_proj"], task_type=task)
+    with pytest.raises(ModelError, match=f"task_type .*{task}.*leave task_type out"):
+        trainer_of(str(base), tmp_path, peft_config=config)
+
+
 def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_path):
     trainer = trainer_of(
         str(base),

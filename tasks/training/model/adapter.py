@@ -33,7 +33,8 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
     """The model with adapters drawn from `seed`; its head is trained and saved whole.
 
     Raises:
-        ModelError: no module has a name that `target_modules` or `modules_to_save` asks for.
+        ModelError: no module has a name that `target_modules` or `modules_to_save` asks for, or
+            the adapters are for a model that writes text.
     """
     config = copy.deepcopy(config)
     saved = list(getattr(config, "modules_to_save", None) or [])
@@ -44,6 +45,11 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
     config.modules_to_save = [*saved, *(name for name in head if name not in saved)]  # pyright: ignore[reportAttributeAccessIssue]
     if not getattr(config, "exclude_modules", None):  # what is trained whole needs no adapter
         config.exclude_modules = rf".*\b({'|'.join(head)})\b.*"  # pyright: ignore[reportAttributeAccessIssue]
+    if config.task_type in (TaskType.CAUSAL_LM, TaskType.SEQ_2_SEQ_LM):
+        raise ModelError(
+            f"task_type of the adapter is {shown(str(config.task_type))}, but a reward model "
+            "writes no text; leave task_type out, or set it to SEQ_CLS"
+        )
     if config.task_type is None:
         config.task_type = TaskType.SEQ_CLS
     with torch.random.fork_rng(), warnings.catch_warnings():
