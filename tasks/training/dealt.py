@@ -26,6 +26,13 @@ BY_LENGTH = "group_by_length"
 class DealtTrainer(EvaluatingTrainer):
     """Trainer whose batches are whole comparisons, and shares of global batches."""
 
+    def _collate_streams_apart(self, rows: Any) -> None:
+        """Has each process collate its own rows of a stream, unless told otherwise: one that slices
+        batches for all would cut chosen sides from rejected ones."""
+        accelerator: Any = self.accelerator
+        if isinstance(rows, IterableDataset) and accelerator.dispatch_batches is None:
+            accelerator.dataloader_config.dispatch_batches = False
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of pairs; under a loss of comparisons, batches of whole comparisons.
 
@@ -43,9 +50,7 @@ class DealtTrainer(EvaluatingTrainer):
                 "max_tokens_per_micro_batch and group_by_length need a Dataset, whose lengths are "
                 "known, and DataCollatorForPreference; leave them out, or the stream or collator"
             )
-        if isinstance(pairs, IterableDataset) and self.accelerator.dispatch_batches is None:
-            # one process would slice batches for all, and cut chosen sides from rejected ones
-            self.accelerator.dataloader_config.dispatch_batches = False
+        self._collate_streams_apart(pairs)
         if self.objective.params.of_comparisons:
             self.train_dataset = Comparisons(pairs)
         try:
