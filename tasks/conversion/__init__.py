@@ -10,6 +10,7 @@
     preferences          the way back: labelled, scored or ranked completions -> preferences
     ties                 pairs neither side of which is better: left out, or kept
     overrides            what a person decided of single pairs, against their labels
+    message_names        names of roles, here and elsewhere, and of keys
     tool_calls, tool_turns   calls of tools; a tool's turn and the call that it answers
     nulls                keys that are null only because another row has a value there
     signals              what a person should know of a pair's words: counted

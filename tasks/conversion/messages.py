@@ -11,6 +11,7 @@ A content that is a list of parts stays one where an image is among them; texts 
 
 from typing import Any, cast
 
+from tasks.conversion.message_names import KEYS, ROLE_MAP, ROLES
 from tasks.conversion.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import shown
@@ -18,24 +19,6 @@ from tasks.errors import shown
 Message = dict[str, Any]
 Messages = list[Message]
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
-ROLE_MAP = {
-    "human": "user",
-    "prompter": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bot": "assistant",
-    "ai": "assistant",
-    "model": "assistant",
-    "observation": "tool",
-    "function": "tool",
-}
-"""Role names of other conventions, and what they mean here. Nothing else is guessed."""
-
-KEYS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
-)
-"""What a message may hold; a key that is null says nothing and is left out."""
 _PLAIN = {"role", "content"}
 
 

@@ -7,28 +7,12 @@ Conversion brings every message into one form before it is rendered: other names
 mapped, a key that is null or that no chat template reads is left out, texts in parts are joined.
 Clients and tables write such keys into every message, and a template that asks whether a message
 has one would render other text than in training. What conversion refuses is left as it is: that is
-for the template. Travels inside the registered model: it must not import any other part of the
-project.
+for the template. Travels inside the registered model: it may import only modules that travel, too.
 """
 
 from typing import Any
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
-ROLE_MAP = {
-    "human": "user",
-    "prompter": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "bot": "assistant",
-    "ai": "assistant",
-    "model": "assistant",
-    "observation": "tool",
-    "function": "tool",
-}
-KEYS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
-)
-"""As in conversion, which a test holds them against."""
+from tasks.conversion.message_names import KEYS, ROLE_MAP, ROLES
 
 
 def as_in_training(messages: list[Any]) -> list[Any]:

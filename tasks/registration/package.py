@@ -33,6 +33,7 @@ LOADER = (
 )
 SHIPPED = {
     **{name: f"tasks.registration.{name}" for name in LOADER},
+    "message_names": "tasks.conversion.message_names",
     "special_tokens": "tasks.templating.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",

@@ -1,0 +1,24 @@
+"""Names in messages: of roles, here and in other conventions, and of keys.
+
+Travels inside the registered model, which reads messages as conversion does: it must not import any
+other part of the project.
+"""
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+ROLE_MAP = {
+    "human": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "observation": "tool",
+    "function": "tool",
+}
+"""Role names of other conventions, and what they mean here. Nothing else is guessed."""
+
+KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
+)
+"""What a message may hold; a key that is null says nothing and is left out."""
