@@ -18,11 +18,11 @@ from flows.console import (
     EXIT_FAILED,
     AsJson,
     Root,
-    open_standard_streams,
     print_swept,
     told_in_one_sentence,
 )
 from flows.model_commands import models
+from flows.streams import open_standard_streams, stdout_to_its_end
 
 if TYPE_CHECKING:
     from flows.pipeline import Pipeline
@@ -193,7 +193,8 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")
     for name in ("tasks", "flows"):
         logging.getLogger(name).setLevel(level)
-    app()
+    with stdout_to_its_end():
+        app()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """What the commands share: where they look, how they speak, and how they fail."""
 
-import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
@@ -18,19 +17,6 @@ if TYPE_CHECKING:
     from tasks.artifact.collection import Swept
 
 EXIT_FAILED = 1
-
-
-def open_standard_streams() -> None:
-    """Opens those that the caller has closed, on nothing: a file of ours in the place of one would
-    get what a child prints."""
-    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if getattr(sys, name) is None:  # as Python itself found it
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != descriptor:
-                os.dup2(nothing, descriptor)
-                os.close(nothing)
-            os.set_inheritable(descriptor, True)
-            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
 
 
 @contextmanager

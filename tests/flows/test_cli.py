@@ -247,3 +247,39 @@ def test_standard_streams_that_are_closed_are_nothing_to_fail_of(tmp_path):
     script = 'exec "$@" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", script, "sh", *command, "--root", tmp_path], cwd=REPOSITORY)
     assert done.returncode == 2  # there is work to do
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [("verify",), ("gc", "--dry-run"), ("--help",)])
+def test_a_stdout_that_takes_no_more_ends_a_command_once(tmp_path, command, unbuffered):
+    words = [sys.executable, "-m", "flows", *command]
+    told = {"stderr": subprocess.PIPE, "text": True, "cwd": REPOSITORY}
+    given = {**os.environ, "PYTHONUNBUFFERED": unbuffered, "REWARD_PIPELINE_ROOT": str(tmp_path)}
+    with Path("/dev/full").open("w") as full:
+        refused = subprocess.run(words, stdout=full, env=given, **told)
+    assert refused.returncode == 1
+    sentence = "stdout does not take the answer: No space left on device; what the command did"
+    assert [line.startswith(sentence) for line in refused.stderr.splitlines()] == [True]
+
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head -1` does, having read what it wants
+    unread = subprocess.run(words, stdout=writer, env=given, **told)
+    os.close(writer)
+    assert (unread.returncode, unread.stderr) == (1, "")
+
+
+def test_a_run_whose_summary_cannot_be_written_has_committed_its_artifacts(tmp_path):
+    words = ["run", "params/quickstart.yaml", *SMALLER, "--until", "conversion"]
+    words += ["--root", str(tmp_path), "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "flows", *words],
+            cwd=REPOSITORY,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("stdout does not take the answer")
+    assert "Traceback" not in done.stderr
+    assert cli("show", "--root", str(tmp_path), "--json").stdout.startswith('{"stages"')
