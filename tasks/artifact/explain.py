@@ -6,10 +6,13 @@ VERSION 3 -> 4
 LIBRARY transformers 5.22.0 -> 5.23.0
 FILE tokenizer ab12cd34 -> 99ef0011
 NEVER BUILT
+
+Params are named as an override names them: ingestion.sources.0.limit.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tasks.artifact.record import RECORD, Artifact, read_artifact
@@ -31,19 +34,24 @@ def causes(step: Step, root: Path) -> list[str]:
     for path in (root / step.shelf).glob(f"*/{RECORD}"):
         known = read_artifact(path.parent)  # a damaged one explains nothing
         if isinstance(known, Artifact) and known.stage == step.stage:
-            found = differences(known.record["ingredients"], step.ingredients)
+            found = differences(known.record["ingredients"], step.ingredients, step.places)
             candidates.append((-len(found), str(known.record["created"]), found))
     if not candidates:
         return [NEVER_BUILT]
     return max(candidates)[2] or [f"GONE {step.key}"]
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """One sentence per ingredient that differs, in the order: version, params, inputs, others."""
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], places: Mapping[str, str]
+) -> list[str]:
+    """One sentence per ingredient that differs, in the order: version, params, inputs, others.
+
+    `places` is the step's.
+    """
     found: list[str] = []
     if old["version"] != new["version"]:
         found.append(f"VERSION {old['version']} -> {new['version']}")
-    found += _changed("PARAMS", str(new["stage"]), old["params"], new["params"])
+    found += _changed(str(new["stage"]), old["params"], new["params"], places)
     for section, kind in KINDS.items():
         before, after = old.get(section, {}), new[section]
         for name in sorted({*before, *after}):
@@ -52,17 +60,18 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _changed(kind: str, path: str, old: Any, new: Any) -> list[str]:
+def _changed(
+    path: str, old: Any, new: Any, places: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     if old == new:
         return []
     if isinstance(old, dict) and isinstance(new, dict):
-        # a stage's own section, where it stands beside what else goes in, is named once
-        below = {n: path if n == path else f"{path}.{n}" for n in [*old, *new]}
-        return [s for n, p in below.items() for s in _changed(kind, p, old.get(n), new.get(n))]
+        below = {name: places.get(name, f"{path}.{name}") for name in [*old, *new]}
+        return [s for name, p in below.items() for s in _changed(p, old.get(name), new.get(name))]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
-        return [s for i, (a, b) in pairs for s in _changed(kind, f"{path}[{i}]", a, b)]
-    return [f"{kind} {path} {_brief(old)} -> {_brief(new)}"]
+        return [s for i, (a, b) in pairs for s in _changed(f"{path}.{i}", a, b)]
+    return [f"PARAMS {path} {_brief(old)} -> {_brief(new)}"]
 
 
 def _brief(value: Any) -> str:

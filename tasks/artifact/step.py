@@ -98,6 +98,8 @@ class Step:
     """Artifacts that are read in part: not in the key as a whole, but kept by the collection."""
     still_valid: Callable[[Artifact], str | None] | None = None
     """Asked about an intact artifact; a sentence means that it no longer serves, and why."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of params that do not stand in the stage's own section of the params file: where they do."""
 
     @cached_property
     def ingredients(self) -> dict[str, Any]:

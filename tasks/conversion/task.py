@@ -59,6 +59,7 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
         inputs={"ingestion": ingestion},
         files={"overrides": _digest(params.overrides)} if params.overrides else {},
         build=partial(build, params=params, sources=tuple(sources), ingestion=ingestion),
+        places={"conversion": STAGE, "sources": "ingestion.sources"},
     )
 
 

@@ -20,6 +20,11 @@ STAGE = "model"
 SHELF = "model"
 VERSION = 1
 DESCRIPTION = "model.json"
+PLACES = {
+    "commit": "model.revision",
+    **{name: f"model.scratch.{name}" for name in ScratchParams.model_fields},
+}
+"""Where the params file has what a step's params name."""
 
 
 def step(params: ModelParams, ingestion: Artifact | None) -> Step:
@@ -44,7 +49,7 @@ def step(params: ModelParams, ingestion: Artifact | None) -> Step:
         workspace.report.update(provenance)
 
     files = {"tokenizer": model.tokenizer_digest, "weights": model.weights_digest}
-    return Step(STAGE, VERSION, SHELF, provenance, {}, build, files=files)
+    return Step(STAGE, VERSION, SHELF, provenance, {}, build, files=files, places=PLACES)
 
 
 def base_model(artifact: Artifact) -> BaseModel:
@@ -63,4 +68,5 @@ def _scratch_step(params: ScratchParams, ingestion: Artifact) -> Step:
         workspace.report["scratch"] = params.model_dump()
 
     libraries = ("torch", "transformers", "tokenizers")
-    return Step(STAGE, VERSION, SHELF, params, {"ingestion": ingestion}, build, libraries)
+    inputs = {"ingestion": ingestion}
+    return Step(STAGE, VERSION, SHELF, params, inputs, build, libraries, places=PLACES)

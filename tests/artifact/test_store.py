@@ -152,9 +152,13 @@ def test_the_reason_names_every_ingredient_that_changed(store):
 
 
 def test_the_reason_names_a_section_that_stands_beside_others_as_the_params_file_does(store):
-    params = [{"numbers": {"size": size}, "sources": {"a": size}} for size in (1, 2)]
-    _, new = [store.obtain(replace(numbers_step([]), params=section)) for section in params]
-    assert new.reason == "PARAMS numbers.size 1 -> 2; PARAMS numbers.sources.a 1 -> 2"
+    params = [{"numbers": {"size": n}, "sources": {"a": n}, "list": [n, n]} for n in (1, 2)]
+    places = {"numbers": "numbers", "sources": "letters.sources"}
+    steps = [replace(numbers_step([]), params=each, places=places) for each in params]
+    assert steps[0].key == replace(steps[0], places={}).key
+    _, new = [store.obtain(step) for step in steps]
+    told = ("numbers.size", "letters.sources.a", "numbers.list.0", "numbers.list.1")
+    assert new.reason == "; ".join(f"PARAMS {place} 1 -> 2" for place in told)
 
 
 @pytest.mark.parametrize("part", ["ingredients", "created", "version", "stage"])

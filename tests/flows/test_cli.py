@@ -189,8 +189,25 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
 
 
+def test_explain_names_params_where_the_params_file_has_them(tmp_path):
+    given = ["params/quickstart.yaml", *SMALLER, "--root", str(tmp_path)]
+    assert cli("run", *given, "--until", "conversion").returncode == 0
+    for stage, changed, told in (
+        ("model", "model.scratch.vocab_size=1000", "model.scratch.vocab_size 2000 -> 1000"),
+        ("ingestion", "ingestion.sources.0.limit=50", "ingestion.sources.0.limit 60 -> 50"),
+        ("conversion", "conversion.eval_fraction=0.2", "conversion.eval_fraction 0.1 -> 0.2"),
+        (
+            "conversion",
+            "ingestion.sources.1.columns.margin=strength",
+            "ingestion.sources.votes.columns.margin gap -> strength",
+        ),
+    ):
+        explained = cli("explain", stage, *given, changed).stdout.splitlines()
+        assert explained[1:] == [f"  PARAMS {told}"]
+
+
 def test_the_plan_shows_reasons_as_they_are(capsys):
-    reason = "PARAMS conversion.sources.votes.columns.margin [gap] -> [/gap]"
+    reason = "PARAMS ingestion.sources.votes.columns.margin [gap] -> [/gap]"
     print_plan([Planned("conversion", "RUN", "ab12", reason)])
     assert reason in capsys.readouterr().out
 
