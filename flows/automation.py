@@ -3,21 +3,28 @@
     python -m flows.automation     # once per server; again does no harm
 
 A run whose flow and worker are both killed stays `Running` for ever: nobody is left to say
-otherwise, and with a concurrency limit of one no other run starts. So the server itself expects a
-heartbeat (every 30 seconds, pyproject.toml) or a final state within 90 seconds of each heartbeat.
+otherwise. So the server itself expects a heartbeat (every 30 seconds, pyproject.toml) or a final
+state within ten minutes of each heartbeat. Not sooner: a server that comes back hears from a living
+run up to 30 seconds later, has until then been silent with it, and takes the place in the
+deployment's limit from a run that it calls crashed, which ends that run. (The place of a dead run
+is free again after five minutes, when nobody has renewed its lease.)
 """
 
 from datetime import timedelta
+from typing import Any
 
 from prefect.automations import Automation, ChangeFlowRunState, EventTrigger, Posture
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ActionTypes
+from prefect.events.schemas.automations import AutomationCore
 
 NAME = "silent-runs-have-crashed"
 HEARTBEAT = "prefect.flow-run.heartbeat"
 FINAL = ("Completed", "Failed", "Cancelled", "Crashed")
-SILENCE = timedelta(seconds=90)
+SILENCE = timedelta(minutes=10)
+"""Longer than a run bears the absence of its server: it tries to renew its lease three times, a
+minute each, at least every 225 seconds."""
 
 
 def silent_runs_have_crashed() -> Automation:
@@ -25,8 +32,8 @@ def silent_runs_have_crashed() -> Automation:
     crashed: ActionTypes = ChangeFlowRunState(
         state=StateType.CRASHED,
         name="Crashed",
-        message=f"No heartbeat for {SILENCE.seconds} seconds: its processes are gone. "
-        "Run again: what is finished is reused.",
+        message=f"No heartbeat for {SILENCE.seconds // 60} minutes: its processes are gone, or the "
+        "server was. Run again: what is finished is reused.",
         force=False,
     )
     return Automation(
@@ -45,14 +52,34 @@ def silent_runs_have_crashed() -> Automation:
     )
 
 
-def ensure() -> bool:
-    """Whether the automation had to be created; one of that name is left as it is."""
+def ensure() -> str:
+    """What had to be done: `created`, `updated` (an older version had made it), or `is there`.
+
+    One that was switched off stays so.
+    """
+    wanted = silent_runs_have_crashed()
     with get_client(sync_client=True) as client:
-        if client.read_automations_by_name(NAME):
-            return False
-    silent_runs_have_crashed().create()
-    return True
+        found = client.read_automations_by_name(NAME)
+    if not found:
+        wanted.create()
+        return "created"
+    wanted.id, wanted.enabled = found[0].id, found[0].enabled
+    if _told(found[0]) == _told(wanted):
+        return "is there"
+    wanted.update()
+    return "updated"
+
+
+def _told(automation: AutomationCore) -> dict[str, Any]:
+    """What it does and when, without what the server adds."""
+    return automation.model_dump(
+        include={
+            "description": True,
+            "trigger": set(EventTrigger.model_fields) - {"id"},
+            "actions": True,
+        },
+    )
 
 
 if __name__ == "__main__":
-    print(f"automation {NAME}: {'created' if ensure() else 'is there'}")
+    print(f"automation {NAME}: {ensure()}")

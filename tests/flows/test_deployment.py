@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +36,15 @@ class Served:
     api: str
     checkout: Path
     variables: dict[str, str]
+    server: ExitStack = field(default_factory=ExitStack)
+
+    def start_server(self) -> None:
+        """Ends the one that is running, if any, and waits until the new one answers."""
+        self.server.close()
+        log, address = self.checkout.with_name("server.log"), httpx.URL(self.api)
+        words = ("server", "start", "--host", address.host, "--port", str(address.port))
+        process = self.server.enter_context(running(self, *words, log=log))
+        wait_for_server(self.api, process, log)
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -55,16 +64,37 @@ class Served:
 
     def run(self, deployment: str, name: str, *, root: Path, params: Path, **others) -> dict:
         """The flow run that `prefect deployment run` started and watched to its end."""
+        done, run = self._run(deployment, name, "--watch", params=params, root=root, **others)
+        completed = run["state"]["type"] == "COMPLETED"
+        assert (done.returncode == 0) == completed, done.stdout + done.stderr
+        return run
+
+    def start(self, deployment: str, name: str, *, root: Path, params: Path, **others) -> dict:
+        """The flow run that `prefect deployment run` started, once its training takes steps."""
+        done, run = self._run(deployment, name, params=params, root=root, **others)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+        def steps_taken() -> bool:
+            told = self.read("logs", logs={"flow_run_id": {"any_": [run["id"]]}})
+            return any(line["message"].startswith("step 2/") for line in told)
+
+        wait_until(steps_taken)
+        return self.again(run)
+
+    def again(self, run: dict) -> dict:
+        """The flow run as it is now."""
+        return self.read("flow_runs", flow_runs={"id": {"any_": [run["id"]]}})[0]
+
+    def _run(
+        self, deployment: str, name: str, *options: str, root: Path, params: Path, **others
+    ) -> tuple[subprocess.CompletedProcess[str], dict]:
         given = {"params": str(params), "root": str(root), **others}
         words = [f"--param={key}={json.dumps(value)}" for key, value in given.items()]
-        done = self.prefect(
-            "deployment", "run", deployment, "--watch", f"--flow-run-name={name}", *words
-        )
+        words += [f"--flow-run-name={name}", *options]
+        done = self.prefect("deployment", "run", deployment, *words)
         runs = self.read("flow_runs", flow_runs={"name": {"any_": [name]}})
         assert len(runs) == 1, done.stdout + done.stderr
-        completed = runs[0]["state"]["type"] == "COMPLETED"
-        assert (done.returncode == 0) == completed, done.stdout + done.stderr
-        return runs[0]
+        return done, runs[0]
 
     def tasks_of(self, run: dict) -> dict[str, dict]:
         """The run's task runs by name."""
@@ -98,9 +128,8 @@ def served(tmp_path_factory) -> Iterator[Served]:
         "OMP_NUM_THREADS": "1",
     }
     it = Served(api, checkout, variables)
-    server = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
-    with running(it, *server, log=place / "server.log") as process:
-        wait_for_server(api, process, place / "server.log")
+    with it.server:
+        it.start_server()
         for words in (
             ("work-pool", "create", "--type", "process", "local-pool"),
             ("--no-prompt", "deploy", "--all"),
@@ -233,25 +262,31 @@ def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(served, tiny, tmp_pa
         lines = {p.parent.name: p for p in Path("/proc").glob("[0-9]*/cmdline")}
         return [int(pid) for pid, p in lines.items() if str(tmp_path) in read(p)]
 
-    def steps_taken() -> bool:
-        logs = served.read("logs", logs={"flow_run_id": {"any_": [run_id]}})
-        return any(line["message"].startswith("step 2/") for line in logs)
-
-    def state() -> str:
-        return served.read("flow_runs", flow_runs={"id": {"any_": [run_id]}})[0]["state"]["name"]
-
-    given = {"params": str(tiny), "root": str(tmp_path)}
-    given["overrides"] = ["training.num_train_epochs=2000"]
-    words = [f"--param={key}={json.dumps(value)}" for key, value in given.items()]
-    started = served.prefect("deployment", "run", "reward-pipeline", "--flow-run-name=long", *words)
-    assert started.returncode == 0, started.stdout + started.stderr
-    run_id = served.read("flow_runs", flow_runs={"name": {"any_": ["long"]}})[0]["id"]
-    wait_until(steps_taken)
+    longer = ["training.num_train_epochs=2000"]
+    run = served.start("reward-pipeline", "long", params=tiny, root=tmp_path, overrides=longer)
     assert processes()
-    assert served.prefect("flow-run", "cancel", run_id).returncode == 0
-    wait_until(lambda: state() == "Cancelled")
+    assert served.prefect("flow-run", "cancel", run["id"]).returncode == 0
+    wait_until(lambda: served.again(run)["state"]["name"] == "Cancelled")
     wait_until(lambda: not processes())
     assert list(tmp_path.glob("data/.work/training-*/scratch/**/MANIFEST.json"))
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_place_when_the_server_is_started_again(served, tiny, tmp_path):
+    longer = ["training.num_train_epochs=2000"]
+    given = {"params": tiny, "root": tmp_path, "overrides": longer}
+    run = served.start("reward-pipeline", "outlives", **given)
+    served.start_server()
+    # The run renews its lease; Prefect ends it where the server does not know the lease any more.
+    lease = run["state"]["state_details"]["deployment_concurrency_lease_id"]
+    leases = f"{served.api}/v2/concurrency_limits/leases"
+    renewed = httpx.post(f"{leases}/{lease}/renew", json={"lease_duration": 300}, timeout=60)
+    assert renewed.is_success, renewed.text
+    meets = served.run("reward-pipeline", "meets", **given)
+    assert meets["state"]["name"] == "Cancelled"
+    assert served.again(run)["state"]["name"] == "Running"
+    assert served.prefect("flow-run", "cancel", run["id"]).returncode == 0
+    wait_until(lambda: served.again(run)["state"]["name"] == "Cancelled")
 
 
 def read(path: Path) -> str:
@@ -309,9 +344,9 @@ def test_the_nightly_schedule_makes_runs_and_the_paused_one_does_not(served):
 
 
 @pytest.mark.slow
-def test_the_automation_against_silent_runs_is_created_once(served):
-    told = [
-        subprocess.run(
+def test_the_automation_against_silent_runs_is_created_once_and_kept_up_to_date(served):
+    def ensured() -> str:
+        told = subprocess.run(
             [sys.executable, "-m", "flows.automation"],
             cwd=served.checkout,
             env=served.variables,
@@ -319,10 +354,37 @@ def test_the_automation_against_silent_runs_is_created_once(served):
             text=True,
             check=True,
         ).stdout
-        for _ in range(2)
-    ]
-    assert [line.rpartition(": ")[2].strip() for line in told] == ["created", "is there"]
-    assert len(served.read("automations")) == 1
+        return told.rpartition(": ")[2].strip()
+
+    assert [ensured(), ensured()] == ["created", "is there"]
+    (made,) = served.read("automations")
+    given = (
+        "name",
+        "description",
+        "trigger",
+        "actions",
+        "actions_on_trigger",
+        "actions_on_resolve",
+    )
+    sooner = {name: made[name] for name in given} | {"enabled": False}
+    sooner["trigger"] = {**made["trigger"], "within": 90}
+    httpx.put(f"{served.api}/automations/{made['id']}", json=sooner).raise_for_status()
+    assert [ensured(), ensured()] == ["updated", "is there"]
+    (mended,) = served.read("automations")
+    assert (mended["id"], mended["enabled"]) == (made["id"], False)
+    assert mended["trigger"]["within"] == made["trigger"]["within"]
+
+
+def test_no_run_that_bears_the_absence_of_its_server_is_called_crashed():
+    from prefect.concurrency import _leases
+    from prefect.settings import get_current_settings
+
+    from flows.automation import SILENCE
+
+    # A request is tried again after 2, 4, 8 ... seconds, a renewal as often as Prefect says.
+    attempts = range(1, get_current_settings().client.max_retries + 1)
+    renewal = _leases._RENEWAL_MAX_ATTEMPTS * sum(2**attempt for attempt in attempts)
+    assert SILENCE.total_seconds() > 300 * _leases._RENEWAL_FRACTION + renewal
 
 
 def test_the_server_of_the_installed_prefect_can_be_imported(tmp_path):
