@@ -13,11 +13,14 @@ is free again after five minutes, when nobody has renewed its lease.)
 from datetime import timedelta
 from typing import Any
 
+import httpx
 from prefect.automations import Automation, ChangeFlowRunState, EventTrigger, Posture
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ActionTypes
 from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import PrefectException
+from prefect.settings import get_current_settings
 
 NAME = "silent-runs-have-crashed"
 HEARTBEAT = "prefect.flow-run.heartbeat"
@@ -81,5 +84,17 @@ def _told(automation: AutomationCore) -> dict[str, Any]:
     )
 
 
+def main() -> None:
+    """Says what was done; a server that does not answer, or refuses, in one sentence."""
+    try:
+        print(f"automation {NAME}: {ensure()}")
+    except (httpx.HTTPError, PrefectException) as error:
+        raise SystemExit(
+            f"the server at {get_current_settings().api.url} was asked for the automation {NAME}: "
+            f"{str(error).splitlines()[0]}; start it with `prefect server start`, or name it by "
+            "PREFECT_API_URL, and its password by PREFECT_API_AUTH_STRING"
+        ) from None
+
+
 if __name__ == "__main__":
-    print(f"automation {NAME}: {ensure()}")
+    main()

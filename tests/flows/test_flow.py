@@ -208,3 +208,18 @@ def test_a_server_that_is_away_costs_the_progress_and_not_the_training(tmp_path)
     )
     assert done.stdout == "went on\n", done.stderr
     assert "the progress could not be shown in Prefect" in done.stderr
+
+
+def test_an_automation_without_a_server_is_one_sentence(tmp_path):
+    nobody = {"PREFECT_HOME": str(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.automation"],
+        cwd=REPOSITORY,
+        env={**os.environ, **nobody},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("the server at http://127.0.0.1:9/api was asked for the automation")
+    assert "Connection refused; start it with `prefect server start`" in sentence
