@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 PREFIX = "reward-pipeline"
 """Artifact keys are `reward-pipeline-<what>`; equal keys form one history in the UI."""
 UPDATE_SECONDS = 2.0
+REST_PER_UPDATE = 10.0
+"""Times its own length that an update is followed by none: whoever reads the training's lines waits
+for it, which is a minute where the server is away, and the training waits for the reader."""
 
 
 def show_plan(planned: Iterable[Planned]) -> None:
@@ -66,16 +69,20 @@ def show_summary(summary: Mapping[str, Any]) -> None:
 
 @dataclass
 class TrainingProgress:
-    """A progress artifact that follows the metrics records; at most one update in two seconds."""
+    """A progress artifact that follows the metrics records.
+
+    At most one update in two seconds, and a tenth of the time.
+    """
 
     artifact: UUID | None = None
     percent: float = 0.0
-    updated: float = 0.0
+    due: float = 0.0
+    """When the next update may be, on the monotonic clock."""
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         """Takes one record: `step`, `max_steps` and metrics."""
         step, steps = int(record["step"]), int(record["max_steps"])
-        if steps <= 0 or (step < steps and time.monotonic() - self.updated < UPDATE_SECONDS):
+        if steps <= 0 or (step < steps and time.monotonic() < self.due):
             return
         names = [name for name in ("loss", "accuracy", "eval_accuracy") if name in record]
         numbers = ", ".join(f"{name.replace('_', ' ')} {record[name]:.3g}" for name in names)
@@ -88,6 +95,7 @@ class TrainingProgress:
             self._show(100.0, "finished")
 
     def _show(self, percent: float, description: str) -> None:
+        start = time.monotonic()
         with _unless_refused("the progress"):
             if self.artifact is None:
                 key = f"{PREFIX}-training-progress"
@@ -95,7 +103,8 @@ class TrainingProgress:
                 self.artifact = cast(UUID, created)  # a coroutine only within an event loop
             else:
                 update_progress_artifact(self.artifact, percent, description)
-        self.percent, self.updated = percent, time.monotonic()
+        self.percent, end = percent, time.monotonic()
+        self.due = end + max(UPDATE_SECONDS, REST_PER_UPDATE * (end - start))
 
 
 @contextmanager

@@ -5,14 +5,18 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock, create_autospec
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.exceptions import TerminationSignal
 
+from flows import observation
 from flows.markdown import flattened, literal, table
 from flows.pages import headline, stage_page, summary_page
 from flows.pipeline import _closing
@@ -208,6 +212,28 @@ def test_a_server_that_is_away_costs_the_progress_and_not_the_training(tmp_path)
     )
     assert done.stdout == "went on\n", done.stderr
     assert "the progress could not be shown in Prefect" in done.stderr
+
+
+def test_a_server_that_is_away_takes_a_tenth_of_the_training_s_time_at_most(monkeypatch):
+    seconds, asked = 0.0, []
+
+    def away(*_):
+        nonlocal seconds
+        asked.append(seconds)
+        seconds += 60.0  # the client tries again, and again
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(observation, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(observation, "create_progress_artifact", away)
+    progress = observation.TrainingProgress()
+    for step in range(1, 361):
+        seconds += 10.0
+        progress({"step": step, "max_steps": 1000})
+    # The first hour: 60 seconds of asking, 600 of rest, and up to 10 until the next record.
+    assert len(asked) == 6
+    assert all(later - sooner >= 660 for sooner, later in pairwise(asked))
+    progress({"step": 1000, "max_steps": 1000})
+    assert len(asked) == 7  # the last is shown whenever it comes
 
 
 def test_an_automation_without_a_server_is_one_sentence(tmp_path):
