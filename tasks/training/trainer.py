@@ -21,7 +21,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.pairs import COLUMNS
-from tasks.training.checkpoints.callbacks import LogLastInterval, SaveAfterEpoch
 from tasks.training.config import RewardConfig
 from tasks.training.dealt import DealtTrainer
 from tasks.training.evaluating import AnyRows, prepared
@@ -111,8 +110,6 @@ class RewardTrainer(DealtTrainer):
         self.layout = self._choose_layout()
         self.base_name = name
         self._tag()
-        self.add_callback(SaveAfterEpoch())
-        self.add_callback(LogLastInterval())
         self.user_metrics = compute_metrics
         self.user_preprocessing = preprocess_logits_for_metrics
         # The loss is divided by the global batch's weight here, and nowhere again in Trainer.

@@ -9,6 +9,7 @@ import pytest
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+from tasks.errors import Interrupted
 from tests.training.test_checkpoint import make, result
 from tests.training.test_checkpoint_rotation import SMALLEST_MARGIN, killed
 from tests.training.two_processes import REPOSITORY
@@ -88,6 +89,71 @@ def test_more_patience_or_none_lets_a_run_that_stopped_early_go_on(base, pairs, 
     without = make(base, pairs, tmp_path / "run", **EVALUATED, **WORSE)
     without.train(resume_from_checkpoint=True)
     assert without.state.global_step == 20
+
+
+BY_EPOCHS = {
+    "max_steps": -1,
+    "num_train_epochs": 4,
+    "logging_steps": 5,
+    "save_strategy": "epoch",
+    "eval_strategy": "epoch",
+}
+
+
+@pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN])
+def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
+    base, pairs, tmp_path, fields
+):
+    fields = {**BY_EPOCHS, **fields}
+    whole = with_patience(base, pairs, tmp_path / "whole", 2, **fields)
+    whole.train()
+    assert whole.state.global_step == 36  # the first of three epochs of 12 steps was the best
+    logged = [record for record in whole.state.log_history if "loss" in record]
+    assert [record["step"] for record in logged] == [5, 10, 15, 20, 25, 30, 35, 36]
+    last = [record for record in whole.state.log_history if "eval_loss" in record][-1]
+    assert logged[-1]["num_tokens"] == last["eval_num_tokens"]
+    for step in (12, 36):  # goes on, or is taken over
+        killed(with_patience(base, pairs, tmp_path / f"{step}", 2, **fields), step)
+        resumed = with_patience(base, pairs, tmp_path / f"{step}", 2, **fields)
+        resumed.train(resume_from_checkpoint=True)
+        assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
+@pytest.mark.parametrize("logging", [{"logging_strategy": "epoch"}, {"logging_steps": 5}])
+@pytest.mark.parametrize("step", [6, 12, 18, 36])  # within an epoch, at its end, at the last
+def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
+    base, pairs, tmp_path, step, logging
+):
+    fields = {
+        "num_train_epochs": 3,
+        "save_strategy": "best",
+        "eval_strategy": "steps",
+        "eval_steps": 6,
+        "metric_for_best_model": "eval_margin",
+        "greater_is_better": True,
+        **logging,
+    }
+    whole = make(base, pairs, tmp_path / "whole", **fields)
+    whole.train()
+    assert whole.state.log_history[-2]["step"] == 36
+    assert "loss" in whole.state.log_history[-2]
+    killed(make(base, pairs, tmp_path / "run", **fields), step)
+    resumed = make(base, pairs, tmp_path / "run", **fields)
+    resumed.train(resume_from_checkpoint=True)
+    assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
+def test_a_stop_is_saved_though_the_evaluation_of_its_step_finds_no_better_model(
+    base, pairs, tmp_path
+):
+    fields = {**EVALUATED, **WORSE, "save_strategy": "best", "eval_steps": 1}
+    with pytest.raises(Interrupted, match="after step 5 of 20"):
+        make(base, pairs, tmp_path / "run", stop_at=5, **fields).train()
+    resumed = make(base, pairs, tmp_path / "run", **fields)
+    resumed.train(resume_from_checkpoint=True)
+    whole = make(base, pairs, tmp_path / "whole", **fields)
+    whole.train()
+    assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
 class Counter(TrainerCallback, ExportableState):

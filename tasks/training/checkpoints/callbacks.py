@@ -1,4 +1,4 @@
-"""When a running training saves and logs: on request, after an epoch rather than before its end.
+"""What a running training is told while it runs: to stop, and that the steps of an epoch are over.
 
 All processes of a run agree before they stop, because saving is work that they do together.
 """
@@ -8,10 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import IntervalStrategy
 
 from tasks.errors import Interrupted
-from tasks.training.checkpoints.stateful import ran_out_of_patience, states_of
 from tasks.training.checkpoints.stopping import StopRequest
 
 
@@ -100,66 +98,46 @@ class StopCallback(TrainerCallback):
         return bool(votes.item())
 
 
-class SaveAfterEpoch(TrainerCallback):
-    """Saves the last step of an epoch after what the epoch logs and evaluates, not before.
+class EpochEnd(TrainerCallback):
+    """Knows whether the steps of an epoch are behind it, and whether a save was put off till then.
 
-    A run that goes on from that checkpoint begins with the next epoch: records that the end of this
-    one makes would be lost. So would those of a run that an evaluation has stopped: its last step
-    is saved again.
+    A run that goes on from the checkpoint of an epoch's last step begins with the next epoch, so
+    that step is saved after what the end of the epoch logs and evaluates (`ending.py`).
     """
 
     def __init__(self) -> None:
-        self._due = False
-        self._saved = 0
+        self.reached = False
+        self.save_due = False
 
-    def on_step_end(
+    def on_train_begin(
         self,
         args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,
-        control: TrainerControl,
-        **_: Any,
-    ) -> None:
-        """Puts the save off."""
-        if control.should_save and ends_epoch(state, control):
-            self._due, control.should_save = True, False
-
-    def on_epoch_end(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,
-        control: TrainerControl,
-        **_: Any,
-    ) -> None:
-        """Has the save done now."""
-        saved = self._saved == state.global_step
-        again = saved and ran_out_of_patience(states_of(state))  # as of that save
-        control.should_save = control.should_save or self._due or again
-        self._due = False
-
-    def on_save(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,
+        state: TrainerState,  # noqa: ARG002
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Remembers which step was saved."""
-        self._saved = state.global_step
+        """Forgets what a run before has left open."""
+        self.reached = self.save_due = False
 
-
-class LogLastInterval(TrainerCallback):
-    """Has the last, unfinished logging interval logged, before the last checkpoint is saved."""
+    def on_step_begin(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,  # noqa: ARG002
+        control: TrainerControl,  # noqa: ARG002
+        **_: Any,
+    ) -> None:
+        """A step of an epoch is about to be taken."""
+        self.reached = False
 
     def on_epoch_end(
         self,
-        args: TrainingArguments,
+        args: TrainingArguments,  # noqa: ARG002
         state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,
+        control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Asks for the record; Trainer makes none where the last step has been logged."""
-        if control.should_training_stop and args.logging_strategy == IntervalStrategy.STEPS:
-            control.should_log = True
+        """All steps of the epoch have been taken."""
+        self.reached = True
 
 
 def ends_epoch(state: TrainerState, control: TrainerControl) -> bool:

@@ -22,17 +22,17 @@ from tasks.errors import TrainingError
 from tasks.training.batches.pairs import data_digest
 from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.checkpoints import stateful
+from tasks.training.checkpoints.ending import EndingTrainer
 from tasks.training.checkpoints.space import checkpoint_bytes, room_for_checkpoint
 from tasks.training.guard import check_weights
 from tasks.training.params import OWN_FIELDS, TrainingParams
 from tasks.training.preflight.forecast import Forecast
-from tasks.training.preflight.memory import AdaptiveTrainer
 from tasks.training.preflight.rehearsal import preflight
 
 logger = logging.getLogger(__name__)
 
 
-class ResumableTrainer(AdaptiveTrainer):
+class ResumableTrainer(EndingTrainer):
     """Trainer whose checkpoints count once their manifest stands, and only for the same job."""
 
     job: checkpoints.Job
