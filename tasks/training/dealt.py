@@ -19,19 +19,13 @@ from tasks.training.batches.comparisons import Comparisons
 from tasks.training.evaluating import EvaluatingTrainer
 from tasks.training.layout.lengths import item_costs
 from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_batches
+from tasks.training.layout.stream import StreamShare, fillers, shared_out
 
 BY_LENGTH = "group_by_length"
 
 
 class DealtTrainer(EvaluatingTrainer):
     """Trainer whose batches are whole comparisons, and shares of global batches."""
-
-    def _collate_streams_apart(self, rows: Any) -> None:
-        """Has each process collate its own rows of a stream, unless told otherwise: one that slices
-        batches for all would cut chosen sides from rejected ones."""
-        accelerator: Any = self.accelerator
-        if isinstance(rows, IterableDataset) and accelerator.dispatch_batches is None:
-            accelerator.dataloader_config.dispatch_batches = False
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of pairs; under a loss of comparisons, batches of whole comparisons.
@@ -50,13 +44,22 @@ class DealtTrainer(EvaluatingTrainer):
                 "max_tokens_per_micro_batch and group_by_length need a Dataset, whose lengths are "
                 "known, and DataCollatorForPreference; leave them out, or the stream or collator"
             )
-        self._collate_streams_apart(pairs)
         if self.objective.params.of_comparisons:
             self.train_dataset = Comparisons(pairs)
         try:
             plain = super().get_train_dataloader()
         finally:
             self.train_dataset = pairs
+        blocking = not self.accelerator.dataloader_config.non_blocking
+        if isinstance(pairs, IterableDataset):
+            share = StreamShare(
+                pairs,
+                args.per_device_train_batch_size,
+                args.world_size,
+                args.process_index,
+                drop_last=args.dataloader_drop_last,
+            )
+            return shared_out(plain, share, args.device, blocking=blocking)
         if not known or not (asked or args.world_size > 1):
             return plain
         dataset: Any = plain.dataset
@@ -72,7 +75,6 @@ class DealtTrainer(EvaluatingTrainer):
             seed=args.seed if args.data_seed is None else args.data_seed,
         )
         costs = item_costs(dataset, collator.layout, collator.pad_to_multiple_of)
-        blocking = not self.accelerator.dataloader_config.non_blocking
         return dealt(plain, costs, dealing, args.device, blocking=blocking)
 
     @property
@@ -85,6 +87,14 @@ class DealtTrainer(EvaluatingTrainer):
             return super()._get_train_sampler(train_dataset)
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
         return torch.utils.data.RandomSampler(rows)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
+        """As in transformers; a stream that ends within a step takes it with the rows there are."""
+        samples, items = super().get_batch_samples(*args, **kwargs)
+        if samples and isinstance(self.train_dataset, IterableDataset):
+            missing = self._args.gradient_accumulation_steps - len(samples)
+            samples += [fillers(samples[-1])] * missing
+        return samples, items
 
     def forward_backward(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any

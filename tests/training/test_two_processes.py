@@ -45,6 +45,16 @@ BUDGETS = {
 }
 UNEVEN = 41
 """Pairs: the last batch of an epoch is one pair, and a process has nothing to compute."""
+STREAMS = {
+    "stream": (1, {}),
+    "stream of several files": (5, {}),
+    "stream of whole batches": (1, {"dataloader_drop_last": True}),
+    "stream, accumulated": (
+        1,
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2},
+    ),
+}
+"""Into how many files the rows are cut, and how they are trained on."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +66,8 @@ def of_two(base, tmp_path_factory):
     for name, fields in BUDGETS.items():
         layout = {"layout": name} if "layout" not in fields else {}
         cases[name] = {"rows": UNEVEN, "fields": {**TWO, **layout, **fields}}
-    cases["stream"] = {"rows": 48, "stream": True, "fields": TWO}
+    for name, (files, fields) in STREAMS.items():
+        cases[name] = {"rows": UNEVEN, "stream": files, "fields": {**TWO, **fields}}
     return histories_of_two(base, tmp_path_factory.mktemp("two") / "out", cases)
 
 
@@ -73,9 +84,12 @@ def test_every_layout_and_budget_has_the_trajectory_of_padded_batches(base, tmp_
     _same(history(base, tmp_path, {"rows": UNEVEN, "fields": fields}), of_two[name], 1e-5)
 
 
-def test_a_stream_is_shared_out_row_by_row(base, tmp_path, of_two):
-    case = {"rows": 48, "stream": True, "fields": ONE}
-    _same(history(base, tmp_path, case), of_two["stream"], 1e-5)
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_is_shared_out_row_by_row(base, tmp_path, of_two, name):
+    files, fields = STREAMS[name]
+    dropped = {k: v for k, v in fields.items() if k == "dataloader_drop_last"}
+    case = {"rows": UNEVEN, "stream": files, "fields": {**ONE, **dropped}}
+    _same(history(base, tmp_path, case), of_two[name], 1e-5)
 
 
 def _same(one, two, within):

@@ -21,7 +21,8 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def history(base, directory, case):
-    """What a run of `case` (`rows`: a list or a number; `stream`; `fields`: settings) logs."""
+    """What a run of `case` logs; of it `rows` (a list or a number), `stream` (of how many files)
+    and `fields` (settings)."""
     rows = case["rows"] if isinstance(case["rows"], list) else make_rows(case["rows"], margin=True)
     rows = Dataset.from_list(rows)
     fields = {
@@ -38,7 +39,7 @@ def history(base, directory, case):
     trainer = RewardTrainer(
         str(base),
         RewardConfig(output_dir=str(directory), **fields),
-        train_dataset=rows.to_iterable_dataset() if case.get("stream") else rows,
+        train_dataset=rows.to_iterable_dataset(case["stream"]) if case.get("stream") else rows,
     )
     trainer.train()
     return [record for record in trainer.state.log_history if "loss" in record]

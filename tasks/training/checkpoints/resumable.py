@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from torch import nn
 from transformers import TrainerState
 from transformers.trainer_utils import TrainOutput
@@ -37,6 +37,8 @@ class ResumableTrainer(EndingTrainer):
 
     job: checkpoints.Job
     """What a checkpoint must belong to."""
+    _resumes_after_epoch: bool = False
+    """Whether the checkpoint that is gone on from was saved once an epoch had ended."""
     forecast: Forecast | None = None
     """What the preflight found; None for a run that goes on from a checkpoint."""
 
@@ -59,11 +61,13 @@ class ResumableTrainer(EndingTrainer):
         self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
     ) -> TrainOutput:
         found = self._checkpoint(wanted) if wanted else None
+        self._resumes_after_epoch = False
         if found is None:
             return super().train(None, trial, ignored)
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
+        self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
         self.interval.restore(kept)
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
         callbacks = self.callback_handler.callbacks
@@ -72,6 +76,19 @@ class ResumableTrainer(EndingTrainer):
         if (stopped or state.global_step >= state.max_steps) and not self.sharded:
             return self._take_over(found, state)
         return super().train(str(found.path), trial, ignored)
+
+    def _init_training_state(self, *given: Any, **named: Any) -> tuple[int, int]:
+        """As in transformers; of a stream, whose epochs have no known length, the state says where
+        it was: the epochs before, and the batches of this one."""
+        epochs, batches = super()._init_training_state(*given, **named)
+        rows: Any = self.train_dataset
+        if not isinstance(rows, IterableDataset) or self.args.ignore_data_skip:
+            return epochs, batches
+        epochs = int(self.state.epoch or 0)
+        if self._resumes_after_epoch:
+            return epochs + 1, 0
+        steps = self.args.max_steps * self.args.gradient_accumulation_steps
+        return epochs, round(((self.state.epoch or 0) - epochs) * steps)
 
     def _prepare_for_training(
         self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None
@@ -140,7 +157,7 @@ class ResumableTrainer(EndingTrainer):
         with room_for_checkpoint(directory, needed), self._unrotated():
             super()._save_checkpoint(model, trial)
             mine = checkpoints.interval_file(self.args.process_index)
-            write_json(directory / mine, {**self.interval.state(), "halvings": self.halvings})
+            write_json(directory / mine, self._unfinished())
         # Trainer sets them in the process that writes; all processes look at them after an epoch
         stateful.states_of(self.state).update(stateful.export(self.callback_handler.callbacks))
         self.accelerator.wait_for_everyone()
@@ -151,6 +168,11 @@ class ResumableTrainer(EndingTrainer):
                     checkpoints.commit(directory, self.state.global_step, self.job, required)
             self._rotate(directory)
         self.accelerator.wait_for_everyone()
+
+    def _unfinished(self) -> dict[str, Any]:
+        """What this process has begun beside the steps, as JSON data."""
+        ended = {"epoch_ended": self._epoch_end.reached}
+        return {**self.interval.state(), **ended, "halvings": self.halvings}
 
     def _rotate(self, directory: Path) -> None:
         """Deletes what is over `save_total_limit`, but neither this checkpoint nor the best.

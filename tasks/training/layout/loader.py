@@ -142,16 +142,24 @@ def dealt(
     """
     inner: Any = plain.batch_sampler
     inner = getattr(inner, "batch_sampler", inner)  # below accelerate's share of one process
+    batches = GlobalBatches(inner.sampler, costs, dealing)
+    return like(plain, MicroBatches(plain.dataset), device, blocking, batch_sampler=batches)
+
+
+def like(
+    plain: DataLoader[Any], dataset: Any, device: torch.device, blocking: bool, **how: Any
+) -> DataLoader[Any]:
+    """A loader of one process's micro-batches, with the workers of a prepared plain one."""
     collate: Any = plain.collate_fn
     copied = ("num_workers", "pin_memory", "persistent_workers", "multiprocessing_context")
     more: dict[str, Any] = {name: getattr(plain, name) for name in (*copied, "in_order")}
     loader: DataLoader[Any] = DataLoader(
-        MicroBatches(plain.dataset),
-        batch_sampler=GlobalBatches(inner.sampler, costs, dealing),  # pyright: ignore[reportArgumentType]
+        dataset,
         collate_fn=MicroCollator(collate),
         prefetch_factor=plain.prefetch_factor,
         worker_init_fn=plain.worker_init_fn,
         **more,
+        **how,
     )
     # one process, as far as accelerate knows: the shares have been made
     return prepare_data_loader(
@@ -160,6 +168,7 @@ def dealt(
         num_processes=1,
         process_index=0,
         put_on_device=True,
+        dispatch_batches=False,
         non_blocking=not blocking,
     )
 
