@@ -160,6 +160,34 @@ def test_under_a_budget_the_advice_is_to_lower_it(base, tmp_path):
         trainer.train()
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_step_that_is_filled_up_is_computed_in_pieces_too(base, tmp_path, streams):
+    fields = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 4}
+    fields |= {} if streams else {"max_tokens_per_micro_batch": 200}
+    trainers = []
+    for name in ("whole", "halved"):  # of 9 pairs a step has one batch of 1, and nothing beside it
+        trainer = make(base, tmp_path / name, make_rows(9, margin=True), **fields)
+        if streams:
+            trainer.train_dataset = trainer.train_dataset.to_iterable_dataset()
+        trainers.append(trainer)
+    trainers[1].halve()
+    for trainer in trainers:
+        trainer.train()
+    for one, other in zip(*(json.loads(history_of(t)) for t in trainers), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_a_batch_that_cannot_be_cut_is_named_where_memory_is_short(base, tmp_path):
+    def collate(rows):
+        return trainer_collator(rows) | {"colour": torch.zeros(len(rows))}
+
+    trainer = make(base, tmp_path, room=4)
+    trainer_collator = trainer.data_collator
+    trainer.data_collator = collate
+    with pytest.raises(TrainingError, match=r"batch of .*colour.* cannot be cut in pieces; lower"):
+        trainer.train()
+
+
 def test_an_error_that_is_not_about_memory_is_not_swallowed(base, tmp_path):
     trainer = make(base, tmp_path)
     trainer.model.forward = MethodType(lambda *_, **__: 1 / 0, trainer.model)

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 from transformers import Trainer
 
-from tasks.errors import TrainingError
+from tasks.errors import PipelineError, TrainingError
 from tasks.training.batches.pieces import items_in, split
 from tasks.training.guard import FiniteGuard
+from tasks.training.layout.loader import FILLER
 from tasks.training.metrics import IntervalSums
 
 MOST_HALVINGS = 3
@@ -115,7 +116,7 @@ class AdaptiveTrainer(Trainer):
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
     ) -> torch.Tensor:
         """The loss of one micro-batch; its gradients are added, piece by piece if need be."""
-        if not self.halvings:
+        if not self.halvings or FILLER in inputs:  # a filler is one item already
             return super().training_step(model, inputs, num_items_in_batch)
         given = self._budget is None
         whole = self.args.per_device_train_batch_size if given else items_in(inputs)
@@ -153,7 +154,9 @@ def attempt(work: Callable[[], torch.Tensor]) -> torch.Tensor | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory was short."""
+    """Whether an error says that memory was short; a sentence of ours says what to do instead."""
+    if isinstance(error, PipelineError):
+        return False
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
