@@ -27,6 +27,8 @@ NAMES = {
 """Settings, where transformers lists what they may be, and what needs no look at that."""
 ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
 """Settings that not every optimizer reads."""
+WITHOUT_MODEL = "need to pass a"
+"""What transformers says of optimizers that are made for the model alone."""
 MAKERS = ("create_optimizer_and_scheduler", "create_optimizer", "create_scheduler")
 """Methods of Trainer that a trainer may have of its own."""
 Made = Callable[[Any], tuple[Any, Mapping[str, Any]]]
@@ -74,7 +76,7 @@ def check_optimization(
     make of them: not where it is given them, makes them in its own way, or has DeepSpeed make them.
 
     Raises:
-        ParamsError: as `check_optimizer` and `check_schedule`.
+        ParamsError: as `check_makable`, `check_optimizer` and `check_schedule`.
     """
     from transformers import Trainer
 
@@ -85,11 +87,31 @@ def check_optimization(
     warms = MAKERS[1] in own
     if optimizer is None and class_and_kwargs is None and not warms:
         made: Made = trainer.get_optimizer_cls_and_kwargs
+        if made is Trainer.get_optimizer_cls_and_kwargs:
+            check_makable(args, made)
         check_optimizer(args, made)
         warms = _reads(made, args, {"warmup_steps": 0})
     if schedule is None and MAKERS[2] not in own:
         lr = (class_and_kwargs[1] if class_and_kwargs else {}).get("lr", args.learning_rate)
         check_schedule(args, optimizer.param_groups if optimizer else [{"lr": lr}] * 2, warms=warms)
+
+
+def check_makable(args: Any, made: Made) -> None:
+    """Refuses an optimizer whose package is absent, or that lacks a setting; what transformers asks
+    the model for is asked where the model is.
+
+    Raises:
+        ParamsError: as above, in the words of transformers.
+    """
+    try:
+        made(args)
+    except (ImportError, ValueError, TypeError, NotImplementedError) as error:
+        if WITHOUT_MODEL in str(error):
+            return
+        raise ParamsError(
+            f"optim {args.optim.value} cannot be made: {str(error).rstrip('.')}; do so, or take "
+            "another optim, such as adamw_torch_fused, the default"
+        ) from error
 
 
 def check_optimizer(args: Any, made: Made) -> None:
@@ -122,7 +144,7 @@ def check_optimizer(args: Any, made: Made) -> None:
 
 def _reads(made: Made, args: Any, others: Mapping[str, Any]) -> bool:
     """Whether other settings make another optimizer; so, too, where one cannot be made without the
-    model or its package, which is told where it is made."""
+    model, or with the other settings."""
     asked = copy.copy(args)
     for name, value in others.items():
         setattr(asked, name, value)

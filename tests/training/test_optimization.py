@@ -3,6 +3,7 @@
 import sys
 import types
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from tasks.training.optimization import (
     NAMES,
     _further,
     _names,
+    check_makable,
     check_name,
     check_optimization,
     check_optimizer,
@@ -85,11 +87,49 @@ def test_what_an_optimizer_does_not_read_is_refused_before_the_model_is_loaded(
         {"optim": "rmsprop", "optim_args": "centered=true"},
         {"optim": "sgd", "optim_args": "momentum=0.0, nesterov=false"},
         {"optim": "adagrad"},
-        {"optim": "galore_adamw", "optim_args": "rank=8"},  # made for the model alone
     ],
 )
 def test_what_an_optimizer_reads_is_taken_its_defaults_too(tmp_path, given):
     taken(tmp_path, **given)
+
+
+def test_what_an_optimizer_reads_is_not_asked_where_it_cannot_be_made(tmp_path):
+    args = config(tmp_path, optim="galore_adamw", optim_args="rank=8")  # for the model alone
+    check_optimizer(args, RewardTrainer.get_optimizer_cls_and_kwargs)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "said"),
+    [
+        ("lomo", "lomo_optim", "lomo_optim"),
+        ("schedule_free_adamw", "schedulefree", "schedulefree"),
+        ("grokadamw", "grokadamw", "grokadamw"),
+        ("adamw_torch_8bit", "torchao", "torchao"),
+        ("adamw_anyprecision", "torchdistx", "torchdistx"),
+        ("apollo_adamw", "apollo_torch", "apollo_torch"),
+    ],
+)
+def test_an_optimizer_whose_package_is_absent_is_refused_before_the_model_is_loaded(
+    tmp_path, name, package, said
+):
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(ParamsError, match=rf"optim {name} cannot be made: .*{said}.*; do so, or"):
+        make("nowhere", tmp_path, fields={"optim": name})
+
+
+def test_a_setting_that_an_optimizer_needs_is_asked_for_but_not_the_model(tmp_path):
+    def made(said):
+        def make_it(_):
+            raise ValueError(said)
+
+        return make_it
+
+    args = config(tmp_path, optim="apollo_adamw")
+    with pytest.raises(ParamsError, match=r"optim apollo_adamw cannot be made: .*optim_target_mod"):
+        check_makable(args, made("You need to define `optim_target_modules` to use APOLLO"))
+    check_makable(args, made("You need to pass a model to initialize APOLLO optimizer."))
+    check_makable(args, made("You need to pass a `model` in order to initialize a LOMO optimizer."))
 
 
 def test_whatever_way_a_text_is_read_it_is_taken(tmp_path):
