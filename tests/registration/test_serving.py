@@ -1,5 +1,6 @@
 """The reward server, asked as its clients ask it."""
 
+import asyncio
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -215,6 +216,57 @@ def test_more_than_the_line_holds_is_refused_until_it_has_shortened(client, mode
         6 - len(refused)
     )
     assert server.post("/get_reward", json=body).json()["rewards"] == expected
+
+
+def test_what_a_client_that_left_had_asked_for_is_not_scored(model):
+    from tasks.registration.serving.app import Service, build_app
+    from tasks.registration.serving.settings import ServeSettings
+
+    service = Service(model, "m", ServeSettings(query_form="text", batch_tokens=16))
+    app = build_app(service)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/get_reward",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+    }
+
+    def asking(texts, left):
+        """One request as a server of HTTP hands it on; what was sent, and the task."""
+        messages = [{"type": "http.request", "body": json.dumps({"query": texts}).encode()}]
+        sent = []
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        return sent, asyncio.ensure_future(app(dict(scope), receive, send))
+
+    async def asked():
+        left, stays = asyncio.Event(), asyncio.Event()
+        _, gone = asking([f"The sky is blue {i}" for i in range(40)], left)
+        while not service.batcher.line:  # nothing works it off yet
+            await asyncio.sleep(0.01)
+        left.set()
+        await asyncio.wait([gone], timeout=10)
+        service.batcher.start()
+        sent, waiting = asking(["The sky is green"], stays)
+        await waiting
+        service.batcher.stop()
+        service.encoding.shutdown()
+        await gone
+        return json.loads(sent[-1]["body"])["rewards"]
+
+    assert asyncio.run(asked()) == pytest.approx(model.rewards(["The sky is green"]), abs=1e-5)
+    assert "reward_server_sequences_total 1.0" in service.meters.text().decode()
+    assert 'reward_server_errors_total{reason="gone"} 1.0' in service.meters.text().decode()
+    assert (app.taken.requests, app.taken.bytes) == (0, 0)
 
 
 def test_a_body_that_lies_about_its_length_is_cut_off_too(client):

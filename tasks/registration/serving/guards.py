@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tasks.registration.serving.leaving import answered
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
@@ -67,7 +68,7 @@ class Guards:
             if scope["method"] == "POST":
                 _check_content_type(headers)
                 body = await self._body(headers, receive, mine)
-            await self.app(scope, _replaying(body, receive), send)
+            await answered(self.app, scope, body, receive, send)
         except RequestProblem as problem:
             self.meters.errors.labels(problem.reason).inc()
             await _refuse(problem, send)
@@ -130,16 +131,6 @@ class Taken:
 
     requests: int = 0
     bytes: int = 0
-
-
-def _replaying(body: bytes, receive: Receive) -> Receive:
-    """What the application reads: the body that was read already, then whatever comes."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replayed
 
 
 def _busy(what: str) -> RequestProblem:
