@@ -45,10 +45,12 @@ class RowTexts:
         """The ids of a text or of messages.
 
         Raises:
-            ValueError: a special token in the row's own words, and the policy does not allow it.
+            ValueError: a special token in the row's own words, and the policy does not allow it;
+                or a character that is none.
         """
         is_text = isinstance(content, str)
         text, literals = self._text(content) if is_text else self._conversation(content, options)
+        encodable(text)
         if literals:
             encode = literal_encoder(self.tokenizer)
             return encode(text, literals, add_special_tokens=is_text).tolist()
@@ -98,6 +100,22 @@ class RowTexts:
                 f"{forged!r}: both cannot be told apart when it is encoded; remove the character"
             )
         return text, literals
+
+
+def encodable(text: str) -> str:
+    """The text, in which every character is one.
+
+    Raises:
+        ValueError: half of a surrogate pair stands alone, as where JSON was cut within an emoji.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the text holds {text[error.start]!a}, half of a character, at {error.start} of its "
+            "rendered form; it was cut within an emoji or the like: remove it"
+        ) from error
+    return text
 
 
 def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> None:

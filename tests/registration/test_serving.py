@@ -180,6 +180,15 @@ def test_a_request_larger_than_a_batch_is_scored_in_pieces(client, model):
         ("/classify", {"input": [[5, 10**6]]}, 422, "bad_row", "token ids must be 0 to"),
         ("/classify", {}, 422, "no_input", "'input' or 'messages'"),
         ("/score", {"text_1": ["a", "b"], "text_2": ["a"] * 3}, 422, "unequal_lengths", "text_2"),
+        ("/v1/rewards", {"input": [{"text": "a\ud83d"}]}, 422, "bad_row", r"'\ud83d', half of a"),
+        (
+            "/v1/rewards",
+            {"messages": [*TALK, TALK[0] | {"content": "\ude00"}]},
+            422,
+            "bad_row",
+            "half",
+        ),
+        ("/get_reward", {"query": "a\ud83d"}, 422, "bad_row", r"query[0]: the text holds '\ud83d'"),
         ("/nowhere", {}, 404, "no_such_endpoint", "Not Found"),
     ],
 )
@@ -187,11 +196,43 @@ def test_what_cannot_be_scored_is_refused_with_a_reason(client, path, body, stat
     server = client(max_tokens=64, max_sequences=8, max_bytes=8192 if "900" in said else 4096)
     if reason == "too_long":
         server = client(max_tokens=64, max_bytes=8192)
-    answer = server.post(path, json=body)
+    headers = {"content-type": "application/json"}
+    answer = server.post(path, content=json.dumps(body), headers=headers)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["type"]) == (status, status, reason)
     assert said in error["message"] + str(error["param"])
     assert f'reason="{reason}"' in server.get("/metrics").text
+
+
+def test_a_body_that_no_parser_takes_is_no_missing_endpoint(client):
+    headers = {"content-type": "application/json"}
+    answer = client().post("/v1/rewards", content=b"[" * 100_000, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/classify", {"messages": TALK}),
+        ("/v1/rewards", {"messages": TALK}),
+        ("/v1/rewards", {"input": [{"messages": TALK}]}),
+        ("/v1/rewards", {"input": [{"prompt": TALK[:1], "completions": ["So"]}]}),
+    ],
+)
+def test_a_request_sets_the_models_own_template_and_brings_none(client, model, path, body):
+    server = client()
+
+    def asked(options):
+        rows = body.get("input")
+        given = {"chat_template_kwargs": options}
+        return server.post(path, json={"input": [rows[0] | given]} if rows else body | given)
+
+    (entry,) = asked({"enable_thinking": False}).json()["data"]
+    found = entry.get("reward") or entry["probs"][0]
+    assert found == pytest.approx(float(model.rewards([TALK])[0]), abs=1e-5)
+    refused = asked({"chat_template": "{{ 'x' * 3 }}"})
+    assert refused.status_code == 422
+    assert "'chat_template'" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,8 @@ def _add_problems(app: FastAPI, meters: Meters) -> None:
 
     async def unknown(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return told(RequestProblem(error.status_code, "no_such_endpoint", str(error.detail)))
+        reason = "no_such_endpoint" if error.status_code in (404, 405) else "bad_request"
+        return told(RequestProblem(error.status_code, reason, str(error.detail)))
 
     async def failed(_request: Request, error: Exception) -> Response:
         return told(RequestProblem(500, "failed", f"scoring failed: {type(error).__name__}"))

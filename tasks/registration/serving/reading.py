@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from tasks.registration.inference import ServedModel
+from tasks.registration.row_text import encodable
 from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query
@@ -71,10 +72,11 @@ class Reader:
             if isinstance(row, list):
                 return self._checked(row)
             if not isinstance(row, Query):
+                _check_template(row)
                 return list(self.model.token_ids(row))
             if not self.rendered:
                 return list(self.model.token_ids(row.text))
-            text = self.closing.completed(row.text)
+            text = encodable(self.closing.completed(row.text))
             ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
         except (ValueError, TypeError, KeyError, AttributeError, TemplateError) as error:
             raise RequestProblem(422, "bad_row", f"{name}: {error}", name) from error
@@ -99,4 +101,15 @@ class Reader:
             f"{name} has {len(ids)} tokens, the limit is {self.limit}; shorten it, or start the "
             "server with --too-long cut_start",
             name,
+        )
+
+
+def _check_template(row: Any) -> None:
+    """Refuses a template that comes with the request: the model was not trained on what it would
+    write, and it may write gigabytes."""
+    options: Any = row.get("chat_template_kwargs") if isinstance(row, dict) else None
+    if options and "chat_template" in options:
+        raise ValueError(
+            "chat_template_kwargs holds 'chat_template'; expected settings for the template that "
+            "the model was trained with: give the messages without it, or text that was rendered"
         )
