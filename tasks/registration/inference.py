@@ -5,13 +5,12 @@
     model.rewards_of_answers(prompt, ["one", "other"])        float32 [N], the prompt computed once
 
 Rows become ids as in training (row_text.py), special tokens in their words by the policy of the
-score contract. The reward is read at the last token by length, in float32. No code of the directory
-is run: it may hold data files alone. MLflow loads this module through `_load_pyfunc`; it may import
-only modules that travel with it, which package.py lists.
+score contract, and ids rewards in id_rewards.py. No code of the directory is run: it may hold data
+files alone. MLflow loads this module through `_load_pyfunc`; it may import only modules that travel
+with it, which package.py lists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,16 +25,12 @@ from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.device import check_device
 from tasks.registration.given_rows import content, conversation, rows_of
-from tasks.registration.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
+from tasks.registration.id_rewards import IdScorer
 from tasks.registration.row_text import Policy, RowTexts
 from tasks.registration.sound_weights import model_of
 from tasks.training.model.positions import check_lengths, positions, why_no_more
 from tasks.training.model.products import use_onednn
 
-PASS_TOKENS = {"cpu": 512}
-OTHER_PASS_TOKENS = 16_384
-"""Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
-slower than one sequence after the other."""
 Scale = Literal["raw", "normalized", "champion", "reference"]
 """As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
 the scale of the champion before it, or of the first one (champion_scale.py)."""
@@ -67,8 +62,7 @@ class ServedModel:
         model = model_of(directory)
         self.model: Any = model.to(self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))
-        self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
-        self.pad_id = int(model.config.pad_token_id or 0)
+        self.scorer = IdScorer(self.model)
         trained_with = policy_of(directory)
         self.texts = RowTexts(self.tokenizer, trained_with)
         self.golden = replay(self, directory)
@@ -138,31 +132,12 @@ class ServedModel:
     def rewards_of_ids(
         self, sequences: Sequence[Sequence[int]], prompts: Sequence[Any] | None = None
     ) -> np.ndarray:
-        """float32 `[N]`: the raw reward of each sequence of token ids; equal ones are scored once.
+        """float32 `[N]`: the raw reward of each sequence of token ids, as `IdScorer.rewards`.
 
-        `prompts`: equal values mark sequences that answer one prompt, which is then computed once.
         Lengths are the caller's: a champion scores a successor's pairs, which may have more tokens
         than it has positions.
         """
-        places: dict[tuple[int, ...], int] = {}
-        place = [places.setdefault(tuple(ids), len(places)) for ids in sequences]
-        distinct = list(places)
-        rewards = np.full(len(distinct), np.nan, dtype=np.float32)
-        with torch.inference_mode():
-            for members in _groups(place, prompts):
-                alike = [distinct[i] for i in members]
-                if saves(alike) and self.reuses_prompts:
-                    rewards[members] = rewards_after_prompt(self.model, alike, self.pass_tokens)
-            whole = np.flatnonzero(np.isnan(rewards)).tolist()
-            for batch in batches([len(distinct[i]) for i in whole], self.pass_tokens):
-                members = [whole[i] for i in batch]
-                rewards[members] = self._forward([distinct[i] for i in members])
-        return rewards[place]
-
-    @cached_property
-    def reuses_prompts(self) -> bool:
-        """Whether a prompt's keys and values can serve several answers: tried once, if needed."""
-        return can_reuse(self.model, self._forward, int(self.model.config.vocab_size))
+        return self.scorer.rewards(sequences, prompts)
 
     @property
     def max_tokens(self) -> int | None:
@@ -174,23 +149,6 @@ class ServedModel:
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
         return self.rewards(data)
-
-    def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
-        lengths = torch.tensor([len(ids) for ids in sequences])  # (B)
-        input_ids = torch.full((len(sequences), int(lengths.max())), self.pad_id)  # (B, T)
-        for row, ids in enumerate(sequences):
-            input_ids[row, : len(ids)] = torch.as_tensor(np.asarray(ids, dtype=np.int64))
-        mask = (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()
-        given = {
-            "input_ids": input_ids.to(self.device),
-            "attention_mask": mask.to(self.device),
-        }
-        if not hasattr(self.model, "score"):  # an encoder pools by itself
-            return self.model(**given).logits[:, 0].cpu().numpy()
-        body = getattr(self.model, self.model.base_model_prefix)
-        hidden = body(**given, use_cache=False)[0]  # (B, T, H)
-        last = hidden[torch.arange(len(sequences)), lengths.to(self.device) - 1]  # (B, H)
-        return self.model.score(last)[:, 0].cpu().numpy()
 
 
 def load_reward_model(
@@ -213,17 +171,6 @@ def load_reward_model(
     return ServedModel(
         directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
     )
-
-
-def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
-    """The distinct sequences of each prompt, each in one group at most."""
-    groups: dict[Any, list[int]] = {}
-    seen: set[int] = set()
-    for index, prompt in zip(place, prompts or (), strict=False):
-        if index not in seen:
-            groups.setdefault(prompt, []).append(index)
-        seen.add(index)
-    return list(groups.values())
 
 
 def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]

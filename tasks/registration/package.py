@@ -28,8 +28,8 @@ from tasks.registration.tracking import quietly
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 LOADER = (
     *("allowed_files", "champion_scale", "contract_replay", "device", "given_messages"),
-    *("given_rows", "inference", "prompt_reuse", "reward_function", "reward_scale", "row_text"),
-    "sound_weights",
+    *("given_rows", "id_rewards", "inference", "prompt_reuse", "reward_function", "reward_scale"),
+    *("row_text", "sound_weights"),
 )
 SHIPPED = {
     **{name: f"tasks.registration.{name}" for name in LOADER},

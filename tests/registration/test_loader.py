@@ -29,7 +29,7 @@ def counted(model, monkeypatch):
 
 
 def test_answers_to_one_prompt_get_their_separate_rewards_from_fewer_tokens(model, monkeypatch):
-    assert model.reuses_prompts
+    assert model.scorer.reuses_prompts
     rows = [[*PROMPT, {"role": "assistant", "content": answer}] for answer in ANSWERS]
     alone = [float(model.rewards([row])[0]) for row in rows]
     whole = sum(len(model.token_ids(row)) for row in rows)

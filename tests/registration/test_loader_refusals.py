@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from pandas import DataFrame
@@ -127,3 +128,35 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
 def test_a_row_that_cannot_be_read_is_named_by_its_number(model, row, said):
     with pytest.raises(ValueError, match=said):
         model.rewards(["blue", row])
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([], "sequence 1 is empty; token ids must be 0 to 293, and"),
+        (np.empty(0, np.int32), "sequence 1 is empty"),
+        ([5, 10**6, 7], "sequence 1 holds 1000000 at 1"),
+        ([5, -1], "sequence 1 holds -1 at 1"),
+        ([5, 10**30], r"sequence 1 is \[5, 1000000"),
+        ([5.5], r"sequence 1 is \[5\.5\]; token ids"),
+        ([True], r"sequence 1 is \[True\]"),
+        ([[5, 6]], r"sequence 1 is \[\[5, 6\]\]"),
+        ("blue", "sequence 1 is blue; token ids"),
+    ],
+)
+def test_what_is_no_token_id_is_named_with_its_place(model, ids, said):
+    with pytest.raises(ValueError, match=said):
+        model.rewards_of_ids([[5, 6], ids])
+
+
+def test_token_ids_of_any_integers_get_the_rewards_of_those_numbers(model):
+    ids = model.token_ids("The sky is blue")
+    given = [
+        ids,
+        tuple(ids),
+        *(np.asarray(ids, t) for t in (np.int32, np.uint16)),
+        torch.tensor(ids),
+    ]
+    assert set(model.rewards_of_ids(given).tolist()) == set(
+        model.rewards(["The sky is blue"]).tolist()
+    )

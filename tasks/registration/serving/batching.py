@@ -49,7 +49,9 @@ class Batcher:
 
     def __init__(self, model: ServedModel, settings: ServeSettings, meters: Meters) -> None:
         self.model, self.settings, self.meters = model, settings, meters
-        self.batch_tokens = settings.batch_tokens or max(model.pass_tokens, LEAST_BATCH_TOKENS)
+        self.batch_tokens = settings.batch_tokens or max(
+            model.scorer.pass_tokens, LEAST_BATCH_TOKENS
+        )
         self.line: deque[Piece] = deque()
         self.waiting = 0  # tokens in the line
         self.stopped = False

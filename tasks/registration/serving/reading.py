@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from tasks.registration.id_rewards import check_ids
 from tasks.registration.inference import ServedModel
 from tasks.registration.row_text import encodable
 from tasks.registration.serving.closing import Closing
@@ -70,7 +71,7 @@ class Reader:
     def _ids(self, row: Any, name: str) -> list[int]:
         try:
             if isinstance(row, list):
-                return self._checked(row)
+                return list(check_ids(row, self.model.scorer.vocabulary))
             if not isinstance(row, Query):
                 _check_template(row)
                 return list(self.model.token_ids(row))
@@ -83,12 +84,6 @@ class Reader:
         if not ids:
             raise RequestProblem(422, "empty", f"{name} has no token", name)
         return list(ids)
-
-    def _checked(self, ids: list[int]) -> list[int]:
-        size = int(self.model.model.config.vocab_size)
-        if not ids or not 0 <= min(ids) <= max(ids) < size:
-            raise ValueError(f"token ids must be 0 to {size - 1}, and at least one")
-        return ids
 
     def _fitting(self, ids: list[int], name: str) -> list[int]:
         if self.limit is None or len(ids) <= self.limit:
