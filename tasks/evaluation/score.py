@@ -151,16 +151,24 @@ def score_window(scorer: RewardScorer, pairs: pa.Table, split: str) -> pa.Table:
     n = len(pairs)
     both = [*sequences(pairs["chosen_input_ids"]), *sequences(pairs["rejected_input_ids"])]
     rewards = scorer.rewards(both)
+    check_finite(rewards, pairs["pair_id"].to_pylist(), scorer.model_directory)
+    return score_table(pairs, split, rewards[:n], rewards[n:])
+
+
+def check_finite(rewards: Rewards, pair_ids: Sequence[str], model_directory: Path) -> None:
+    """Refuses rewards `[2N]`, chosen sides first, that are no finite numbers.
+
+    Raises:
+        ModelError: names the first of them.
+    """
     broken = np.flatnonzero(~np.isfinite(rewards))
     if len(broken):
-        row = int(broken[0])
-        side = "chosen" if row < n else "rejected"
+        side, row = divmod(int(broken[0]), len(pair_ids))
         raise ModelError(
-            f"{scorer.model_directory}: the reward of the {side} side of pair "
-            f"{pairs['pair_id'][row % n].as_py()} is {rewards[row]}, expected a finite number "
+            f"{model_directory}: the reward of the {('chosen', 'rejected')[side]} side of pair "
+            f"{pair_ids[row]} is {rewards[broken[0]]}, expected a finite number "
             f"({len(broken)} such rewards); the training diverged: lower training.learning_rate"
         )
-    return score_table(pairs, split, rewards[:n], rewards[n:])
 
 
 def score_pairs(scorer: RewardScorer, files: Sequence[Path], split: str = "eval") -> pa.Table:

@@ -19,6 +19,7 @@ PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
 """Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
 slower than one sequence after the other."""
+Ids = Sequence[int] | np.ndarray
 
 
 class IdScorer:
@@ -30,9 +31,7 @@ class IdScorer:
         self.vocabulary = int(model.config.vocab_size)
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
 
-    def rewards(
-        self, sequences: Sequence[Sequence[int]], prompts: Sequence[Any] | None = None
-    ) -> np.ndarray:
+    def rewards(self, sequences: Sequence[Ids], prompts: Sequence[Any] | None = None) -> np.ndarray:
         """float32 `[N]`: the raw reward of each sequence; equal ones are scored once.
 
         `prompts`: equal values mark sequences that answer one prompt, which is then computed once.
@@ -83,7 +82,7 @@ class IdScorer:
         return self.model.score(last)[:, 0].cpu().numpy()
 
 
-def check_ids(ids: Sequence[int], vocabulary: int) -> tuple[int, ...]:
+def check_ids(ids: Ids, vocabulary: int) -> tuple[int, ...]:
     """The token ids, each of which the model has an embedding of.
 
     Raises:

@@ -25,7 +25,7 @@ from tasks.registration.champion_scale import map_to
 from tasks.registration.contract_replay import policy_of, replay
 from tasks.registration.device import check_device
 from tasks.registration.given_rows import content, conversation, rows_of
-from tasks.registration.id_rewards import IdScorer
+from tasks.registration.id_rewards import Ids, IdScorer
 from tasks.registration.row_text import Policy, RowTexts
 from tasks.registration.sound_weights import model_of
 from tasks.training.model.positions import check_lengths, positions, why_no_more
@@ -34,6 +34,9 @@ from tasks.training.model.products import use_onednn
 Scale = Literal["raw", "normalized", "champion", "reference"]
 """As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
 the scale of the champion before it, or of the first one (champion_scale.py)."""
+
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
+"""What a row ends in that tokenizer or template does not take."""
 
 
 class ServedModel:
@@ -130,7 +133,7 @@ class ServedModel:
         return ids
 
     def rewards_of_ids(
-        self, sequences: Sequence[Sequence[int]], prompts: Sequence[Any] | None = None
+        self, sequences: Sequence[Ids], prompts: Sequence[Any] | None = None
     ) -> np.ndarray:
         """float32 `[N]`: the raw reward of each sequence of token ids, as `IdScorer.rewards`.
 

@@ -16,7 +16,7 @@ import numpy as np
 from tasks.evaluation.champion import against_champion
 from tasks.evaluation.table import Scores, read_scores, scores_of
 from tasks.registration import champion_scale
-from tasks.registration.champion import champion_table
+from tasks.registration.champion import champion_scores
 from tasks.registration.champion_scale import ChampionScale, ScaleMap
 from tasks.registration.comparison import compare
 from tasks.registration.frozen import frozen_pairs
@@ -87,20 +87,21 @@ def _compared(
     how = subject.evaluation.report["scoring"]
     directory = download(client, champion, subject.scratch / "champion")
     check_registered(champion, directory)
-    table = champion_table(
+    read = champion_scores(
         directory, subject.model, subject.tokenization, how["batch_size"], how["device"]
     )
-    pq.write_table(table, subject.scratch.parent / CHAMPION_SCORES, compression="zstd")
+    pq.write_table(read.table, subject.scratch.parent / CHAMPION_SCORES, compression="zstd")
     groups = prompts_of(subject.tokenization, "eval")
     trained_on = read_trained_on(client, champion, subject.scratch / "champion-lineage")
-    new = _by_prompt(read_scores(subject.evaluation.path / "scores.parquet"), groups)
+    scores = read_scores(subject.evaluation.path / "scores.parquet").take(read.rows)
+    new, old = (_by_prompt(each, groups) for each in (scores, scores_of(read.table)))
     frozen = frozen_pairs(new, groups, trained_on)
-    new, old = new.take(frozen.rows), _by_prompt(scores_of(table), groups).take(frozen.rows)
+    new, old = new.take(frozen.rows), old.take(frozen.rows)
     if not new.decided.any():
-        nothing = f"not compared with version {champion.version}: {frozen.note}"
+        nothing = f"not compared with version {champion.version}: {frozen.note}{read.note}"
         return Judgement(decide(bounds, False, nothing))
     found = compare(new, old, champion.version, params.min_improvement, params.gate)
-    sentence = f"{found.sentence}, on {frozen.note}"
+    sentence = f"{found.sentence}, on {frozen.note}{read.note}"
     decided = decide((*bounds, *found.bounds), found.beats, sentence)
     against = {"champion": int(champion.version), **against_champion(new, old)}
     return Judgement(decided, against, scale_of(version, champion, directory, against))

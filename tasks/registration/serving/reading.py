@@ -7,10 +7,8 @@ vocabulary, or a problem that names the row.
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import TemplateError
-
 from tasks.registration.id_rewards import check_ids
-from tasks.registration.inference import ServedModel
+from tasks.registration.inference import UNREADABLE, ServedModel
 from tasks.registration.row_text import encodable
 from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
@@ -79,7 +77,7 @@ class Reader:
                 return list(self.model.token_ids(row.text))
             text = encodable(self.closing.completed(row.text))
             ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
-        except (ValueError, TypeError, KeyError, AttributeError, TemplateError) as error:
+        except UNREADABLE as error:
             raise RequestProblem(422, "bad_row", f"{name}: {error}", name) from error
         if not ids:
             raise RequestProblem(422, "empty", f"{name} has no token", name)

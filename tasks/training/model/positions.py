@@ -35,6 +35,17 @@ def positions(config: Any) -> int | None:
     return found - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
 
 
+def last_readable(config: Any) -> int | None:
+    """Tokens beyond which a row has no reward, or changes those of others; None: there are none.
+
+    Beyond their number, plain rotary positions answer for the row itself, and harm no other.
+    """
+    rope = _rotary(config.get_text_config())
+    if rope[0] and not any(part.get("rope_type") in CHANGING for part in rope):
+        return None
+    return positions(config)
+
+
 def why_no_more(config: Any) -> str:
     """Why a row of more tokens than `positions` says is refused."""
     kinds = [part["rope_type"] for part in _rotary(config.get_text_config()) if "rope_type" in part]
