@@ -108,19 +108,19 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
 
     def attempt() -> None:
         with part.open("ab") as file:
-            if file.tell() == remote.size:  # a kill came between its last byte and its place
-                return
-            start, pieces = remote.read(file.tell())
-            file.truncate(start)
-            for piece in pieces:
-                file.write(piece)
-                advance(len(piece))
-            size = file.tell()
-        if remote.size is not None and size < remote.size:
-            raise CutShort(f"{size:,} of {remote.size:,} bytes came")
-        if remote.size is not None and size > remote.size:
-            part.unlink()
-            raise changed(remote.name)
+            while (size := file.tell()) != remote.size:  # a server may part it as it likes
+                start, pieces = remote.read(size)
+                file.truncate(start)
+                for piece in pieces:
+                    file.write(piece)
+                    advance(len(piece))
+                if remote.size is None:
+                    return
+                if file.tell() > remote.size:
+                    part.unlink()
+                    raise changed(remote.name)
+                if file.tell() <= size:
+                    raise CutShort(f"{size:,} of {remote.size:,} bytes came")
 
     tried(remote.name, attempt)
     digest = file_digest(part)

@@ -67,6 +67,8 @@ class Files:
     """Given with every file, in place of the usual ones."""
     etags: bool = True
     ranges: bool = True
+    part_bytes: int | None = None
+    """Of a range that is asked for at most, in one answer."""
     requests: list[tuple[str, str | None]] = field(default_factory=list)
 
     def answer(self, request: _Handler) -> None:
@@ -86,7 +88,7 @@ class Files:
             headers["ETag"] = f'"{hashlib.md5(body).hexdigest()}"'
         status = 200
         if wanted and self.ranges:
-            status, body = 206, body[int(wanted[6:-1]) :]
+            status, body = 206, body[int(wanted[6:-1]) :][: self.part_bytes]
             if not body:
                 return request.send(416, **headers)
         return request.send(status, body, self.cuts.pop(0) if self.cuts else None, **headers)

@@ -87,6 +87,17 @@ def test_a_download_that_is_always_cut_fails_after_five_tries_and_goes_on_at_the
     assert len(ingestion.rows(artifact)) == 3000
 
 
+def test_parts_of_a_range_that_come_whole_are_no_failed_tries(ingestion, files, address):
+    files.part_bytes = 20_000
+    step = ingestion.step({"name": "s", "path": f"{address}/raw/a.jsonl"})
+    files.cuts = [100_000]
+    assert [row["raw"]["n"] for row in ingestion.rows(ingestion.store.obtain(step))] == [
+        *range(3000)
+    ]
+    parts = -(-(len(LINES) - 100_000) // 20_000)
+    assert len([wanted for _, wanted in files.requests if wanted]) == parts > downloads.TRIES
+
+
 @pytest.mark.parametrize("etags", [True, False])
 @pytest.mark.catalogue(46, 48)
 def test_a_file_that_changes_between_planning_and_fetching_is_refused(
