@@ -20,6 +20,8 @@ _WIDE = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
+_HEAD_BYTES = 64
+"""By which an encoding is told."""
 _LONE_RETURN = re.compile(rb"\r[^\r\n]")
 _BETWEEN_ENDS = re.compile(rb"[^\r\n]+")
 
@@ -41,9 +43,11 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
     Raises:
         DataError: the first bytes are UTF-16 or UTF-32.
     """
-    first = next(pieces, b"")
+    first = b""  # a compressed file may give its first bytes one by one
+    while len(first) < _HEAD_BYTES and (piece := next(pieces, b"")):
+        first += piece
     encoding = next((name for mark, name in _WIDE if first.startswith(mark)), "")
-    if not encoding and first[:64].count(0) >= max(2, len(first[:64]) // 4):
+    if not encoding and (head := first[:_HEAD_BYTES]).count(0) >= max(2, len(head) // 4):
         encoding = "utf-16 or utf-32 without a byte order mark"
     if encoding:
         raise DataError(

@@ -1,5 +1,6 @@
 """Rows that cannot be used: each goes to quarantine under its reason, the others go on."""
 
+import gzip
 import io
 import json
 from decimal import Decimal
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.errors import DataError
 from tasks.ingestion.batches import ROW_LIMIT_BYTES
 from tasks.ingestion.json_rows import diagnose, json_fault
 
@@ -101,6 +103,22 @@ def test_a_byte_order_mark_is_stripped_also_where_files_were_concatenated(ingest
     assert artifact.report["warnings"] == [
         f"{path} line 2: a byte order mark inside the file was removed"
     ]
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "content"), [("x.jsonl", '{"a":"1"}'), ("x.csv", "a\n1"), ("x.json", '[{"a":"1"}]')]
+)
+@pytest.mark.catalogue(5)
+def test_a_mark_that_two_gzip_members_share_is_seen(ingestion, name, content, cut):
+    def packed(text):
+        return gzip.compress(text[:cut]) + gzip.compress(text[cut:])
+
+    artifact = ingestion.run(ingestion.write(f"{name}.gz", packed(content.encode("utf-8-sig"))))
+    assert [row["raw"] for row in ingestion.rows(artifact)] == [{"a": "1"}]
+    assert artifact.report["warnings"] == []
+    with pytest.raises(DataError, match="encoding=utf-16 detected"):
+        ingestion.run(ingestion.write(f"wide.{name}.gz", packed(content.encode("utf-16"))))
 
 
 @pytest.mark.catalogue(6)
