@@ -32,7 +32,7 @@ Members = Iterator[tuple[str, Iterator[bytes] | None]]
 
 
 def _safe(origin: Origin, name: str) -> str:
-    """The name without a leading `./`.
+    """The name without `.` among its directories, as tar writes them.
 
     Raises:
         DataError: it is absolute or leads out.
@@ -43,7 +43,7 @@ def _safe(origin: Origin, name: str) -> str:
             f"{origin.name}: unsafe_member {shown(name)} leads out of the archive; nothing of it "
             "is used: pack it again with relative names"
         )
-    return name.removeprefix("./")
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def _no_file(origin: Origin, name: str, kind: str) -> DataError:

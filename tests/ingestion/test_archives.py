@@ -73,6 +73,15 @@ def test_what_an_archive_leaves_out_is_told_and_nobodys_rows_are_no_rows(ingesti
     assert "left out" not in caplog.text
 
 
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_dots_among_the_directories_of_a_members_name_are_no_part_of_it(ingestion, pack):
+    names = ["././a.jsonl", "./train/./b.jsonl", "train//c.jsonl", "train/./.hidden/d.jsonl"]
+    path = ingestion.write("raw.any", pack(dict.fromkeys(names, b'{"n":1}\n')))
+    format_ = "zip" if pack is zip_of else "tar"
+    read = {row["file"] for row in ingestion.rows(ingestion.run(path, format=format_))}
+    assert read == {f"{path}!/{name}" for name in ("a.jsonl", "train/b.jsonl", "train/c.jsonl")}
+
+
 def test_an_archive_may_lie_behind_a_url(ingestion):
     files = Files({"/raw.zip": zip_of(MEMBERS)})
     with serving(files.answer) as address:
