@@ -15,6 +15,7 @@ from tasks.artifact.digests import move
 from tasks.errors import DataError
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.files import SourceFile
+from tasks.ingestion.left_out import some_of
 from tasks.ingestion.mixture import apply_caps
 from tasks.ingestion.originals import Located, locate
 from tasks.ingestion.params import IngestionParams, Source, reading
@@ -121,20 +122,15 @@ def _check_source(
     account = ledger.accounts.get(source.name)
     read = files[: len(summaries)]
     empty = [f.name for f, s in zip(read, summaries, strict=True) if not s["counted"]]
+    without = f"source {source.name!r}: empty_file: no row in {some_of(empty)}"
     if account is None or len(empty) == len(read):
-        named = ", ".join(empty[:3]) + (f" and {len(empty) - 3} more" if len(empty) > 3 else "")
-        raise DataError(
-            f"source {source.name!r}: empty_file: no row in {named}; give a file with rows or "
-            "remove the source"
-        )
+        raise DataError(f"{without}; give a file with rows or remove the source")
     if account.rows_out == 0:
         raise DataError(
             f"source {source.name!r}: none of its {account.rows_in:,} rows can be used. "
             f"{_reasons(account.dropped, summaries)}"
         )
-    return [
-        f"{name}: empty_file: no row in it; other files of {source.name} have" for name in empty
-    ]
+    return [f"{without}; its other files have some"] if empty else []
 
 
 def _reasons(dropped: Mapping[str, int], summaries: Sequence[dict[str, Any]]) -> str:

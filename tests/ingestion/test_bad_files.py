@@ -55,13 +55,13 @@ def test_a_truncated_or_flipped_compressed_file_is_an_error(ingestion, codec):
 def test_a_compressed_file_or_member_of_no_bytes_is_an_empty_one(ingestion, codec):
     empty = COMPRESS[codec](b"")
     path = ingestion.write(f"raw/empty.jsonl{codec}", empty)
-    with pytest.raises(DataError, match=f"empty_file: no row in {path}"):
+    with pytest.raises(DataError, match=f"empty_file: no row in '{path}'"):
         ingestion.run(path)
     ingestion.write(f"raw/rows.jsonl{codec}", empty + COMPRESS[codec](LINES) + empty)
     artifact = ingestion.run(ingestion.directory / "raw")
     assert artifact.report["ledger"]["s"]["rows_out"] == 3000
     assert artifact.report["warnings"] == [
-        f"{path}: empty_file: no row in it; other files of s have"
+        f"source 's': empty_file: no row in '{path}'; its other files have some"
     ]
 
 
@@ -185,12 +185,14 @@ def test_offsets_out_of_bounds_in_an_arrow_file_do_not_end_the_process(ingestion
 
 
 @pytest.mark.catalogue(22)
-def test_an_empty_file_beside_others_with_rows_is_a_warning(ingestion):
-    ingestion.write("raw/a.jsonl", "")
+def test_empty_files_beside_others_with_rows_are_one_warning(ingestion):
+    for name in "acdef":
+        ingestion.write(f"raw/{name}.jsonl", "")
     ingestion.write("raw/b.jsonl", '{"a":1}\n')
     artifact = ingestion.run(ingestion.directory / "raw/*.jsonl")
     [warning] = artifact.report["warnings"]
-    assert "raw/a.jsonl: empty_file" in warning
+    assert "empty_file: no row in '" in warning
+    assert "raw/d.jsonl' and 2 more; its other files" in warning
     assert artifact.report["ledger"]["s"]["rows_out"] == 1
 
 
