@@ -96,14 +96,10 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
 
 def _no_role(message: Message, field: str) -> Unusable:
     keys = ", ".join(shown(key, 30) for key in message)
-    hint = ""
-    if "from" in message:
-        hint = "; 'from' and 'value' are the ShareGPT form: name a layout that reads it"
     return Unusable(
         "bad_message",
         field,
-        f"found the keys {keys or '(none)'} without a text 'role', expected 'role' and "
-        f"'content'{hint}",
+        f"found the keys {keys or '(none)'} without a text 'role', expected 'role' and 'content'",
     )
 
 

@@ -2,7 +2,6 @@
 
     {"from": "human", "value": "Hi"}    ->  [{"role": "human", "content": "Hi"}]
     [{"from": "gpt", "content": "Ho"}]  ->  [{"role": "gpt", "content": "Ho"}]
-    [{"content": "Ho", "role": "user"}] ->  [{"role": "user", "content": "Ho"}]
 
 The roles themselves are mapped by the check that every message passes.
 """
@@ -19,23 +18,20 @@ _NAMES = {"from": "role", "value": "content"}
 
 def as_messages(value: Any) -> Any:
     """A turn, or a list of turns, as messages; text and everything else as it is."""
-    if isinstance(value, dict):
-        return [_message(value)]
-    if isinstance(value, list):
-        return [_message(turn) for turn in cast(list[Any], value)]
-    return value
+    return under_role([value] if isinstance(value, dict) else value)
+
+
+def under_role(value: Any) -> Any:
+    """A list of turns as messages; everything else as it is."""
+    return [*map(_message, value)] if isinstance(value, list) else value
 
 
 def _message(turn: Any) -> Any:
-    if not isinstance(turn, dict):
+    if not isinstance(turn, dict) or "from" not in turn or "role" in turn:
         return turn
     message = cast(dict[str, Any], turn)
-    if "from" in message and "role" not in message:
-        names = _NAMES if "content" not in message else {"from": "role"}
-        message = {names.get(key, key): value for key, value in message.items()}
-    # In one order, whatever that of the file: the pair's id is over the bytes.
-    first = {key: message[key] for key in ("role", "content") if key in message}
-    return first | message
+    names = _NAMES if "content" not in message else {"from": "role"}
+    return {names.get(key, key): value for key, value in message.items()}
 
 
 def listed(value: Any, field: str, expected: str = "a list") -> list[Any]:

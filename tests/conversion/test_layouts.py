@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.conversion import Unusable, checked
-from tasks.conversion.layouts import LAYOUTS, NAMES, check_declared, reader, recognise
+from tasks.conversion.layouts import LAYOUTS, NAMES, check_declared, reader, recognise, trl
 from tasks.errors import DataError, ParamsError
 
 
@@ -19,8 +19,12 @@ def system(text):
     return {"role": "system", "content": text}
 
 
-def one(layout, row, mapping=None):
-    (pair,) = reader(layout, mapping or {})(row)
+def turn(speaker, text):
+    return {"from": speaker, "value": text}
+
+
+def one(layout, row, mapping=None, options=None):
+    (pair,) = reader(layout, mapping or {}, options)(row)
     if isinstance(pair, Unusable):
         raise pair
     return checked(pair)
@@ -191,6 +195,18 @@ def test_scores_give_an_exact_margin_only_where_they_are_mapped():
         ("sharegpt_ranking", {
             "conversations": [{"from": "human", "value": "Hi"}], "chosen": "Hello.",
             "rejected": "No."}),
+        ("sharegpt_ranking", {
+            "conversations": [turn("human", "Hi")], "chosen": [turn("gpt", "Hello.")],
+            "rejected": [turn("gpt", "No.")]}),
+        ("trl", {
+            "prompt": [turn("human", "Hi")], "chosen": [turn("gpt", "Hello.")],
+            "rejected": [turn("gpt", "No.")]}),
+        ("trl", {
+            "chosen": [turn("human", "Hi"), turn("gpt", "Hello.")],
+            "rejected": [turn("human", "Hi"), turn("gpt", "No.")]}),
+        ("trl", {
+            "prompt": "Hi", "chosen": [turn("human", "Hi"), turn("gpt", "Hello.")],
+            "rejected": [turn("human", "Hi"), assistant("No.")]}),
         ("openai_dpo", {
             "input": {"messages": [user("Hi")], "parallel_tool_calls": True},
             "preferred_output": [assistant("Hello.")], "non_preferred_output": [assistant("No.")]}),
@@ -204,6 +220,22 @@ def test_scores_give_an_exact_margin_only_where_they_are_mapped():
 def test_other_nested_layouts(layout, row):
     assert recognise("nested", None, {}, [row]) == layout
     assert sides(one(layout, row)) == TALK
+
+
+def test_turns_under_from_and_value_are_read_by_a_mapping_too_and_beside_a_prompt_left_alone():
+    row = {"q": [turn("human", "Hi")], "a": [turn("gpt", "Hello.")], "b": [turn("gpt", "No.")]}
+    mapping = {"prompt": "q", "chosen": "a", "rejected": "b"}
+    assert sides(one("columns", row, mapping)) == TALK
+    named = one("columns", row | {"s": "Be kind."}, mapping | {"system": "s"})
+    assert sides(named)[0] == [{"role": "system", "content": "Be kind."}, user("Hi")]
+    asked = turn("human", "Hi")
+    whole = {"chosen": [asked, turn("gpt", "Hello.")], "rejected": [asked, turn("gpt", "No.")]}
+    in_answers = trl.TrlOptions(prompt="in_answers")
+    assert sides(one("trl", whole | {"prompt": "hi!"}, options=in_answers)) == TALK
+    apart = {"prompt": "Hi", "chosen": row["a"], "rejected": row["b"]}
+    assert sides(one("trl", apart, options=in_answers)) == TALK
+    with pytest.raises(DataError, match="no layout fits the columns 'question', 'chosen', 'rej"):
+        recognise("votes", None, {}, [{"question": "Hi"} | whole])
 
 
 def test_layout_is_recognised_by_most_of_the_first_rows():

@@ -13,7 +13,8 @@ margin 1.5. A column that is not mapped keeps its name. `system`, `weight`, `sco
 `score_rejected` are only read when they are mapped, as is `preference`: from 0 to 1, how sure it
 is that chosen is the better answer, where below 0.5 the sides change places and 0.5 is a tie. The
 margin of two scores is their difference, and equal ones are a tie; with a `system`, prompt and
-answers become messages. Messages may be JSON text in the cells of a column (`json_cells`).
+answers become messages. Messages may be under `from` and `value`, and may be JSON text in the cells
+of a column (`json_cells`).
 """
 
 from collections.abc import Collection, Mapping
@@ -32,6 +33,7 @@ from tasks.conversion.fields import (
 from tasks.conversion.options import CellOptions
 from tasks.conversion.pair import IMPLICIT, TIE, Pair
 from tasks.conversion.ties import Tie
+from tasks.conversion.turns import under_role
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import meant, shown
 
@@ -96,7 +98,7 @@ def pairs(row: Row) -> list[Item]:
     Raises:
         Unusable: missing_column, wrong_type, or the reason of a single value.
     """
-    prompt = row.get("prompt", IMPLICIT)
+    prompt = under_role(row.get("prompt", IMPLICIT))
     if "system" in row:
         prompt = _with_system(row["system"], prompt)
     margin, difference = margin_of(row.get("margin")), None
@@ -104,8 +106,8 @@ def pairs(row: Row) -> list[Item]:
         difference = score_margin(row.get("score_chosen"), row.get("score_rejected"))
     pair = Pair(
         prompt=prompt,
-        chosen=required(row, "chosen"),
-        rejected=required(row, "rejected"),
+        chosen=under_role(required(row, "chosen")),
+        rejected=under_role(required(row, "rejected")),
         tools=tools_of(row.get("tools")),
         chat_template_kwargs=template_kwargs_of(row.get("chat_template_kwargs")),
         margin=difference if margin is None else margin,

@@ -4,15 +4,16 @@
      "chosen": {"from": "gpt", "value": "Hello."}, "rejected": {"from": "gpt", "value": "No."}}
 
 is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."]. An answer
-may also be plain text. Optional: `system` (put before the conversation), `tools`, `margin`.
+may also be plain text, or a list of turns. Optional: `system` (put before the conversation),
+`tools`, `margin`.
 """
 
-from typing import Any, cast
+from typing import Any
 
 from tasks.conversion.fields import margin_of, tools_of
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.messages import Message, Messages
-from tasks.conversion.pair import Pair
+from tasks.conversion.pair import Pair, answer_turn
+from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("conversations", "chosen", "rejected", "system", "tools", "margin")
@@ -27,38 +28,24 @@ def pairs(row: Row) -> list[Pair]:
     """The row's one pair, as messages.
 
     Raises:
-        Unusable: missing_column, wrong_type, bad_message, or the reason of a single value.
+        Unusable: missing_column, wrong_type, or the reason of a single value.
     """
     turns = required(row, "conversations")
     if not isinstance(turns, list):
         raise Unusable("wrong_type", "conversations", f"found {found(turns)}, expected a list")
-    prompt = [_message(turn, f"conversations[{i}]") for i, turn in enumerate(turns)]
+    prompt = as_messages(turns)
     if row.get("system"):
         prompt.insert(0, {"role": "system", "content": row["system"]})
     return [
         Pair(
             prompt=prompt,
-            chosen=_answer(required(row, "chosen"), "chosen"),
-            rejected=_answer(required(row, "rejected"), "rejected"),
+            chosen=_answer(required(row, "chosen")),
+            rejected=_answer(required(row, "rejected")),
             tools=tools_of(row.get("tools")),
             margin=margin_of(row.get("margin")),
         )
     ]
 
 
-def _answer(value: Any, field: str) -> Messages | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
-    return [_message(value, field)]
-
-
-def _message(turn: Any, field: str) -> Message:
-    if isinstance(turn, dict):
-        message = cast(Message, turn)
-        if message.keys() >= {"from", "value"}:
-            return {"role": message["from"], "content": message["value"]}
-    raise Unusable(
-        "bad_message", field, f"found {found(turn)}, expected an object with 'from' and 'value'"
-    )
+def _answer(value: Any) -> Any:
+    return answer_turn(value) if isinstance(value, str) else as_messages(value)

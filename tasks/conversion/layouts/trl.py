@@ -7,21 +7,24 @@
 is one pair: the prompt's messages, an answer on each side, margin 2. Optional beside them:
 `margin`, `tools` (a list, or its JSON text), `chat_template_kwargs`, `images`. Each row's shape is
 found on its own: text or messages, explicit or implicit prompt, a prompt that both answers repeat,
-a text prompt beside messages. Messages may be JSON text in the cells of a column (`json_cells`).
+a text prompt beside messages. Messages may be under `from` and `value` in place of `role` and
+`content`, and may be JSON text in the cells of a column (`json_cells`).
 Other columns (`score_chosen`, `messages`, ids ...) are not read; but texts beside a column such as
 `question` and no `prompt`, or beside a `system`, are not taken for this layout: these have to be
 mapped, or they would be lost in silence.
 """
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tasks.conversion.answers import Item
 from tasks.conversion.fields import margin_of
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
+from tasks.conversion.message_names import ROLE_MAP
 from tasks.conversion.options import CellOptions
 from tasks.conversion.pair import IMPLICIT
 from tasks.conversion.shapes import is_messages
+from tasks.conversion.turns import under_role
 
 _SELDOM = ("tools", "chat_template_kwargs", "images")
 READ = ("prompt", "chosen", "rejected", "margin", *_SELDOM)
@@ -31,6 +34,7 @@ PROMPTS = (
     *("conversation", "conversations", "messages", "user_prompt", *SYSTEMS),
 )
 """Columns that are part of what texts answer, under other names than `prompt`."""
+ANSWERERS = ("assistant", *(name for name, role in ROLE_MAP.items() if role == "assistant"))
 
 
 class TrlOptions(CellOptions):
@@ -47,11 +51,13 @@ def fits(columns: set[str], row: Row) -> bool:
     if isinstance(chosen, str) and isinstance(rejected, str):
         plain_prompt = isinstance(row.get("prompt", ""), str | list)
         return plain_prompt and not hh_rlhf.fits(columns, row) and not _asked_elsewhere(row)
-    return is_messages(chosen) and is_messages(rejected)
+    if not is_messages(under_role(chosen)) or not is_messages(under_role(rejected)):
+        return False
+    return is_messages(chosen) or not _asked_elsewhere(row)
 
 
 def _asked_elsewhere(row: Row) -> bool:
-    """Whether texts answer something that stands beside `prompt`."""
+    """Whether answers are to something that stands beside `prompt`."""
     names = (*SYSTEMS, "conversations") if "prompt" in row else PROMPTS
     return any(row.get(name) for name in names)
 
@@ -72,7 +78,8 @@ def read(row: Row, options: TrlOptions) -> list[Item]:
 
 def _is_whole(answer: Any) -> bool:
     """Whether an answer is a conversation from its beginning."""
-    return is_messages(answer) and cast(list[Row], answer)[0]["role"] != "assistant"
+    turns = under_role(answer)
+    return is_messages(turns) and turns[0]["role"] not in ANSWERERS
 
 
 def sides(row: Row) -> tuple[Any, Any, Any, float | None] | None:
