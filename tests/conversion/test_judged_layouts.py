@@ -279,6 +279,7 @@ BAD = [
     ("arena", KAGGLE | {"response_a": '[""]'}, "empty_response", "chosen"),
     ("arena", BATTLE | {"winner": "tie"}, "tie", "winner"),
     ("arena", BATTLE | {"winner": "tie (bothbad)"}, "tie", "winner"),
+    ("arena", BATTLE | {"winner": "tie (inconsistent)"}, "tie", "winner"),
     ("arena", BATTLE | {"winner": "model_c"}, "bad_label", "winner"),
     ("arena", BATTLE | {"conversation_a": [user("Ho"), assistant("No.")]}, "prompts_differ",
      "chosen[0]"),

@@ -29,7 +29,7 @@ READ = (
     *("prompt", "response_a", "response_b", *WINNERS),
     *("winner", "conversation_a", "conversation_b"),
 )
-TIES = ("tie", "tie (bothbad)", "both_bad")
+TIES = ("tie", "tie (bothbad)", "both_bad", "tie (inconsistent)")
 _TURNS = 'a list with one text per turn, such as ["Hello."]'
 
 
