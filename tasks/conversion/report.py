@@ -66,11 +66,9 @@ def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionPara
             f"conversion.min_rows {params.min_rows}; dropped: {ledger.dropped}. Add rows, or lower "
             "min_rows"
         )
-    reasons = " ".join(frequent(ledger, source, examples) for source in ledger.accounts)
-    raise DataError(
-        f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}. "
-        f"{reasons} Add rows that can be used"
-    )
+    reasons = [frequent(ledger, source, examples) for source in ledger.accounts]
+    told = f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}."
+    raise DataError(" ".join([told, *filter(None, reasons), "Add rows that can be used"]))
 
 
 def finished(

@@ -84,7 +84,7 @@ def check_bad_fraction(
         if fraction <= limit:
             continue
         told = f"{_counted(account)} ({fraction:.2%}) cannot be used"
-        why = frequent(ledger, source, examples)
+        why = frequent(ledger, source, examples) if account.bad else ""
         if earlier and before and before.bad:
             told = (
                 f"{_counted(before)} could not be read by {earlier.stage}, and of the others "
@@ -104,16 +104,17 @@ def _counted(account: Account) -> str:
 
 
 def frequent(ledger: Ledger, source: str, examples: Examples) -> str:
-    """A source's three most frequent reasons that are faults, each with its first row."""
+    """A source's three most frequent reasons that are faults, each with its first row; where none
+    is a fault, those of the others that have one."""
     dropped = ledger.accounts[source].dropped
-    bad = [(n, reason) for reason, n in dropped.items() if reason not in NEUTRAL_REASONS]
-    bad.sort(key=lambda item: (-item[0], item[1]))
+    faults = [reason for reason in dropped if reason not in NEUTRAL_REASONS]
+    told = faults or [reason for reason in dropped if reason in examples.get(source, {})]
     sentences: list[str] = []
-    for n, reason in bad[:3]:
+    for n, reason in sorted((-dropped[reason], reason) for reason in told)[:3]:
         example = examples[source][reason]
         field = f", {example['field']}" if example["field"] else ""
         sentences.append(
-            f"{reason} ({n}x), first {example['file']} row {example['row']}{field}: "
+            f"{reason} ({-n}x), first {example['file']} row {example['row']}{field}: "
             f"{example['message']}."
         )
     return " ".join(sentences)

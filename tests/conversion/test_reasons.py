@@ -245,6 +245,19 @@ def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):
     assert [entry["reason"] for entry in quarantine_of(artifact)] == ["tie"]
 
 
+def test_where_no_row_is_at_fault_and_no_pair_is_left_the_reason_is_told_all_the_same(convert):
+    labels = [{"prompt": f"Q{n}", "completion": "A", "label": n < 2} for n in range(3)]
+    says = (
+        r"dropped: {'unpaired_alone': 3}\. unpaired_alone \(3x\), first votes\.jsonl row \d, "
+        r"completion: found 1 rows to this prompt and no two .*; add rows of the same prompt\. Add"
+    )
+    with pytest.raises(DataError, match=says):
+        convert(labels)
+    same = {"prompt": "Hi", "chosen": "a", "rejected": "b"}
+    with pytest.raises(DataError, match=r"dropped: {'contradiction': 2}\. Add rows that can"):
+        convert([same, same | {"chosen": "b", "rejected": "a"}])
+
+
 def test_no_pair_left_fails_with_an_example(convert):
     with pytest.raises(DataError, match=r"no pair is left of 2 rows.*votes\.jsonl row 1, chosen"):
         convert([TEXT | {"chosen": ""}] * 2)
