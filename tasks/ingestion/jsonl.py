@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from tasks.ingestion.batches import BadRow, Batch, Origin, too_large
@@ -67,6 +68,9 @@ def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | N
         batch.blank.append(row)
         return
     elif fault := json_fault(raw):
+        if row == 1 and raw.lstrip()[:1] == b"[":
+            message = f"{fault.message}; if the file is an array of rows, say format: json"
+            fault = replace(fault, message=message)
         bad = BadRow(row, fault, raw)
     if bad is None:
         batch.rows.append(row)

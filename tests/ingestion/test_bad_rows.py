@@ -95,6 +95,18 @@ def test_the_fast_check_agrees_with_the_exact_one(line):
     assert (json_fault(line) is None) == (diagnose(line) is None)
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_array_under_the_name_of_lines_is_answered_with_the_format_to_say(ingestion, indent):
+    rows = [{"a": n, "b": "x"} for n in range(3)]
+    path = ingestion.write("x.jsonl", json.dumps(rows, indent=indent))
+    with pytest.raises(DataError, match=r"row 1: .*; if the file is an array of rows, say fo"):
+        ingestion.run(path)
+    assert [row["raw"] for row in ingestion.rows(ingestion.run(path, format="json"))] == rows
+    listed = ingestion.write("y.jsonl", '{"a":1}\n[2]\n')
+    [bad] = ingestion.quarantine(ingestion.run(listed))
+    assert "array of rows" not in bad["message"]
+
+
 @pytest.mark.catalogue(5)
 def test_a_byte_order_mark_is_stripped_also_where_files_were_concatenated(ingestion):
     path = ingestion.write("x.jsonl", b'\xef\xbb\xbf{"a":1}\n\xef\xbb\xbf{"a":2}\n')
