@@ -22,7 +22,7 @@ from tasks.ingestion.batches import (
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.decompression import pieces
 from tasks.ingestion.json_bytes import dumped
-from tasks.ingestion.lines import BOM, Block, blocks, mixed_ends, parts, text_pieces
+from tasks.ingestion.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
 
 BATCH_RECORDS = 512
 _OTHER_DELIMITERS = ";\t|,"
@@ -58,12 +58,7 @@ class _Lines:
         number, line, full_size = next(self._numbered)
         if self.at_start:
             self.at_start, self.row, self._size, self.held = False, number, 0, []
-            if line.startswith(BOM):
-                line = line.removeprefix(BOM)
-                self.origin.warn(
-                    f"{self.origin.name} line {number}: a byte order mark inside the file was "
-                    "removed"
-                )
+            line = unmarked(self.origin, number, line)
         self.held.append(line)
         if full_size is not None:
             self.oversized = too_large(self.row, full_size, line)

@@ -8,7 +8,7 @@ from itertools import islice
 from tasks.ingestion.batches import BadRow, Batch, Origin, too_large
 from tasks.ingestion.decompression import pieces, plain_pieces
 from tasks.ingestion.json_rows import is_object, json_fault
-from tasks.ingestion.lines import BOM, Block, blocks, mixed_ends, parts, text_pieces
+from tasks.ingestion.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
 from tasks.ingestion.sound_rows import doubtful
 
 
@@ -55,12 +55,7 @@ def _batch(origin: Origin, block: Block) -> Batch:
 
 def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | None) -> None:
     """Adds one line that has to be looked at."""
-    raw = line
-    if line[-1:] == b"\r":
-        raw = line[:-1]
-    if line[:1] == b"\xef" and line.startswith(BOM):
-        raw = raw[len(BOM) :]
-        origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
+    raw = unmarked(origin, row, line.removesuffix(b"\r"))
     bad = None
     if full_size is not None:
         bad = too_large(row, full_size, raw)

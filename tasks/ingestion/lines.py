@@ -59,6 +59,14 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
+def unmarked(origin: Origin, row: int, line: bytes) -> bytes:
+    """A line without the mark with which a file begins that was put behind another one."""
+    if not line.startswith(BOM):
+        return line
+    origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
+    return line[len(BOM) :]
+
+
 def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
     """The lines, some per block; a last line without an end counts, an empty one does not.
 
