@@ -17,6 +17,11 @@ from tasks.conversion.unusable import Unusable, found
 
 TOO_LARGE = 2**63
 """From here on readers of JSON round whole numbers: what stands in the row is no longer exact."""
+RENDERING = {
+    *("messages", "conversation", "tools", "chat_template", "tokenize", "return_dict"),
+    *("add_generation_prompt", "continue_final_message"),
+}
+"""Arguments of `apply_chat_template` that say what is rendered, with what, and how far."""
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -180,6 +185,13 @@ def template_kwargs_of(value: Any) -> str | None:
     if not isinstance(kwargs, dict):
         raise Unusable(
             f"bad_{field}", field, f'found {found(value)}, expected {{"name": value}} or null'
+        )
+    if taken := sorted(RENDERING.intersection(cast(dict[str, Any], kwargs))):
+        raise Unusable(
+            f"bad_{field}",
+            f"{field}.{taken[0]}",
+            f"found {taken[0]!r}, which is for whoever renders to say, expected variables of the "
+            "chat template such as enable_thinking; leave it out",
         )
     return orjson.dumps(kwargs).decode() if kwargs else None
 

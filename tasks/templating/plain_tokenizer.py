@@ -106,7 +106,7 @@ class PlainTokenizer:
             if not isinstance(message, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"a message is no object: {message!r}")
         others = {name: item for name, item in given.items() if name not in UNUSED}
-        return compiled(others.pop("chat_template", None) or self.chat_template).render(
+        return compiled(self.chat_template).render(
             messages=with_reasoning(messages),
             tools=tools,
             documents=documents,

@@ -105,6 +105,10 @@ TRL = [
     (TEXT | {"tools": [{"type": "function"}]}, "bad_tools", "tools[0]", "function schemas"),
     (TEXT | {"chat_template_kwargs": [1]}, "bad_chat_template_kwargs", "chat_template_kwargs",
      '{"name": value}'),
+    *((TALK | {"chat_template_kwargs": {"enable_thinking": False, name: value}},
+       "bad_chat_template_kwargs", f"chat_template_kwargs.{name}", "for whoever renders to say")
+      for name, value in (("tools", []), ("messages", []), ("continue_final_message", True),
+                          ("add_generation_prompt", True), ("chat_template", "{{ 1 }}"))),
     ('{"prompt": "Hi", ', "bad_json", "raw", "which is no JSON"),
     ("[1, 2]", "not_object", "raw", "found a list of 2"),
 ]  # fmt: skip
