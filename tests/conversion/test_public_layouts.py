@@ -196,6 +196,10 @@ WRITTEN = {
         r"Write columns: \{prompt: context, chosen: good_edited_response",
         "columns", {"prompt": "context", "chosen": "good_edited_response",
                     "rejected": "bad_edited_response"}, {}),
+    "texts beside the conversation that they answer": (
+        TEXTS | {"messages": [user("Hi")]},
+        r"Write columns: \{prompt: messages, chosen: chosen, rejected: rejected\}",
+        "columns", {"prompt": "messages", "chosen": "chosen", "rejected": "rejected"}, {}),
 }  # fmt: skip
 
 

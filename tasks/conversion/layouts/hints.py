@@ -6,6 +6,8 @@ with the very lines to write; those that hold no comparison at all, with that.
 
 from collections.abc import Collection
 
+from tasks.conversion.layouts.trl import ASKED, SYSTEMS
+
 NO_PAIRS = (
     (
         {"transcript", "rating"},
@@ -37,7 +39,6 @@ CHOICES = (
         "model_b, tie: tie, format: conversational}, with the values that the column holds.",
     ),
 )
-PROMPTS = ("prompt", "question", "instruction", "input", "query", "problem", "history", "post")
 ANSWERS = (
     ("chosen", "rejected"),
     ("response_j", "response_k"),
@@ -47,7 +48,6 @@ ANSWERS = (
     ("good_edited_response", "bad_edited_response"),
 )
 """The better answer's name and the worse one's, as they are in use."""
-SYSTEMS = ("system", "system_prompt")
 ALONE = {"messages", "conversations", "output", "response", "completion", "text"}
 JUDGED = ("label", "score", "rating", "rank", "reward", "prefer", "winner")
 
@@ -58,7 +58,7 @@ def hint(columns: Collection[str]) -> str:
         if needed <= set(columns):
             return f"{sentence} "
     answers = next(((a, b) for a, b in ANSWERS if a in columns and b in columns), None)
-    prompt = next((name for name in (*PROMPTS, "context") if name in columns), None)
+    prompt = next((name for name in ("prompt", *ASKED) if name in columns), None)
     if answers is None:
         return _no_answers(columns)
     mapping = {"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}

@@ -29,11 +29,11 @@ from tasks.conversion.turns import under_role
 _SELDOM = ("tools", "chat_template_kwargs", "images")
 READ = ("prompt", "chosen", "rejected", "margin", *_SELDOM)
 SYSTEMS = ("system", "system_prompt")
-PROMPTS = (
+ASKED = (
     *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
-    *("conversation", "conversations", "messages", "user_prompt", *SYSTEMS),
+    *("conversation", "conversations", "messages", "user_prompt"),
 )
-"""Columns that are part of what texts answer, under other names than `prompt`."""
+"""Columns that hold what texts answer, under other names than `prompt`."""
 ANSWERERS = ("assistant", *(name for name, role in ROLE_MAP.items() if role == "assistant"))
 
 
@@ -58,7 +58,7 @@ def fits(columns: set[str], row: Row) -> bool:
 
 def _asked_elsewhere(row: Row) -> bool:
     """Whether answers are to something that stands beside `prompt`."""
-    names = (*SYSTEMS, "conversations") if "prompt" in row else PROMPTS
+    names = (*SYSTEMS, "conversations") if "prompt" in row else (*SYSTEMS, *ASKED)
     return any(row.get(name) for name in names)
 
 
