@@ -10,7 +10,7 @@ from tasks.artifact.digests import file_digest, merkle
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.libraries import git_commit
-from tasks.artifact.memo import Kept, Memo, input_digests
+from tasks.artifact.memo import Kept, Memo
 from tasks.artifact.processes import (
     each,
     end_workers,
@@ -18,7 +18,7 @@ from tasks.artifact.processes import (
     processes_for,
     worthwhile,
 )
-from tasks.artifact.record import Artifact
+from tasks.artifact.record import Artifact, input_digests
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
 from tasks.artifact.units import build_shards

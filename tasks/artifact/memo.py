@@ -199,16 +199,6 @@ class Memo:
         return found
 
 
-def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
-    """`{stem: SHA-256}` of the shards in one folder of a committed artifact."""
-    files: Mapping[str, Mapping[str, Any]] = artifact.record.get("files", {})
-    return {
-        Path(name).stem: str(entry["sha256"])
-        for name, entry in files.items()
-        if Path(name).parent.as_posix() == folder
-    }
-
-
 def _renamed(name: str, old: str, new: str) -> str:
     """A file's name with that of another unit in it."""
     if old == new:

@@ -79,6 +79,16 @@ def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
     return merkle({name: str(entry["sha256"]) for name, entry in files.items()})
 
 
+def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
+    """`{stem: SHA-256}` of the shards in one folder of a committed artifact."""
+    files: Mapping[str, Mapping[str, Any]] = artifact.record.get("files", {})
+    return {
+        Path(name).stem: str(entry["sha256"])
+        for name, entry in files.items()
+        if Path(name).parent.as_posix() == folder
+    }
+
+
 def checksum(record: Mapping[str, Any]) -> str:
     """Digest of a record without its own checksum."""
     return digest_json({k: v for k, v in record.items() if k != "checksum"})

@@ -4,22 +4,29 @@ step = Step(stage, version, shelf, params, inputs, build)      what is to be bui
 build(workspace)                                               writes it, resumably
 """
 
+import os
+import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
-from tasks.artifact.durable import Lasts, read_json, writing
+from tasks.artifact.durable import Lasts, read_json, statuses_below, writing
 from tasks.artifact.durable import write_json as write_json_durably
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
 from tasks.artifact.lasting import last
 from tasks.artifact.libraries import library_version
-from tasks.artifact.record import LOGS, Artifact
+from tasks.artifact.record import LOGS, RECORD, Artifact
+from tasks.artifact.stamps import STAMPS
 
 SCRATCH = "scratch"
 UNITS = "units"
+MODE = 0o644
+"""Of every file of an artifact."""
+Statuses = Mapping[str, os.stat_result]
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,18 @@ class Workspace:
         been done in the last seconds before may be done again.
         """
         last(self._mark, unit, summary)
+
+    def put_in_order(self) -> Statuses:
+        """What the file system says of the artifact's files, once all others are gone."""
+        for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (RECORD, STAMPS):
+            (self.path / name).unlink(missing_ok=True)
+        statuses = statuses_below(self.path)
+        wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
+        for name in wrong:
+            (self.path / name).chmod(MODE)
+        return statuses_below(self.path) if wrong else statuses
 
     def _mark(self, unit: str, summary: Mapping[str, Any]) -> None:
         write_json_durably(self.path / UNITS / f"{unit}.json", summary, "later")

@@ -11,13 +11,10 @@ reason; nothing stale or broken is ever handed on.
 
 import logging
 import os
-import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from stat import S_IMODE
 from typing import Any
 
 from tasks.artifact.durable import (
@@ -26,7 +23,6 @@ from tasks.artifact.durable import (
     folders_of,
     fsync,
     fsync_bytes,
-    statuses_below,
     write_json,
 )
 from tasks.artifact.explain import explain
@@ -43,14 +39,11 @@ from tasks.artifact.record import (
     read_artifact,
 )
 from tasks.artifact.stamps import STAMPS, note_stamps, settled_stamps
-from tasks.artifact.step import SCRATCH, UNITS, Step, Workspace
+from tasks.artifact.step import Statuses, Step, Workspace
 
 logger = logging.getLogger(__name__)
 
 RECORDED_LIBRARIES = ("torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy")
-MODE = 0o644
-"""Of every file of an artifact."""
-Statuses = Mapping[str, os.stat_result]
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,7 @@ class Store:
         step.build(workspace)
         give_memory_back()
         seconds = time.monotonic() - start
-        statuses = _put_in_order(work)
+        statuses = workspace.put_in_order()
         record = _record(step, workspace, statuses, reason, seconds)
         return self._commit(step, work, statuses, record)
 
@@ -172,19 +165,6 @@ class Store:
         work.rename(final)
         fsync(final.parent)
         return Artifact(step.stage, step.key, final, record["digest"], record)
-
-
-def _put_in_order(work: Path) -> Statuses:
-    """What the file system says of the artifact's files, once all others are gone."""
-    for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
-        shutil.rmtree(work / name, ignore_errors=True)
-    (work / RECORD).unlink(missing_ok=True)
-    (work / STAMPS).unlink(missing_ok=True)
-    statuses = statuses_below(work)
-    wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
-    for name in wrong:
-        (work / name).chmod(MODE)
-    return statuses_below(work) if wrong else statuses
 
 
 def _record(
