@@ -12,6 +12,7 @@ A content that is a list of parts stays one where an image is among them; texts 
 from typing import Any, cast
 
 from tasks.conversion.message_names import KEYS, ROLE_MAP, ROLES
+from tasks.conversion.nulls import without_nulls
 from tasks.conversion.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import shown
@@ -83,6 +84,13 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
             continue
         if key in KEYS:
             kept[key] = setting
+        elif key == "function_call" and without_nulls(setting):
+            raise Unusable(
+                "bad_tool_call",
+                f"{field}.{key}",
+                f"found {found(setting)}, which chat templates do not read, expected the call in "
+                'tool_calls: [{"type": "function", "function": {"name": ..., "arguments": ...}}]',
+            )
         else:
             notes.append(f"message key {shown(key, 40)} dropped")
     check_id(kept.get("tool_call_id"), f"{field}.tool_call_id")

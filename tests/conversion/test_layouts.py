@@ -238,6 +238,13 @@ def test_turns_under_from_and_value_are_read_by_a_mapping_too_and_beside_a_promp
         recognise("votes", None, {}, [{"question": "Hi"} | whole])
 
 
+def test_an_older_call_that_a_table_leaves_empty_is_none():
+    empty = {"function_call": {"name": None, "arguments": None}}
+    row = {"prompt": [user("Hi") | empty], "chosen": [assistant("Hello.") | {"function_call": ""}],
+           "rejected": [assistant("No.")]}  # fmt: skip
+    assert sides(one("trl", row)) == TALK
+
+
 def test_layout_is_recognised_by_most_of_the_first_rows():
     good = {"prompt": "a", "chosen": "b", "rejected": "c"}
     bad = {"prompt": "a", "chosen": None, "rejected": "c"}
