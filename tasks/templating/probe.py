@@ -126,7 +126,8 @@ def _marked_tools(tools: Tools) -> Tools:
 
 
 def _missing(messages: Messages, tools: Tools, text: str) -> Lost | None:
-    """The first thing whose mark is not in the rendering."""
+    """The first thing whose mark is not in the rendering, in letters of either case."""
+    text = text.lower()
     for n, tool in enumerate(tools or ()):
         marks = [_tool_mark(n), *([_parameter_mark(n)] if _properties(tool) else [])]
         if not all(mark in text for mark in marks):

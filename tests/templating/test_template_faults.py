@@ -140,6 +140,15 @@ def test_a_dropped_system_turn_is_named(render_rows):
     assert "drops turn 1 of 3 (system)" in message
 
 
+@pytest.mark.parametrize("change", ["upper", "title", "capitalize"])
+def test_a_turn_whose_letters_a_template_changes_is_not_dropped(render_rows, change):
+    changed = CHATML.replace("m.content", f"m.content | {change}")
+    assert changed != CHATML
+    rendered, rows = render_rows([pair()], changed)
+    assert quarantined(rendered) == {}
+    assert len(rows) == 1
+
+
 @pytest.mark.catalogue(104)
 def test_a_rendering_that_takes_too_long_or_grows_too_large_is_quarantined(
     with_template, render_rows
