@@ -16,6 +16,11 @@ Floats = npt.NDArray[Any]
 
 TIE = 0.5
 """The preference of a pair without a right answer: counted apart, neither right nor wrong."""
+NAMES = (
+    *("accuracy", "margin", "min_reward", "mean_reward", "max_reward"),
+    *("tied_pairs", "equal_rewards", "accuracy_ties_half"),
+)
+"""What `table_metrics` may find; the last three, and the first two, not in every table."""
 _SUMS = ("pairs", "weight", "loss", "decided", "correct", "reward", "margin", "tokens")
 
 

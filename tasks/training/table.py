@@ -13,7 +13,7 @@ from datasets import Dataset
 from tasks.training.batches.comparisons import Comparisons, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics import TIE, table_metrics
+from tasks.training.metrics import NAMES, TIE, table_metrics
 
 Floats = npt.NDArray[Any]
 
@@ -49,6 +49,13 @@ class EvaluationTable:
             figures = _figures(rewards[mine], terms[mine], losses[mine], weight[mine])
             found |= {f"{source}_{name}": value for name, value in figures.items()}
         return found
+
+
+def metric_names(rows: Any) -> list[str]:
+    """Names of the metrics that a table of these rows may have: `loss`, ..., `<source>_loss`."""
+    sources = set(_sources(rows if isinstance(rows, Dataset) else None))
+    starts = ["", *(f"{source}_" for source in sorted(sources) if len(sources) > 1)]
+    return [start + name for start in starts for name in ("loss", *NAMES)]
 
 
 def labels(terms: Floats) -> npt.NDArray[np.int64]:

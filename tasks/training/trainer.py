@@ -38,7 +38,7 @@ from tasks.training.optimization import check_optimization
 from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
-from tasks.training.user_metrics import Metrics, check_metrics
+from tasks.training.user_metrics import Metrics, check_best_metric, check_metrics
 
 
 class RewardTrainer(DealtTrainer):
@@ -107,6 +107,8 @@ class RewardTrainer(DealtTrainer):
         )
         check_positions(base_of(trained), self.train_dataset, "train")
         check_positions(base_of(trained), self.eval_dataset, "eval")
+        if compute_metrics is None and type(self).evaluate is RewardTrainer.evaluate:
+            check_best_metric(args, self.eval_dataset)
         self.layout = self._choose_layout()
         self.base_name = name
         self._tag()

@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transformers import EvalPrediction
+from transformers.trainer_utils import IntervalStrategy
 
-from tasks.errors import ParamsError, shown
+from tasks.errors import ParamsError, meant, shown
+from tasks.training.table import metric_names
 
+OF_EVERY = ("num_tokens", "runtime", "samples_per_second", "steps_per_second")
+"""Metrics of an evaluation beside those of its table."""
 Metrics = Callable[..., dict[str, Any]]
 
 
@@ -34,6 +38,30 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
             f"compute_metrics takes {signature}, which does not do ({error}); expected {expected}: "
             f"with batch_eval_metrics={by_batch} it is called {called}"
         ) from error
+
+
+def check_best_metric(args: Any, rows: Any) -> None:
+    """Refuses a `metric_for_best_model` that no evaluation of these rows gives, where none but this
+    project's metrics are computed.
+
+    Raises:
+        ParamsError: as above, with the metrics that there are.
+    """
+    wanted = args.metric_for_best_model
+    if wanted is None or rows is None or args.eval_strategy == IntervalStrategy.NO:
+        return
+    parts: dict[str, Any] = rows if isinstance(rows, dict) else {"": rows}
+    known = [
+        f"eval_{key}_{name}" if key else f"eval_{name}"
+        for key, part in parts.items()
+        for name in (*metric_names(part), *OF_EVERY)
+    ]
+    name = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
+    if name not in known:
+        raise ParamsError(
+            f"metric_for_best_model is {wanted!r}, which no evaluation gives; expected one of "
+            f"{', '.join(known)}{meant(name, known, str)}"
+        )
 
 
 def call_metrics(

@@ -1,8 +1,10 @@
 """`compute_metrics` of a script: one that an evaluation cannot use is told so, in words."""
 
 import pytest
+from datasets import Dataset
 
 from tasks.errors import ParamsError
+from tasks.training.table import metric_names
 from tests.training.test_arguments import make
 from tests.training.tiny import make_rows
 
@@ -25,3 +27,47 @@ def test_metrics_that_an_evaluation_could_not_call_are_refused_at_the_start(base
         trainer.evaluate()
     silent = make(base, tmp_path, eval_dataset=rows, compute_metrics=lambda _: None)
     assert "eval_accuracy" in silent.evaluate()
+
+
+BEST = {"eval_strategy": "epoch", "num_train_epochs": 1}
+SOURCES = [row | {"source": "ab"[number % 2]} for number, row in enumerate(make_rows(4))]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        ("eval_acc", SOURCES, r"eval_loss, eval_accuracy, .*eval_a_loss.* mean eval_accuracy"),
+        ("acuracy", SOURCES, "which no evaluation gives.*mean eval_accuracy"),
+        ("c_loss", SOURCES, "eval_a_loss"),
+        ("loss", {"x": SOURCES[:2], "y": SOURCES[2:]}, "expected one of eval_x_loss"),
+        ("made_accuracy", make_rows(4), "no evaluation gives"),  # of one source alone
+    ],
+)
+def test_a_best_metric_that_no_evaluation_gives_is_refused_at_the_start(
+    base, tmp_path, name, rows, said
+):
+    fields = {**BEST, "metric_for_best_model": name}
+    with pytest.raises(ParamsError, match=rf"metric_for_best_model is '{name}'.*{said}"):
+        make(base, tmp_path, eval_dataset=rows, fields=fields)
+    make(base, tmp_path, eval_dataset=rows, fields={**fields, "eval_strategy": "no"})
+    make(base, tmp_path, eval_dataset=rows, fields=fields, compute_metrics=lambda _: {"c_loss": 1})
+
+
+@pytest.mark.parametrize("name", ["eval_accuracy", "b_margin", "loss", "num_tokens", "runtime"])
+def test_a_best_metric_that_an_evaluation_gives_is_taken(base, tmp_path, name):
+    fields = {**BEST, "metric_for_best_model": name}
+    trainer = make(base, tmp_path, eval_dataset=SOURCES, fields=fields)
+    trainer.train()
+    assert trainer.state.best_metric is not None
+
+
+def test_every_metric_of_a_table_is_among_the_names(base, tmp_path):
+    rows = [*SOURCES, SOURCES[0] | {"preference": 0.5}]
+    rows = [row | {"preference": row.get("preference", 1.0)} for row in rows]
+    trainer = make(base, tmp_path, eval_dataset=rows)
+    for weight in trainer.model.score.parameters():
+        weight.data.zero_()  # equal rewards
+    found = {name.removeprefix("eval_") for name in trainer.evaluate()}
+    assert {"tied_pairs", "equal_rewards", "accuracy_ties_half", "b_equal_rewards"} <= found
+    times = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
+    assert found - times - {"num_tokens", "epoch"} <= set(metric_names(Dataset.from_list(rows)))
