@@ -122,6 +122,11 @@ def checkpoints(directory: Path) -> list[Checkpoint]:
     return [Checkpoint(p, int(match[1])) for p, match in named if match and p.is_dir()]
 
 
+def is_committed(checkpoint: Checkpoint) -> bool:
+    """Whether a manifest stands; whether it holds is asked by `problem`."""
+    return (checkpoint.path / MANIFEST).is_file()
+
+
 def rotate(
     directory: Path, keep: int, protected: Iterable[Path] = (), *, committed: bool = True
 ) -> None:
@@ -130,7 +135,7 @@ def rotate(
     Of those with a manifest, which each loses first; or of those without one.
     """
     stay = {path.resolve() for path in protected}
-    counted = [c for c in checkpoints(directory) if (c.path / MANIFEST).is_file() == committed]
+    counted = [c for c in checkpoints(directory) if is_committed(c) == committed]
     counted.sort(key=lambda c: c.step)
     free = [c for c in counted[:-1] if c.path.resolve() not in stay]
     for checkpoint in free[: max(0, len(counted) - keep)]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tasks.errors import TrainingError
-from tasks.training.checkpoints.checkpoint import MANIFEST, checkpoints
+from tasks.training.checkpoints.checkpoint import checkpoints, is_committed
 
 NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 SIGNS = (
@@ -49,9 +49,7 @@ def explained_full_disk(
 def room_for_checkpoint(directory: Path, needed: int) -> Generator[None, None, None]:
     """As `explained_full_disk`; what was written of the checkpoint gives its room back."""
     whole = [
-        c.step
-        for c in checkpoints(directory.parent)
-        if (c.path / MANIFEST).is_file() and c.path != directory
+        c.step for c in checkpoints(directory.parent) if is_committed(c) and c.path != directory
     ]
     stands = (
         f"checkpoint-{max(whole)} stands, and running again continues from it"
