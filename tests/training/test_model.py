@@ -146,6 +146,44 @@ def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
         load_reward_model(tmp_path / "three")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: "{", r"config\.json is no JSON \(Expecting property name"),
+        (lambda text: text.replace("qwen3", "qwen99"), "no config that.*model type `qwen99`"),
+        (lambda text: text.replace('"model_type"', '"kind"'), "no config that.*model_type"),
+        (lambda text: text.replace('_layers": 2', '_layers": 3'), "no config that.*layer_types"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_told_with_its_model(base, tmp_path, change, said):
+    directory = tmp_path / "copied"
+    shutil.copytree(base, directory)
+    text = (directory / "config.json").read_text("utf-8")
+    (directory / "config.json").write_text(change(text), "utf-8")
+    with pytest.raises(ModelError, match=rf"(?s)copied.*{said}"):
+        load_reward_model(directory)
+
+
+def test_a_place_without_a_model_is_told(tmp_path):
+    with pytest.raises(ModelError, match=r"(?s)nowhere has no config.*; expected the directory of"):
+        load_reward_model(tmp_path / "nowhere")
+
+
+def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path):
+    hub = tmp_path / "models--some--model"
+    main, other = "1" * 40, "2" * 40
+    three = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
+    three.save_pretrained(hub / "snapshots" / main)
+    shutil.copytree(base, hub / "snapshots" / other)
+    (hub / "refs").mkdir()
+    (hub / "refs" / "main").write_text(main)
+    place = {"cache_dir": str(tmp_path), "local_files_only": True}
+    with pytest.raises(ModelError, match="some/model classifies into 3 labels"):
+        load_reward_model("some/model", **place)
+    found = load_reward_model("some/model", revision=other, **place)
+    assert found.head == load_reward_model(base).head
+
+
 @pytest.mark.catalogue(106)
 def test_a_tokenizer_with_ids_beyond_the_embedding_is_refused(base):
     tokenizer = make_tokenizer()

@@ -63,7 +63,7 @@ def load_reward_model(
     dtype = options.pop("torch_dtype", dtype)
     trusted = bool(options.get("trust_remote_code"))
     check_directory(Path(path), trusted)
-    check_labels(path, trusted)
+    check_labels(path, trusted, options)
     with torch.random.fork_rng(), _quiet_loading():
         torch.manual_seed(seed)
         model, loading = _from_pretrained(str(path), dtype, options)

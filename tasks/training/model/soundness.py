@@ -6,11 +6,12 @@ The first two look at the files, the others at what transformers made of them.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
 from tasks.errors import ModelError
@@ -24,6 +25,10 @@ LANGUAGE_HEADS = (
 
 MASKED_HEADS = ("decoder.", "lm_predictions.", "mask_predictions.", "generator_predictions.")
 """The same of encoders, at the top level alone: a body may have a `decoder` inside."""
+
+
+PLACE = ("revision", "subfolder", "cache_dir", "token", "local_files_only", "force_download")
+"""Arguments of `from_pretrained` that say which config is read."""
 
 
 def check_directory(path: Path, trusted: bool) -> None:
@@ -44,7 +49,11 @@ def check_directory(path: Path, trusted: bool) -> None:
     config = path / "config.json"
     if not config.is_file():
         raise ModelError(f"{path} holds no config.json; it is no model directory")
-    if not trusted and "auto_map" in json.loads(config.read_text("utf-8")):
+    try:
+        fields = json.loads(config.read_text("utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{config} is no JSON ({error}); copy the model's files again") from error
+    if not trusted and "auto_map" in fields:
         raise ModelError(
             f"{config} asks to run code of its own (auto_map); that is refused unless "
             "model_init_kwargs has trust_remote_code: true"
@@ -56,13 +65,20 @@ def check_directory(path: Path, trusted: bool) -> None:
         )
 
 
-def check_labels(path: str | Path, trusted: bool) -> None:
-    """Refuses a classifier of several labels.
+def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) -> None:
+    """Refuses a classifier of several labels, by the config that `from_pretrained` will read.
 
     Raises:
-        ModelError: it was trained as one.
+        ModelError: it was trained as one; or there is no config that can be read.
     """
-    config = AutoConfig.from_pretrained(str(path), trust_remote_code=trusted)
+    place = {name: options[name] for name in PLACE if name in options}
+    try:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=trusted, **place)
+    except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:
+        raise ModelError(
+            f"{path} has no config that transformers can read: {error}; expected the directory of "
+            "a saved model, or the name of one on the hub, owner/name"
+        ) from error
     trained = any(str(a).endswith("SequenceClassification") for a in config.architectures or [])
     if trained and config.num_labels != 1:
         raise ModelError(
