@@ -22,7 +22,7 @@ from tasks.registration.facts import lineage_tags, log_facts, stage_keys
 from tasks.registration.history import SEQUENCE
 from tasks.registration.judgement import CONTRACT
 from tasks.registration.lock import registry_lock
-from tasks.registration.package import package
+from tasks.registration.package import identity, package
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proof import download, prove
 from tasks.registration.publication import PLACE, REPORT, published
@@ -95,7 +95,7 @@ def ensure_model(
 ) -> tuple["LoggedModel", bool]:
     """The logged model with all of its files, and whether they had to be uploaded now."""
     model = _logged_model(client, experiment, run_id, params, subject)
-    if not anew and model.status == "READY" and _is_complete(client, model.model_id, subject):
+    if not anew and model.status == "READY" and _is_complete(client, model, subject):
         return model, False
     package(subject.model, subject.scratch / "package", subject.evaluation.path)
     client.log_model_artifacts(model.model_id, str(subject.scratch / "package"))
@@ -128,17 +128,21 @@ def _logged_model(
     return model
 
 
-def _is_complete(client: "MlflowClient", model_id: str, subject: Subject) -> bool:
-    """Whether the store holds every file of the model, at its size."""
+def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject) -> bool:
+    """Whether the store holds every file of the model: at its size, and with its bytes where they
+    can be read in place."""
     sizes: dict[str, int | None] = {}
     waiting: list[str | None] = [None]
     while waiting:
-        for entry in client.list_logged_model_artifacts(model_id, waiting.pop()):
+        for entry in client.list_logged_model_artifacts(model.model_id, waiting.pop()):
             if entry.is_dir:
                 waiting.append(entry.path)
             else:
                 sizes[entry.path] = entry.file_size
-    return "MLmodel" in sizes and all(sizes.get(n) == size for n, size in subject.sizes.items())
+    if "MLmodel" not in sizes or any(sizes.get(n) != s for n, s in subject.sizes.items()):
+        return False
+    local = Path(model.artifact_location.removeprefix("file://"))
+    return not local.is_dir() or identity(local) == subject.digest
 
 
 def find_version(

@@ -46,11 +46,13 @@ def database_path(uri: str) -> Path | None:
 
 
 def still_registered(
-    registered: Mapping[str, Any], params: RegistrationParams, root: Path
+    registered: Mapping[str, Any], params: RegistrationParams, root: Path, since_ns: int = 0
 ) -> str | None:
     """None while the registry holds the version and its files; else a sentence that says why not.
 
-    `registered` is what `registered.json` holds.
+    `registered` is what `registered.json` holds, `since_ns` when it was written. Of files on a
+    local store, all have to be there at their size; where the file system says that one was touched
+    since then, the digest decides. Those of another store are not looked at here.
     """
     uri = store_uri(params, root)
     what = f"version {registered['version']} of {registered['name']!r}"
@@ -62,7 +64,7 @@ def still_registered(
         return f"REGISTRY {uri} no longer holds {what}"
     if entry.artifact_digest != registered[ARTIFACT_DIGEST]:
         return f"REGISTRY {uri} holds another model as {what}"
-    return _missing_file(registered)
+    return _other_file(registered, since_ns)
 
 
 def current_alias(
@@ -120,15 +122,24 @@ def _entry_by_client(uri: str, name: str, version: int) -> Entry | None:
     return Entry(found.tags.get(ARTIFACT_DIGEST), tuple(sorted(found.aliases)))
 
 
-def _missing_file(registered: Mapping[str, Any]) -> str | None:
-    """The first file of a model on a local store that is gone or has another size."""
+def _other_file(registered: Mapping[str, Any], since_ns: int) -> str | None:
+    """The first file of a model on a local store that is gone or has another size; or that some
+    have other bytes."""
     location = str(registered["location"])
     if not location.startswith("/"):
         return None
+    touched = False
     for name, size in registered["files"].items():
         path = Path(location) / name
         if not path.is_file():
             return f"REGISTRY {path} is missing"
-        if path.stat().st_size != size:
-            return f"REGISTRY {path} has {path.stat().st_size} bytes, expected {size}"
+        status = path.stat()
+        if status.st_size != size:
+            return f"REGISTRY {path} has {status.st_size} bytes, expected {size}"
+        touched |= status.st_ctime_ns > since_ns
+    if touched:
+        from tasks.registration.package import identity
+
+        if identity(Path(location)) != registered[ARTIFACT_DIGEST]:
+            return f"REGISTRY {location} holds other files than were registered"
     return None

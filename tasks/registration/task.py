@@ -46,7 +46,9 @@ def step(
         params=params.model_copy(update={"tracking_uri": address}),
         inputs={"training": training, "evaluation": evaluation, "tokenization": tokenization},
         build=partial(build, params, root, training, evaluation, tokenization, context),
-        still_valid=lambda artifact: still_registered(receipt(artifact), params, root),
+        still_valid=lambda artifact: still_registered(
+            receipt(artifact), params, root, (artifact.path / RECEIPT).stat().st_ctime_ns
+        ),
     )
 
 

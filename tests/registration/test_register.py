@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -318,6 +319,22 @@ def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, 
     assert receipt(found)["logged_model_id"] == first["logged_model_id"]
 
     assert "no longer holds" in still_registered(receipt(found), place.params, tmp_path)
+
+
+def test_a_changed_byte_of_a_registered_file_is_found_and_mended_by_the_next_run(defended):
+    place, made = defended, defended.better
+    first = receipt(place.register(made))
+    assert place.register(made).cached
+    weights = Path(first["location"]) / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    found = place.register(made)
+    assert not found.cached
+    assert f"REGISTRY {first['location']} holds other files than were registered" in found.reason
+    assert weights.read_bytes() == whole
+    assert receipt(found) == first
+    os.utime(weights)  # touched, and the same
+    assert place.register(made).cached
 
 
 @pytest.mark.slow
