@@ -19,12 +19,12 @@ from tasks.registration import champion_scale
 from tasks.registration.champion import champion_scores
 from tasks.registration.champion_scale import ChampionScale, ScaleMap
 from tasks.registration.comparison import compare
+from tasks.registration.download import check_registered, download
 from tasks.registration.frozen import frozen_pairs
 from tasks.registration.gate import Bound, Decision, decide, fitness
 from tasks.registration.history import holder
 from tasks.registration.lineage import prompts_of, read_trained_on
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proof import check_registered, download
 from tasks.registration.registry import CHAMPION
 from tasks.registration.subject import Subject
 

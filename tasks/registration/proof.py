@@ -1,6 +1,5 @@
 """The downloaded version is what was trained: the same bytes, and the same rewards to the bit."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,8 @@ from tasks.errors import RegistrationError
 from tasks.evaluation.score import RewardScorer, score_pairs
 from tasks.evaluation.windows import split_files
 from tasks.registration.clean_process import ask, score_in_clean_process
-from tasks.registration.package import carried_files, identity
+from tasks.registration.download import check_registered, download, named
+from tasks.registration.package import carried_files
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
 from tasks.training.handover.contract import CONTRACT, replay
@@ -27,49 +27,6 @@ ELSEWHERE_TOLERANCE = 1e-3
 """Largest difference of rewards, relative to their size, between two machines or devices."""
 HERE_TOLERANCE = 1e-5
 """The same between two batches on one device: long sequences are batched by tokens when serving."""
-
-
-def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:
-    """A fresh copy of a version's files.
-
-    Raises:
-        RegistrationError: there are none where the registry says that they are.
-    """
-    from mlflow.artifacts import download_artifacts
-
-    shutil.rmtree(destination, ignore_errors=True)
-    destination.mkdir(parents=True)
-    uri = client.tracking_uri
-    model_uri = f"models:/{version.name}/{version.version}"
-    copy = download_artifacts(
-        model_uri, dst_path=str(destination), tracking_uri=uri, registry_uri=uri
-    )
-    if not any(destination.rglob("*.*")):
-        place = client.get_model_version_download_uri(version.name, version.version)
-        raise RegistrationError(
-            f"{_named(version)} has no files at {place}, where the registry says that they are: "
-            "they were moved or removed. Move them back, or run the pipeline that made it again"
-        )
-    return Path(copy)
-
-
-def check_registered(version: "ModelVersion", downloaded: Path) -> None:
-    """Refuses files that are others than were registered; nobody knows those of a version that
-    this pipeline did not register.
-
-    Raises:
-        RegistrationError: they are.
-    """
-    registered = version.tags.get(ARTIFACT_DIGEST)
-    if registered is not None and identity(downloaded) != registered:
-        raise RegistrationError(
-            f"the files of {_named(version)} are not those that were registered; run the pipeline "
-            "that made it again, which uploads them anew"
-        )
-
-
-def _named(version: "ModelVersion") -> str:
-    return f"version {version.version} of {version.name!r}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +72,7 @@ def prove_again(client: "MlflowClient", version: "ModelVersion", scratch: Path) 
     Raises:
         RegistrationError: its files are others than were registered, or it breaks its contract.
     """
-    what = _named(version)
+    what = named(version)
     downloaded = download(client, version, scratch / "downloaded")
     if ARTIFACT_DIGEST not in version.tags:
         raise RegistrationError(

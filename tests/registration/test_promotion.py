@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tasks.registration.params import GateParams
 from tasks.registration.promotion import promote, rollback
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for
+from tests.registration.conftest import Place
 
 NAME = "reward-model"
 
@@ -317,3 +319,30 @@ def test_a_lease_that_is_given_back_while_it_is_asked_for_is_asked_for_again():
     client = Client()
     _acquire(client, "m.lock", "me:1")
     assert client.asked == 2
+
+
+def test_a_registry_that_was_moved_is_not_sent_to_a_run_which_could_not_register(
+    new_place, tmp_path
+):
+    place = new_place("moving")
+    place.register(place.better)
+    moved = place.root.rename(tmp_path / "moved")
+    database = moved / "mlruns" / "mlflow.db"
+    told = rf"has no files at .*moving.* now {database}, was made where .* move its directory back"
+    with pytest.raises(RegistrationError, match=told):
+        promote(place.params, moved, 1, why="better", alias="staging")
+    with pytest.raises(RegistrationError, match="The directory was moved"):
+        Place(moved, place.base, place.workshop).register(place.worse)
+
+
+def test_no_room_for_a_copy_of_a_version_is_one_sentence(overtaken, monkeypatch):
+    def full(_source, destination, **_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(destination))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(RegistrationError) as caught:
+        promote(overtaken.params, overtaken.root, 1, why="better", alias="staging")
+    assert "no space is left for a copy of version 1 of 'reward-model' below " in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+    assert "\n" not in str(caught.value)
