@@ -9,8 +9,8 @@ import typer
 from flows.console import AsJson, Root, told_in_one_sentence
 
 if TYPE_CHECKING:
+    from tasks.registration.aliases.promotion import Moved
     from tasks.registration.params import RegistrationParams
-    from tasks.registration.promotion import Moved
 
 aliases = typer.Typer()
 
@@ -30,7 +30,7 @@ def promote(
     root: Root = Path(),
 ) -> None:
     """Give an alias to a version, once its files and its score contract are proved again."""
-    from tasks.registration.promotion import promote as promoted
+    from tasks.registration.aliases.promotion import promote as promoted
 
     with told_in_one_sentence():
         params = _registry_of(model, tracking_uri)
@@ -55,7 +55,7 @@ def rollback(
 ) -> None:
     """Make the former champion champion again, once it is proved again. Asked twice, it is one
     rollback; --from goes one further."""
-    from tasks.registration.promotion import rollback as rolled_back
+    from tasks.registration.aliases.promotion import rollback as rolled_back
 
     with told_in_one_sentence():
         params = _registry_of(model, tracking_uri)
@@ -73,7 +73,7 @@ def alias_history(
     """Show who moved which alias, from where to where, when and why."""
     from dataclasses import asdict
 
-    from tasks.registration.promotion import moves
+    from tasks.registration.aliases.promotion import moves
 
     with told_in_one_sentence():
         made = moves(_registry_of(model, tracking_uri), root.resolve())

@@ -1,35 +1,21 @@
 """Conversion: the rows of every source become canonical preference pairs.
 
-    layouts/             row -> pairs or answers, one file per layout; recognised per source
-    pair                 the canonical pair and the checks that every pair passes
-    answers, pairing     answers judged one by one, and which of them make pairs
-    sides                what both answers of a pair must be
-    shapes               text or messages, implicit or explicit prompt: the field's own functions
-    type_conversions     a row of one dataset type as a row of another
-    dataset_conversions  the same for whole data sets
-    preferences          the way back: labelled, scored or ranked completions -> preferences
-    ties                 pairs neither side of which is better: left out, or kept
-    overrides            what a person decided of single pairs, against their labels
-    message_names        names of roles, here and elsewhere, and of keys
-    tool_calls, tool_turns   calls of tools; a tool's turn and the call that it answers
-    nulls                keys that are null only because another row has a value there
-    signals              what a person should know of a pair's words: counted
-    identity             pair_id, prompt group, split, and what makes a duplicate
-    lanes                the two lanes that rows become pairs in: by columns, and one by one
-    usual, characters    rows and texts that need no repair, told at a glance
-    usual_pairs, row_batches   what is made of them, by columns; rows in pieces
-    folding              prompts without regard to case and whitespace, many in one go
-    stretches            hashes by which prompts that are nearly equal are told
-    groups, joining      rows that make pairs with one another, side by side in bounded memory
-    plan                 how the sources are read, and where their pairs go
-    rows, shard_pairs    pass 1: one ingestion shard -> pairs and quarantine
-    shard_records        what is noted of a shard's pairs, and held against all others
-    duplicates           between the passes: duplicates and contradictions over all shards
-    selection, kept      pass 2: pairs that are dropped are taken out; what is left, counted
-    passes               both passes, side by side, and what an earlier artifact has of them
-    cycles, leakage      preferences that run in a circle; held-out prompts nearly trained on
-    tolerance            how many bad rows a source may have, here and in templating
-    task                 the resumable stage
+    layouts/        row -> pairs or answers, one file per layout; recognised per source
+    conversation/   messages: their names and their order, calls of tools, keys that are null
+    preference/     one pair, or answers judged one by one: what they have to be, what they are
+                    known by, ties, and what a person should know of their words
+    first_pass/     one ingestion shard -> pairs, quarantine, and records of the pairs: by columns
+                    where rows are usual, else one by one; rows of one group side by side
+    second_pass/    what the pairs of all shards say of each other: duplicates, contradictions,
+                    circles, prompts nearly trained on; and which of them are left
+    dataset_types/  rows and whole data sets of one type as those of another
+    plan, samples   how the sources are read; the rows by which a layout is recognised
+    passes          both passes, side by side, and what an earlier artifact has of them
+    overrides       what a person decided of single pairs, against their labels
+    unusable        why a row or a pair cannot be used
+    tolerance       how many bad rows a source may have, here and in templating
+    report          what the record says
+    task            the resumable stage
 
 Reasons for which a row or pair cannot be used (quarantined, and counted against
 `max_bad_fraction`): bad_json, not_object, missing_column, null, wrong_type, mixed_format,
@@ -45,15 +31,13 @@ joined (a row whose answer went into another row's pair), overridden_drop and ov
 (`overrides` says so).
 """
 
-from tasks.conversion.dataset_conversions import (
+from tasks.conversion.dataset_types.dataset_conversions import (
     CONVERSIONS,
     convert_type,
     maybe_unpair_preference_dataset,
     unpair_preference_dataset,
 )
-from tasks.conversion.pair import Pair, checked
-from tasks.conversion.params import ConversionParams
-from tasks.conversion.preferences import (
+from tasks.conversion.dataset_types.preferences import (
     Preferences,
     best_of_n_to_preference,
     preferences_of,
@@ -61,10 +45,7 @@ from tasks.conversion.preferences import (
     scored_to_preference,
     unpaired_to_preference,
 )
-from tasks.conversion.shapes import extract_prompt, is_conversational, maybe_extract_prompt
-from tasks.conversion.shards import pair_shards
-from tasks.conversion.task import VERSION, step
-from tasks.conversion.type_conversions import (
+from tasks.conversion.dataset_types.type_conversions import (
     implicit_preference_to_language_modeling,
     implicit_preference_to_preference,
     implicit_preference_to_prompt_completion,
@@ -85,6 +66,15 @@ from tasks.conversion.type_conversions import (
     unpaired_preference_to_prompt_completion,
     unpaired_preference_to_prompt_only,
 )
+from tasks.conversion.params import ConversionParams
+from tasks.conversion.preference.pair import Pair, checked
+from tasks.conversion.preference.shapes import (
+    extract_prompt,
+    is_conversational,
+    maybe_extract_prompt,
+)
+from tasks.conversion.shards import pair_shards
+from tasks.conversion.task import VERSION, step
 from tasks.conversion.unusable import Unusable
 
 __all__ = [

@@ -20,8 +20,8 @@ from typing import Any, Literal, cast
 
 import orjson
 
-from tasks.conversion.pair import TIE, Pair, in_tie_order, swapped
-from tasks.conversion.ties import Ties
+from tasks.conversion.preference.pair import TIE, Pair, in_tie_order, swapped
+from tasks.conversion.preference.ties import Ties
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
 

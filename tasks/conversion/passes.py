@@ -26,10 +26,11 @@ from tasks.artifact import (
     physical_cores,
     worthwhile,
 )
-from tasks.conversion import selection, shards
-from tasks.conversion.duplicates import Array
+from tasks.conversion import shards
+from tasks.conversion.first_pass.rows import convert_shard
 from tasks.conversion.plan import Plan
-from tasks.conversion.rows import convert_shard
+from tasks.conversion.second_pass import selection
+from tasks.conversion.second_pass.duplicates import Array
 
 MOST_QUARANTINED = 1000
 """Rows of a shard's quarantine up to which it is worth keeping for a later run."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.options import Options
 from tasks.conversion.overrides import Action
-from tasks.conversion.ties import Ties
+from tasks.conversion.preference.ties import Ties
 
 
 @dataclass(frozen=True)

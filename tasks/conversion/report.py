@@ -9,9 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.artifact import Ledger
-from tasks.conversion.duplicates import ALIKE, CONTRADICTION, DUPLICATE, Verdicts, check_no_leakage
-from tasks.conversion.kept import KeptPairs
 from tasks.conversion.params import ConversionParams
+from tasks.conversion.second_pass.duplicates import (
+    ALIKE,
+    CONTRADICTION,
+    DUPLICATE,
+    Verdicts,
+    check_no_leakage,
+)
+from tasks.conversion.second_pass.kept import KeptPairs
 from tasks.conversion.tolerance import Earlier, Examples, check_bad_fraction, frequent, merged
 from tasks.errors import DataError
 

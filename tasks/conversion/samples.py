@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from tasks.conversion.first_pass.row_batches import ROW_COLUMNS, origins
+from tasks.conversion.first_pass.shard_pairs import parsed
 from tasks.conversion.layouts.columns import Row
-from tasks.conversion.row_batches import ROW_COLUMNS, origins
-from tasks.conversion.shard_pairs import parsed
 from tasks.conversion.unusable import Unusable
 
 

@@ -94,14 +94,14 @@ def build(
             or none for one of the splits, is left.
     """
     from tasks.conversion import report, shards
-    from tasks.conversion.cycles import cyclic_pairs
-    from tasks.conversion.duplicates import judge
-    from tasks.conversion.groups import laid_out
-    from tasks.conversion.kept import counted
-    from tasks.conversion.leakage import near_duplicates
+    from tasks.conversion.first_pass.groups import laid_out
+    from tasks.conversion.first_pass.shard_records import records
     from tasks.conversion.passes import Passes
-    from tasks.conversion.selection import applied
-    from tasks.conversion.shard_records import records
+    from tasks.conversion.second_pass.cycles import cyclic_pairs
+    from tasks.conversion.second_pass.duplicates import judge
+    from tasks.conversion.second_pass.kept import counted
+    from tasks.conversion.second_pass.leakage import near_duplicates
+    from tasks.conversion.second_pass.selection import applied
     from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)

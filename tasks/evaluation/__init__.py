@@ -3,15 +3,21 @@
 In: the reward model, the tokenized pairs, (for what needs texts) the pairs of conversion, and files
 of public benchmarks. Out:
 
-    scores.parquet      a row per pair, see `table.py`; the other tables are in the same order
-    texts.parquet       what each pair looks like (`texts.py`)
-    truncated.parquet   rewards of answers cut short (`truncation.py`)
-    probes.parquet      rewards of extreme answers (`probes.py`)
-    suspects.parquet, suspects.csv   labels worth a second look, to be filled in (`suspects.py`)
-    samples.parquet     a few pairs to read: right, wrong, close (`samples.py`)
+    scores.parquet      a row per pair, see `tables/table.py`; other tables are in the same order
+    texts.parquet       what each pair looks like (`tables/texts.py`)
+    truncated.parquet   rewards of answers cut short (`scoring/truncation.py`)
+    probes.parquet      rewards of extreme answers (`scoring/probes.py`)
+    suspects.parquet, suspects.csv   labels worth a second look (`measures/suspects.py`)
+    samples.parquet     a few pairs to read: right, wrong, close (`report/samples.py`)
     benchmarks.json, benchmarks/   figures, items and official forms (`benchmarks`)
     metrics.json        every figure; plots/*.png, for dark pages plots/dark/*.png
     report.html         all of it on one page (`report`)
+
+    scoring/       all that the model itself is run for
+    tables/        the tables that every figure comes from
+    measures/      figures, each from the tables alone; `figures` puts them together
+    benchmarks/    public benchmarks, by their own definitions
+    report/        the page, its plots, and the pairs it shows
 
 metrics.json. `format` is its version: 2. One family of figures per name. `x_interval` is the 95 %
 interval `[low, high]` of x; a figure that cannot be computed is null. Shares lie in 0 to 1.
@@ -45,11 +51,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasks.evaluation.champion import against_champion
-    from tasks.evaluation.metrics import all_metrics, metrics_of
+    from tasks.evaluation.measures.champion import against_champion
+    from tasks.evaluation.measures.metrics import all_metrics, metrics_of
     from tasks.evaluation.params import BenchmarkParams, EvaluationParams
     from tasks.evaluation.report import render_report, report_of
-    from tasks.evaluation.score import RewardScorer, score_pairs
+    from tasks.evaluation.scoring.score import RewardScorer, score_pairs
     from tasks.evaluation.task import step
 
 __all__ = [
@@ -68,13 +74,13 @@ __all__ = [
 _HOMES = {
     "BenchmarkParams": "params",
     "EvaluationParams": "params",
-    "RewardScorer": "score",
-    "against_champion": "champion",
-    "all_metrics": "metrics",
-    "metrics_of": "metrics",
+    "RewardScorer": "scoring.score",
+    "against_champion": "measures.champion",
+    "all_metrics": "measures.metrics",
+    "metrics_of": "measures.metrics",
     "render_report": "report.page",
     "report_of": "report.page",
-    "score_pairs": "score",
+    "score_pairs": "scoring.score",
     "step": "task",
 }
 

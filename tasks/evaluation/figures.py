@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 
 from tasks.artifact import Workspace
 from tasks.evaluation.benchmarks.concerns import benchmark_warnings
-from tasks.evaluation.bias import Judges
-from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.metrics import all_metrics
-from tasks.evaluation.null_models import fit_null_models
+from tasks.evaluation.measures.bias import Judges
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics
+from tasks.evaluation.measures.null_models import fit_null_models
+from tasks.evaluation.measures.suspects import suspect_table, write_csv
 from tasks.evaluation.params import EvaluationParams
-from tasks.evaluation.suspects import suspect_table, write_csv
-from tasks.evaluation.table import Floats, Scores, read_scores
-from tasks.evaluation.texts import read_texts
+from tasks.evaluation.tables.table import Floats, Scores, read_scores
+from tasks.evaluation.tables.texts import read_texts
 
 
 def write_figures(

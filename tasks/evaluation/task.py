@@ -13,7 +13,7 @@ from tasks.artifact import Artifact, Step, Workspace, canonical
 from tasks.evaluation.params import EvaluationParams
 
 if TYPE_CHECKING:
-    from tasks.ingestion.files import SourceFile
+    from tasks.ingestion.places.files import SourceFile
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def build(
     from tasks.evaluation.benchmarks.files import items_of
     from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures
-    from tasks.evaluation.passes import Passes
+    from tasks.evaluation.scoring.passes import Passes
 
     # Read first: a wrong file is told before the model has worked for hours.
     items = [(each, items_of(each, files[each.label])) for each in params.benchmarks]
@@ -130,10 +130,10 @@ def _write_pages(
     """Writes the plots, the sample pairs and the report."""
     import pyarrow.parquet as pq
 
-    from tasks.evaluation.curves import draw_all
     from tasks.evaluation.report import report_of
-    from tasks.evaluation.samples import sample_table
-    from tasks.evaluation.table import read_scores
+    from tasks.evaluation.report.curves import draw_all
+    from tasks.evaluation.report.samples import sample_table
+    from tasks.evaluation.tables.table import read_scores
 
     scores = read_scores(workspace.path / "scores.parquet")
     draw_all(scores, metrics, params.histogram_bins, workspace)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tasks.artifact import Ledger
 from tasks.errors import shown
-from tasks.ingestion.appended import KeptBadRows, Past
-from tasks.ingestion.batches import BadRow, Batch
+from tasks.ingestion.formats.batches import BadRow, Batch
+from tasks.ingestion.growth.appended import KeptBadRows, Past
 from tasks.ingestion.mixture import Sample
 from tasks.ingestion.params import Source
 

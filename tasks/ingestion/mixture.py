@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.artifact import Ledger, Workspace
-from tasks.ingestion.batches import Batch
+from tasks.ingestion.formats.batches import Batch
 from tasks.ingestion.params import Source
 
 REASON = "capped"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from tasks.artifact import Inert, Params
-from tasks.ingestion.downloads import is_url
+from tasks.ingestion.places.downloads import is_url
 from tasks.ingestion.redaction import without_secrets
 
 ROW_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "feather", "ipc")

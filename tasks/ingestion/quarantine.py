@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact.ledger import QUARANTINE_COLUMNS
-from tasks.ingestion.batches import BadRow
+from tasks.ingestion.formats.batches import BadRow
 
 RAW_LIMIT_BYTES = 2**16
 """A quarantined row is kept whole up to this size; of a larger one, its beginning."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from tasks.artifact import Memo, Workspace
 from tasks.errors import Interrupted
-from tasks.ingestion.files import SourceFile
 from tasks.ingestion.params import IngestionParams, Source
+from tasks.ingestion.places.files import SourceFile
 
 Matched = Mapping[str, Sequence[SourceFile]]
 """Source name -> its files."""

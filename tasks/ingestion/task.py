@@ -14,11 +14,11 @@ from tasks.artifact import Ledger, Memo, Step, Workspace
 from tasks.artifact.digests import move
 from tasks.errors import DataError
 from tasks.ingestion.columns import check_shards
-from tasks.ingestion.files import SourceFile
-from tasks.ingestion.left_out import some_of
 from tasks.ingestion.mixture import apply_caps
-from tasks.ingestion.originals import Located, locate
 from tasks.ingestion.params import IngestionParams, Source, reading
+from tasks.ingestion.places.files import SourceFile
+from tasks.ingestion.places.left_out import some_of
+from tasks.ingestion.places.originals import Located, locate
 from tasks.ingestion.reading import Matched, read_all, unit_of
 from tasks.ingestion.shards import ROWS
 

@@ -12,22 +12,22 @@ from tasks.artifact import Memo, Workspace, uncollected
 from tasks.artifact.digests import hash_file, remember
 from tasks.errors import DataError
 from tasks.ingestion.account import Account
-from tasks.ingestion.appended import KeptBadRows, Past, is_appendable, past_of
-from tasks.ingestion.batches import Batch, Origin, first_rows
-from tasks.ingestion.decompression import DamagedFile
-from tasks.ingestion.delimited import read_csv
-from tasks.ingestion.files import SourceFile, changed, check_unchanged
-from tasks.ingestion.full_shards import side_by_side_past
-from tasks.ingestion.isolation import isolated
-from tasks.ingestion.json_array import read_json
-from tasks.ingestion.jsonl import read_jsonl, read_jsonl_from
-from tasks.ingestion.marks import small_marks
+from tasks.ingestion.formats.batches import Batch, Origin, first_rows
+from tasks.ingestion.formats.decompression import DamagedFile
+from tasks.ingestion.formats.delimited import read_csv
+from tasks.ingestion.formats.isolation import isolated
+from tasks.ingestion.formats.json_array import read_json
+from tasks.ingestion.formats.jsonl import read_jsonl, read_jsonl_from
+from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, past_of
+from tasks.ingestion.growth.full_shards import side_by_side_past
+from tasks.ingestion.growth.marks import small_marks
+from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.mixture import Sample, leave_out, lowest
 from tasks.ingestion.params import Source
-from tasks.ingestion.prefixes import stamp
+from tasks.ingestion.places.files import SourceFile, changed, check_unchanged
+from tasks.ingestion.places.prefixes import stamp
 from tasks.ingestion.quarantine import QuarantineWriter
 from tasks.ingestion.shard_writer import Ended, ShardWriter
-from tasks.ingestion.trail import Trail
 
 T = TypeVar("T")
 QUARANTINE = "quarantine.parquet"

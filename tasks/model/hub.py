@@ -1,12 +1,12 @@
 """The files of a hub repository at a commit, on this machine.
 
-Which commit a branch or a tag means is asked by `tasks.ingestion.hub`, as for datasets.
+Which commit a branch or a tag means is asked by `tasks.ingestion.places.hub`, as for datasets.
 """
 
 from pathlib import Path
 
 from tasks.errors import ModelError
-from tasks.ingestion.hub import endpoint, explained
+from tasks.ingestion.places.hub import endpoint, explained
 
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """No pickles and no Python: only what is read here is fetched."""

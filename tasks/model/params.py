@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from tasks.artifact import Params
-from tasks.ingestion.downloads import is_url
+from tasks.ingestion.places.downloads import is_url
 
 
 class ScratchParams(Params):

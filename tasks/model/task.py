@@ -11,7 +11,7 @@ from tasks.artifact import Artifact, Step, Workspace
 from tasks.artifact.durable import read_json
 from tasks.errors import ModelError
 from tasks.ingestion import row_shards
-from tasks.ingestion.hub import resolve_commit
+from tasks.ingestion.places.hub import resolve_commit
 from tasks.model.directory import BaseModel, describe
 from tasks.model.hub import download
 from tasks.model.params import ModelParams, ScratchParams

@@ -3,17 +3,25 @@
 In: reward model directory, its evaluation, the held-out pairs. Out: a verified model version with
 alias `champion` or `challenger`, its run, and the record `registered.json`. Names are handed out
 lazily, so that importing the package imports neither mlflow nor torch.
+
+    loader/      what travels inside a version: rewards from it, without this project
+    proving/     the version is packed, downloaded, and scored again by who has only that
+    aliases/     which version serves: its judgement, the gate, who moved which alias when
+    serving/     rewards over HTTP
+    register     one version per model: made, proved, judged, given its alias
+    store, registry, tracking, experiment, metrics_sink    MLflow: where it is, what it knows
+    facts, lineage, tags, publication    what is written down there of a version
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasks.registration.inference import ServedModel, load_reward_model
+    from tasks.registration.loader.inference import ServedModel, load_reward_model
+    from tasks.registration.loader.reward_function import as_reward_func
     from tasks.registration.metrics_sink import MetricsSink
     from tasks.registration.params import RegistrationParams
     from tasks.registration.registry import current_alias, still_registered
-    from tasks.registration.reward_function import as_reward_func
     from tasks.registration.task import step
 
 __all__ = [
@@ -30,10 +38,10 @@ __all__ = [
 _HOMES = {
     "MetricsSink": "metrics_sink",
     "RegistrationParams": "params",
-    "ServedModel": "inference",
-    "as_reward_func": "reward_function",
+    "ServedModel": "loader.inference",
+    "as_reward_func": "loader.reward_function",
     "current_alias": "registry",
-    "load_reward_model": "inference",
+    "load_reward_model": "loader.inference",
     "step": "task",
     "still_registered": "registry",
 }

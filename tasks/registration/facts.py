@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifact import Artifact, canonical, digest_json
 from tasks.artifact.record import read_artifact
-from tasks.evaluation.metrics import flat
+from tasks.evaluation.measures.metrics import flat
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tracking import METRICS_PER_CALL, log_history

@@ -14,12 +14,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.conversion.identity import SPLITS
+from tasks.conversion.preference.identity import SPLITS
 from tasks.evaluation.report import report_of
-from tasks.registration import champion_scale
-from tasks.registration.champion_scale import PLACE, ChampionScale
+from tasks.registration.aliases.judgement import Judgement
 from tasks.registration.facts import split_digest, stage_keys
-from tasks.registration.judgement import Judgement
+from tasks.registration.loader import champion_scale
+from tasks.registration.loader.champion_scale import PLACE, ChampionScale
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError
-from tasks.registration.alias import ensure_decision
-from tasks.registration.download import download
+from tasks.registration.aliases.alias import ensure_decision
+from tasks.registration.aliases.history import SEQUENCE
+from tasks.registration.aliases.judgement import CONTRACT
+from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
-from tasks.registration.history import SEQUENCE
-from tasks.registration.judgement import CONTRACT
-from tasks.registration.lock import registry_lock
-from tasks.registration.package import identity, package
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proof import prove
+from tasks.registration.proving.download import download
+from tasks.registration.proving.package import identity, package
+from tasks.registration.proving.proof import prove
 from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject

@@ -138,7 +138,7 @@ def _other_file(registered: Mapping[str, Any], since_ns: int) -> str | None:
             return f"REGISTRY {path} has {status.st_size} bytes, expected {size}"
         touched |= status.st_ctime_ns > since_ns
     if touched:
-        from tasks.registration.package import identity
+        from tasks.registration.proving.package import identity
 
         if identity(Path(location)) != registered[ARTIFACT_DIGEST]:
             return f"REGISTRY {location} holds other files than were registered"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import Artifact
-from tasks.registration.package import carried_files, identity
+from tasks.registration.proving.package import carried_files, identity
 
 
 @dataclass(frozen=True)

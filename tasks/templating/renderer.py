@@ -23,7 +23,6 @@ from tasks.templating.limits import (
     OverLimit,
     cpu_limit,
 )
-from tasks.templating.opening import bos_problem, closes_text, own_bos
 from tasks.templating.pictures import (
     Pictures,
     image_parts,
@@ -31,10 +30,10 @@ from tasks.templating.pictures import (
     other_part,
     text_only,
 )
-from tasks.templating.probe import TemplateProbe
 from tasks.templating.refusals import forgery, looked_into, over_limit, private_use, same_texts
 from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
-from tasks.templating.special_tokens import (
+from tasks.templating.tokenizer.opening import bos_problem, closes_text, own_bos
+from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
     StandIns,
@@ -43,6 +42,7 @@ from tasks.templating.special_tokens import (
     special_tokens,
     suspicious,
 )
+from tasks.templating.traced.probe import TemplateProbe
 from tasks.templating.turn_order import unusual_order
 
 Side = Literal["chosen", "rejected"]

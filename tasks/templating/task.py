@@ -62,12 +62,12 @@ def step(
 def _build(
     workspace: Workspace, params: TemplatingParams, conversion: Artifact, model: BaseModel
 ) -> None:
-    from tasks.templating.batch import OPTIONAL
-    from tasks.templating.plain_tokenizer import plain_tokenizer
-    from tasks.templating.shard import TemplateShard
+    from tasks.templating.shards.batch import OPTIONAL
+    from tasks.templating.shards.shard import TemplateShard
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
-    from tasks.templating.tokenizer_file import tokenizer_file
+    from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
+    from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
     if tokenizer.eos_token is None:

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from tasks.errors import TemplateError, shown
 from tasks.templating.limits import CPU_SECONDS, OverLimit, cpu_limit
-from tasks.templating.opening import with_one_bos
 from tasks.templating.params import TemplatingParams
 from tasks.templating.template_faults import check_ends_with_the_answer
+from tasks.templating.tokenizer.opening import with_one_bos
 
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.errors import DataError, shown
-from tasks.templating.tokenizer_file import TokenizerFile, tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 from tasks.tokenization.encode import Encoder
 from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine
 from tasks.tokenization.flat import FlatIds, join

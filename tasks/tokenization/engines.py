@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasks.templating.tokenizer_file import TokenizerFile
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile
 from tasks.tokenization.encode import Ids
 from tasks.tokenization.flat import FlatIds, join
 

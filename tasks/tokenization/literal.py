@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.templating.special_tokens import FIRST_ALIAS, Literals, SpecialTokens, special_tokens
+from tasks.templating.tokenizer.special_tokens import (
+    FIRST_ALIAS,
+    Literals,
+    SpecialTokens,
+    special_tokens,
+)
 from tasks.tokenization.encode import Ids
 
 if TYPE_CHECKING:

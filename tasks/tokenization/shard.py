@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace, ahead
-from tasks.conversion.identity import SPLITS
-from tasks.templating.batch import as_type
+from tasks.conversion.preference.identity import SPLITS
+from tasks.templating.shards.batch import as_type
 from tasks.templating.text_shards import text_batches
 from tasks.tokenization.flat import FlatIds, common_lengths
 from tasks.tokenization.params import Choice

@@ -61,7 +61,7 @@ def step(
 def _build(
     workspace: Workspace, params: TokenizationParams, templating: Artifact, model: BaseModel
 ) -> None:
-    from tasks.conversion.identity import SPLITS
+    from tasks.conversion.preference.identity import SPLITS
     from tasks.templating.text_shards import TEXTS, text_shards
     from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
 
@@ -156,7 +156,7 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
 
 def _save_with(template: Path, model: Path, directory: Path) -> None:
     """Saves the model's tokenizer, with the template where that is there."""
-    from tasks.templating.plain_tokenizer import is_plain
+    from tasks.templating.tokenizer.plain_tokenizer import is_plain
 
     if is_plain(model):
         copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]

@@ -89,7 +89,7 @@ def padded(directory: Path, batch: int) -> Any:
 
 def ours(directory: Path, batch: int) -> Any:
     """Rewards by the scorer that evaluation and registration use."""
-    from tasks.evaluation.score import RewardScorer
+    from tasks.evaluation.scoring.score import RewardScorer
 
     scorer = RewardScorer(directory, batch_size=batch, device="cpu")
     return lambda answers: [float(reward) for reward in scorer.rewards(answers)]

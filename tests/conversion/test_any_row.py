@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.conversion import Unusable, checked
-from tasks.conversion.identity import identify
 from tasks.conversion.layouts import LAYOUTS, reader
 from tasks.conversion.layouts.columns import FIELDS
-from tasks.conversion.tool_turns import unmatched_tool_turn
+from tasks.conversion.preference.identity import identify
+from tasks.conversion.preference.tool_turns import unmatched_tool_turn
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 2**63), st.floats(allow_nan=False),

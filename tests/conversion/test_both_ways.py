@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion.lanes import Lanes
+from tasks.conversion.first_pass.lanes import Lanes
+from tasks.conversion.first_pass.row_batches import ROW_COLUMNS
+from tasks.conversion.first_pass.shard_pairs import ShardPairs
+from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS
 from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.options import CellOptions, Options
-from tasks.conversion.pair import TIE, Pair
 from tasks.conversion.plan import Plan
-from tasks.conversion.row_batches import ROW_COLUMNS
-from tasks.conversion.shard_pairs import ShardPairs
-from tasks.conversion.usual_pairs import PIECE_ROWS
+from tasks.conversion.preference.pair import TIE, Pair
 from tests.conversion.row_shapes import SAID, SOUND, SOURCES, shaped
 from tests.conversion.test_any_row import NESTED, ROW
 

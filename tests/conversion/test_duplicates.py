@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion import hash_tables
-from tasks.conversion.duplicates import (
+from tasks.conversion.first_pass.tables import KEYS
+from tasks.conversion.second_pass import hash_tables
+from tasks.conversion.second_pass.duplicates import (
     ALIKE,
     CONTRADICTION,
     DUPLICATE,
@@ -16,7 +17,6 @@ from tasks.conversion.duplicates import (
     check_no_leakage,
     judge,
 )
-from tasks.conversion.tables import KEYS
 from tasks.errors import ArtifactError
 
 HASHES = st.integers(0, 2**64 - 1)

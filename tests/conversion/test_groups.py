@@ -150,9 +150,9 @@ def test_workers_change_nothing(tmp_path, ingest):
 
 def test_a_group_shard_holds_each_key_in_one_place(tmp_path, ingest):
     """Rows of one prompt stand side by side in one shard, whatever shards they came from."""
-    from tasks.conversion.groups import laid_out
+    from tasks.conversion.first_pass.groups import laid_out
+    from tasks.conversion.first_pass.shard_pairs import Plan
     from tasks.conversion.layouts import options_of
-    from tasks.conversion.shard_pairs import Plan
     from tasks.ingestion.shards import row_shards
 
     rows = [unpaired(f"p{i % 7}", f"c{i}", i % 2) for i in range(60)]

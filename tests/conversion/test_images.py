@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.conversion import extract_prompt, unpair_preference_dataset
-from tasks.conversion.shapes import is_conversational
+from tasks.conversion.preference.shapes import is_conversational
 
 ASKED = [{"type": "image"}, {"type": "text", "text": "What color is the sky in the image?"}]
 GUIDE = {

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from tasks.conversion import Pair, Unusable, checked
-from tasks.conversion.answers import Answer
 from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, reader, recognise
+from tasks.conversion.preference.answers import Answer
 from tasks.errors import DataError, ParamsError
 
 

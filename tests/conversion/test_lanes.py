@@ -6,8 +6,9 @@ import random
 import pytest
 
 from tasks.artifact import Store
-from tasks.conversion import ConversionParams, lanes, step
-from tasks.conversion.usual_pairs import PIECE_ROWS
+from tasks.conversion import ConversionParams, step
+from tasks.conversion.first_pass import lanes
+from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS
 from tasks.ingestion import Source
 from tests.conversion.row_shapes import talk
 

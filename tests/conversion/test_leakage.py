@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion import leakage, shard_records
-from tasks.conversion.duplicates import CONTRADICTION, DUPLICATE
-from tasks.conversion.leakage import near_duplicates
-from tasks.conversion.shard_records import hashes, records, write_records
-from tasks.conversion.stretches import LONGEST, in_order, stretches_of, without_repeats
-from tasks.conversion.tables import KEYS
+from tasks.conversion.first_pass import shard_records
+from tasks.conversion.first_pass.shard_records import hashes, records, write_records
+from tasks.conversion.first_pass.stretches import LONGEST, in_order, stretches_of, without_repeats
+from tasks.conversion.first_pass.tables import KEYS
+from tasks.conversion.second_pass import leakage
+from tasks.conversion.second_pass.duplicates import CONTRADICTION, DUPLICATE
+from tasks.conversion.second_pass.leakage import near_duplicates
 
 
 def words(number, count=40):

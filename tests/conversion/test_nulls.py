@@ -9,8 +9,8 @@ import pytest
 
 from tasks.artifact import Store
 from tasks.conversion import ConversionParams, step
-from tasks.conversion.fields import tools_of
-from tasks.conversion.nulls import unfilled
+from tasks.conversion.conversation.nulls import unfilled
+from tasks.conversion.preference.fields import tools_of
 from tasks.ingestion import IngestionParams, Source
 from tasks.ingestion import step as ingestion_step
 

@@ -18,7 +18,7 @@ from tasks.conversion import (
     unpair_preference_dataset,
     unpaired_to_preference,
 )
-from tasks.conversion.pairing import pair_up
+from tasks.conversion.preference.pairing import pair_up
 from tasks.errors import DataError
 
 RULES = ("all", "best_worst", "adjacent")

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from tasks.conversion import Pair, Unusable, checked
-from tasks.conversion.answers import Answer
 from tasks.conversion.layouts import LAYOUTS, NAMES, options_of, reader, recognise
+from tasks.conversion.preference.answers import Answer
 from tasks.errors import DataError
 
 
@@ -125,7 +125,7 @@ RECOGNISED = {
 
 def pairs_of_rows(layout, rows, columns=None, **options):
     """Canonical pairs, as (prompt, chosen, rejected) texts with the margin, and other items."""
-    from tasks.conversion.joining import Origin, join
+    from tasks.conversion.first_pass.joining import Origin, join
 
     declared = options_of("votes", layout, options)
     read = reader(layout, columns or {}, declared)

@@ -10,7 +10,23 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.conversion.characters import (
+from tasks.conversion.first_pass.joining import Origin
+from tasks.conversion.first_pass.parts import parts_of
+from tasks.conversion.first_pass.row_batches import in_this_order, pieces
+from tasks.conversion.first_pass.stretches import stretches_of
+from tasks.conversion.first_pass.tables import (
+    SCHEMA,
+    key_array,
+    key_values,
+    longer_by,
+    pair_values,
+    record_batch,
+)
+from tasks.conversion.first_pass.usual import usual_rows
+from tasks.conversion.first_pass.usual_pairs import UsualPairs
+from tasks.conversion.layouts import reader
+from tasks.conversion.options import Options
+from tasks.conversion.preference.characters import (
     NONE,
     OTHER,
     QUIET,
@@ -19,27 +35,11 @@ from tasks.conversion.characters import (
     level_of,
     levels_of,
 )
-from tasks.conversion.folding import folded_bytes
-from tasks.conversion.identity import identify, prompt_group
-from tasks.conversion.joining import Origin
-from tasks.conversion.layouts import reader
-from tasks.conversion.options import Options
-from tasks.conversion.pair import Pair, checked
-from tasks.conversion.parts import parts_of
-from tasks.conversion.row_batches import in_this_order, pieces
-from tasks.conversion.signals import end_to_end, script_of, signals
-from tasks.conversion.stretches import stretches_of
-from tasks.conversion.tables import (
-    SCHEMA,
-    key_array,
-    key_values,
-    longer_by,
-    pair_values,
-    record_batch,
-)
+from tasks.conversion.preference.folding import folded_bytes
+from tasks.conversion.preference.identity import identify, prompt_group
+from tasks.conversion.preference.pair import Pair, checked
+from tasks.conversion.preference.signals import end_to_end, script_of, signals
 from tasks.conversion.unusable import Unusable
-from tasks.conversion.usual import usual_rows
-from tasks.conversion.usual_pairs import UsualPairs
 from tests.conversion.row_shapes import talk
 
 WORDS = st.text(

@@ -10,14 +10,14 @@ import pytest
 
 from flows.params import load
 from tasks.artifact import Store
-from tasks.conversion.identity import prompt_group
-from tasks.conversion.pair import Pair
+from tasks.conversion.preference.identity import prompt_group
+from tasks.conversion.preference.pair import Pair
 from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
 from tasks.evaluation.benchmarks.encoding import ItemReader
 from tasks.evaluation.benchmarks.items import Item, Place
-from tasks.evaluation.metrics import flat
-from tasks.evaluation.score import RewardScorer
+from tasks.evaluation.measures.metrics import flat
+from tasks.evaluation.scoring.score import RewardScorer
 from tests.evaluation.pieces import conversations, everything, stored
 
 ROOT = Path(__file__).parents[2]

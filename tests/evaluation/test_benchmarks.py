@@ -13,7 +13,7 @@ from tasks.evaluation.benchmarks import judgebench, rewardbench, rewardbench2, r
 from tasks.evaluation.benchmarks.combining import Figure, weighted
 from tasks.evaluation.benchmarks.files import benchmark_files, items_of
 from tasks.evaluation.benchmarks.items import Item, Place, Scored
-from tasks.evaluation.intervals import Resampling, wilson_interval
+from tasks.evaluation.measures.intervals import Resampling, wilson_interval
 from tasks.evaluation.params import BenchmarkParams
 
 HOW = Resampling(100)

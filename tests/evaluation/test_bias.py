@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tasks.evaluation.bias import Judges, bias_panel
-from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.metrics import all_metrics
-from tasks.evaluation.null_models import (
+from tasks.evaluation.measures.bias import Judges, bias_panel
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics
+from tasks.evaluation.measures.null_models import (
     RIDGE,
     NullModel,
     best_null_model,
@@ -14,8 +14,8 @@ from tasks.evaluation.null_models import (
     fit,
     fit_null_models,
 )
-from tasks.evaluation.surface import features, opening, script
-from tasks.evaluation.texts import Texts, text_table, texts_of
+from tasks.evaluation.tables.surface import features, opening, script
+from tasks.evaluation.tables.texts import Texts, text_table, texts_of
 from tests.evaluation.pieces import made_scores, write_conversion
 
 

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
-from tasks.evaluation.champion import affine_map, against_champion, kendall_tau, matched_map
+from tasks.evaluation.measures.champion import (
+    affine_map,
+    against_champion,
+    kendall_tau,
+    matched_map,
+)
 from tests.evaluation.pieces import made_scores
 
 

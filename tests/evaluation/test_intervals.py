@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.evaluation.intervals import (
+from tasks.evaluation.measures.intervals import (
     Resampling,
     cluster_bootstrap,
     intervals_of,
@@ -52,7 +52,7 @@ def test_draws_of_the_bootstrap_are_those_of_a_plain_loop_over_groups():
 
 
 def test_memory_at_a_time_does_not_change_the_draws(monkeypatch):
-    from tasks.evaluation import intervals
+    from tasks.evaluation.measures import intervals
 
     values, member = np.arange(12.0)[:, None], np.arange(12) // 2
     whole = cluster_bootstrap(values, member, Resampling(100, 1))
@@ -92,7 +92,7 @@ def test_the_bootstrap_holds_the_truth_about_as_often_as_it_says():
 
 
 def test_many_groups_get_the_normal_interval_that_the_bootstrap_comes_to(monkeypatch):
-    from tasks.evaluation import intervals
+    from tasks.evaluation.measures import intervals
 
     draw = np.random.default_rng(4)
     member = np.repeat(np.arange(900), draw.integers(1, 5, 900))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.evaluation.language import is_told, language
+from tasks.evaluation.tables.language import is_told, language
 
 SENTENCES = {
     "en": "What is the best way to learn a new language?",

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
-from tasks.evaluation.calibration import calibration_error, error_interval
-from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.metrics import all_metrics, flat, metrics_of
-from tasks.evaluation.table import Scores, score_table, scores_of
+from tasks.evaluation.measures.calibration import calibration_error, error_interval
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
+from tasks.evaluation.tables.table import Scores, score_table, scores_of
 from tests.evaluation.pieces import made_scores
 
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.evaluation.concerns import warnings_of
-from tasks.evaluation.metrics import all_metrics
-from tasks.evaluation.probes import SCHEMA, probe_figures, probe_table
-from tasks.evaluation.score import RewardScorer
+from tasks.evaluation.measures.concerns import warnings_of
+from tasks.evaluation.measures.metrics import all_metrics
+from tasks.evaluation.scoring.probes import SCHEMA, probe_figures, probe_table
+from tasks.evaluation.scoring.score import RewardScorer
 from tests.evaluation.pieces import conversations, made_scores, write_conversion, write_reward_model
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.evaluation.answers import answers_of, intraclass_correlation, partial_correlation
-from tasks.evaluation.readiness import best_of_n, bfloat16, readiness
+from tasks.evaluation.measures.readiness import best_of_n, bfloat16, readiness
+from tasks.evaluation.tables.answers import answers_of, intraclass_correlation, partial_correlation
 from tests.evaluation.pieces import made_scores
 
 

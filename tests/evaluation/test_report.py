@@ -9,9 +9,9 @@ from importlib.resources import files
 
 import pytest
 
-from tasks.evaluation.bias import Judges
-from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.metrics import all_metrics
+from tasks.evaluation.measures.bias import Judges
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.report import render_report
 from tasks.evaluation.report.page import Material
 from tasks.evaluation.report.wording import visible

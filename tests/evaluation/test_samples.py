@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.evaluation.samples import CHARACTERS, sample_table, shortened
+from tasks.evaluation.report.samples import CHARACTERS, sample_table, shortened
 from tests.evaluation.pieces import made_scores
 
 TURNS = [

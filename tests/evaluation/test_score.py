@@ -9,8 +9,8 @@ import torch
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
 from tasks.errors import DataError, ModelError
-from tasks.evaluation.score import RewardScorer, score_pairs, score_window
-from tasks.evaluation.windows import read_windows, split_files
+from tasks.evaluation.scoring.score import RewardScorer, score_pairs, score_window
+from tasks.evaluation.scoring.windows import read_windows, split_files
 from tests.evaluation.pieces import random_pairs, write_arrow, write_reward_model
 
 
@@ -62,7 +62,7 @@ def test_rewards_do_not_depend_on_batch_size_or_windows(model_directory, files):
 @pytest.mark.parametrize("flat", [True, False])
 def test_batches_of_long_sequences_are_bounded_by_tokens(model_directory, files, flat, monkeypatch):
     reference = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
-    monkeypatch.setattr("tasks.evaluation.score.MOST_TOKENS", 60)
+    monkeypatch.setattr("tasks.evaluation.scoring.score.MOST_TOKENS", 60)
     if not flat:
         monkeypatch.setattr("tasks.training.layout.support.make_flat", lambda _: "as asked")
     scorer = RewardScorer(model_directory, batch_size=64)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.evaluation.suspects import (
+from tasks.evaluation.measures.suspects import (
     contradiction,
     excerpt,
     harmless,

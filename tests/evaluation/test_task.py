@@ -11,9 +11,9 @@ import pytest
 from tasks.artifact import Store
 from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
-from tasks.evaluation.metrics import flat
-from tasks.evaluation.plots import plot_margins, plot_rewards
-from tasks.evaluation.table import SCHEMA, read_scores
+from tasks.evaluation.measures.metrics import flat
+from tasks.evaluation.report.plots import plot_margins, plot_rewards
+from tasks.evaluation.tables.table import SCHEMA, read_scores
 from tests.evaluation.pieces import conversations, everything, stored, upstream, write_arrow
 
 
@@ -133,7 +133,7 @@ def test_equal_work_gives_equal_bytes_and_the_batch_size_is_not_in_the_key(made,
 
 
 def test_an_interrupted_evaluation_keeps_its_finished_windows(made, monkeypatch):
-    from tasks.evaluation import score, windows
+    from tasks.evaluation.scoring import score, windows
 
     store, training, tokenization = made
     monkeypatch.setattr(windows.read_windows, "__defaults__", (6,))

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
-from tasks.evaluation.texts import answer_text, prompt_text, read_texts, text_table
+from tasks.evaluation.tables.texts import answer_text, prompt_text, read_texts, text_table
 from tests.evaluation.pieces import conversations, write_conversion
 
 

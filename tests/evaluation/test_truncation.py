@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.evaluation.score import RewardScorer, score_window
-from tasks.evaluation.truncation import closing_tokens, cut, truncated_window
-from tasks.evaluation.windows import read_windows, split_files
+from tasks.evaluation.scoring.score import RewardScorer, score_window
+from tasks.evaluation.scoring.truncation import closing_tokens, cut, truncated_window
+from tasks.evaluation.scoring.windows import read_windows, split_files
 from tests.evaluation.pieces import random_pairs, write_arrow, write_reward_model
 
 CLOSING = [201, 202]

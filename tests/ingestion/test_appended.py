@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Store
-from tasks.ingestion import marks, row_groups, row_shards, shard_writer, shards
+from tasks.ingestion import row_groups, row_shards, shard_writer, shards
+from tasks.ingestion.growth import marks
 from tests.ingestion.conftest import Ingestion
 
 BAD = '{"a":1,"a":2}\n'

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tasks.errors import DataError, PipelineError
-from tasks.ingestion import isolation
+from tasks.ingestion.formats import isolation
 
 LINES = b"".join(b'{"a":"%064d"}\n' % i for i in range(3000))
 COMPRESS = {
@@ -212,7 +212,7 @@ def test_a_reader_that_dies_or_never_ends_is_an_error_that_names_the_file(
     """Native code may end the process on a damaged file; here the limits end it on a sound one."""
     path = ingestion.write("x.parquet", _parquet(20_000))  # what imports have freed holds no group
     request.addfinalizer(isolation.close_idle)
-    tight = "import tasks.ingestion.child as c; c.MEMORY_BYTES = 2**20; c.main()"
+    tight = "import tasks.ingestion.formats.child as c; c.MEMORY_BYTES = 2**20; c.main()"
     for limits, says in [
         (tight, r"x\.parquet: a batch of its rows needs more than|ended with"),
         ("import os; os.abort()", r"x\.parquet: the library that reads it ended with SIGABRT"),

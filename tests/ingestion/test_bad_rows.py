@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
-from tasks.ingestion.batches import ROW_LIMIT_BYTES
-from tasks.ingestion.json_rows import diagnose, json_fault
+from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES
+from tasks.ingestion.formats.json_rows import diagnose, json_fault
 
 DEEP = b'{"a":' + b"[" * 64 + b"]" * 64 + b"}"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.ingestion.column_values import rows_as_objects, values_of
+from tasks.ingestion.formats.column_values import rows_as_objects, values_of
 
 PLAIN = {
     pa.string(): st.text(max_size=6),
@@ -103,7 +103,7 @@ def test_pandas_is_not_imported_for_them(tmp_path):
     code = """
 import sys
 import pyarrow as pa
-from tasks.ingestion.column_values import rows_as_objects
+from tasks.ingestion.formats.column_values import rows_as_objects
 with pa.OSFile(sys.argv[1]) as file:
     (batch,) = pa.ipc.open_stream(file)
 assert rows_as_objects(batch)[1] == {"said": None, "score": 0.5}

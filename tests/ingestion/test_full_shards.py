@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tasks.artifact import Store, Workspace, each, pool
 from tasks.artifact.durable import writing
 from tasks.errors import ArtifactError, DataError
-from tasks.ingestion import full_shards, marks, row_groups, shard_writer, shards, unit
-from tasks.ingestion import spans as spans_module
-from tasks.ingestion.appended import Past
-from tasks.ingestion.full_shards import MakeShard
+from tasks.ingestion import row_groups, shard_writer, shards, unit
+from tasks.ingestion.growth import full_shards, marks
+from tasks.ingestion.growth import spans as spans_module
+from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.full_shards import MakeShard
+from tasks.ingestion.growth.spans import Span, spans
 from tasks.ingestion.shard_writer import ShardWriter
-from tasks.ingestion.spans import Span, spans
 from tests.ingestion.test_appended import BAD, FULL, lines, nodes
 
 

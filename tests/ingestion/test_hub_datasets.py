@@ -192,7 +192,7 @@ def test_gated_private_missing_and_unreachable_name_the_variable_to_set(
 def test_offline_is_told_with_the_variable_that_says_so():
     code = (
         "from functools import partial; from tasks.errors import DataError; "
-        "from tasks.ingestion.hub import resolve_commit; "
+        "from tasks.ingestion.places.hub import resolve_commit; "
         "ask = partial(resolve_commit, 'dataset', 'me/pairs', failed=DataError); "
         "print(ask(revision='f' * 40)); ask(revision='main')"
     )

@@ -7,11 +7,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tasks.ingestion.json_bytes import dumped
+from tasks.ingestion.formats.json_bytes import dumped
 
 KEEPING = """
 from tasks.artifact.memory import _resident
-from tasks.ingestion.json_bytes import dumped
+from tasks.ingestion.formats.json_bytes import dumped
 
 before = _resident()
 kept = [dumped([{"role": "assistant", "content": "x" * 300}]) for _ in range(20_000)]
@@ -29,12 +29,12 @@ def test_texts_that_are_kept_take_hardly_more_memory_than_they_are_long():
 
 PAIRS = """
 from tasks.artifact.memory import _resident
-from tasks.conversion.identity import identify
+from tasks.conversion.preference.identity import identify
 from tasks.conversion.layouts.trl import TrlOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.parts import parts_of
-from tasks.conversion.usual_pairs import PIECE_ROWS, UsualPairs
-from tasks.ingestion.json_bytes import dumped
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.first_pass.parts import parts_of
+from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS, UsualPairs
+from tasks.ingestion.formats.json_bytes import dumped
 
 def turn(role, n):
     return [{"role": role, "content": f"{n} " + "x" * 300}]

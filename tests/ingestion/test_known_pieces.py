@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.ingestion import known_pieces, prefixes
-from tasks.ingestion.prefixes import Prefixes, pieces_digest
+from tasks.ingestion.places import known_pieces, prefixes
+from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
 
 PIECE = 64
 CONTENT = bytes(range(256)) * 3

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tasks.artifact import Memo, Store, Workspace
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, row_shards, step
-from tasks.ingestion.files import match
 from tasks.ingestion.params import Source
+from tasks.ingestion.places.files import match
 from tasks.ingestion.unit import QUARANTINE, ingest_file
 from tests.ingestion import fuzz
 from tests.ingestion.fuzz import zip_of

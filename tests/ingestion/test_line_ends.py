@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
-from tasks.ingestion import decompression, lines
-from tasks.ingestion.jsonl import lines_as_rows
+from tasks.ingestion.formats import decompression, lines
+from tasks.ingestion.formats.jsonl import lines_as_rows
 from tests.ingestion.test_full_shards import WHOLE, settled, used
 from tests.ingestion.test_sound_rows import _origin
 
@@ -171,7 +171,7 @@ def test_a_json_file_of_lines_may_begin_with_a_line_larger_than_a_piece(ingestio
 def test_a_json_file_without_a_line_end_is_read_no_further_than_a_row_may_be_long(
     ingestion, monkeypatch
 ):
-    from tasks.ingestion import json_array
+    from tasks.ingestion.formats import json_array
 
     monkeypatch.setattr(json_array, "ROW_LIMIT_BYTES", 2 * 2**20)
     path = ingestion.write("a.json", '{"rows":[' + '{"n":1},' * 10**6 + "1]}")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import DataError
-from tasks.ingestion.files import check_unchanged, match
 from tasks.ingestion.params import IngestionParams, Source
+from tasks.ingestion.places.files import check_unchanged, match
 
 
 @pytest.mark.catalogue(22)

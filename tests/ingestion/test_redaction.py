@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.ingestion import IngestionParams
-from tasks.ingestion.downloads import cause_of
+from tasks.ingestion.places.downloads import cause_of
 from tasks.ingestion.redaction import has_secrets, redacted, redacted_value, without_secrets
 
 SIGNED = "https://host/a.jsonl?X-Amz-Signature=hush&Expires=9"

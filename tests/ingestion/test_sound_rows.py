@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.ingestion import lines, sound_rows
-from tasks.ingestion.batches import Origin
-from tasks.ingestion.json_rows import MAX_DEPTH, diagnose, json_fault
-from tasks.ingestion.jsonl import lines_as_rows
-from tasks.ingestion.sound_rows import doubtful
+from tasks.ingestion.formats import lines, sound_rows
+from tasks.ingestion.formats.batches import Origin
+from tasks.ingestion.formats.json_rows import MAX_DEPTH, diagnose, json_fault
+from tasks.ingestion.formats.jsonl import lines_as_rows
+from tasks.ingestion.formats.sound_rows import doubtful
 
 TEXTS = st.sampled_from(
     ["", "x", ":-(", " : ", 'a" : b', 'say "k": 1', "\\", "c:\\", "\\u0000", "u0000", "\t", "\0",

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Memo, Store, Workspace, file_digest
 from tasks.errors import DataError
-from tasks.ingestion import prefixes, row_shards, shards, unit
-from tasks.ingestion.appended import Past
-from tasks.ingestion.files import match
-from tasks.ingestion.marks import Mark, small_marks
+from tasks.ingestion import row_shards, shards, unit
+from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.marks import Mark, small_marks
+from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.params import Source
-from tasks.ingestion.prefixes import Prefixes
-from tasks.ingestion.trail import Trail
+from tasks.ingestion.places import prefixes
+from tasks.ingestion.places.files import match
+from tasks.ingestion.places.prefixes import Prefixes
 from tasks.ingestion.unit import ingest_file
 
 CONTENT = bytes(range(256)) * 100

@@ -8,7 +8,8 @@ import pytest
 
 from tasks.artifact import Store
 from tasks.errors import DataError
-from tasks.ingestion import IngestionParams, downloads
+from tasks.ingestion import IngestionParams
+from tasks.ingestion.places import downloads
 from tests.ingestion.servers import Files, GoogleBucket, serving
 
 LINES = "".join(json.dumps({"n": n, "text": "x" * 100}) + "\n" for n in range(3000)).encode()

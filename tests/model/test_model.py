@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tasks.artifact import Artifact, Store
 from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
-from tasks.ingestion.hub import resolve_commit
+from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
 from tests.ingestion.servers import Hub, serving
 

@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.artifact import Store
-from tasks.evaluation.score import RewardScorer
-from tasks.registration import champion
-from tasks.registration.champion import champion_scores
+from tasks.evaluation.scoring.score import RewardScorer
+from tasks.registration.aliases import champion
+from tasks.registration.aliases.champion import champion_scores
 from tasks.registration.task import receipt
 from tasks.training.handover.contract import write_contract
 from tests.evaluation.pieces import conversations, everything

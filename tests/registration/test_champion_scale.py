@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tasks.registration.champion_scale import (
+from tasks.registration.loader.champion_scale import (
     FILE,
     PLACE,
     ChampionScale,

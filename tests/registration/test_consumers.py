@@ -12,8 +12,8 @@ import pytest
 
 from tasks.errors import RegistrationError
 from tasks.registration import as_reward_func, load_reward_model
-from tasks.registration.contract_replay import golden_of
-from tasks.registration.package import carried_files, package
+from tasks.registration.loader.contract_replay import golden_of
+from tasks.registration.proving.package import carried_files, package
 from tasks.registration.task import receipt
 from tests.evaluation.pieces import conversations
 

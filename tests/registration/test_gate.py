@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from flows.findings import decision
 from flows.pages import headline, stage_page, state_message
 from tasks.artifact import Artifact
-from tasks.registration.comparison import compare, mcnemar, p_value, source_bounds
-from tasks.registration.frozen import frozen_pairs
-from tasks.registration.gate import Bound, decide, decision_of, fitness
+from tasks.registration.aliases.comparison import compare, mcnemar, p_value, source_bounds
+from tasks.registration.aliases.frozen import frozen_pairs
+from tasks.registration.aliases.gate import Bound, decide, decision_of, fitness
 from tasks.registration.params import GateParams, RegistrationParams
 from tests.evaluation.pieces import made_scores
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from tasks.conversion import messages as conversion
-from tasks.registration import given_messages, load_reward_model
+from tasks.conversion.conversation import messages as conversion
+from tasks.registration import load_reward_model
+from tasks.registration.loader import given_messages
 from tests.evaluation.pieces import write_reward_model
 
 TEMPLATE = (

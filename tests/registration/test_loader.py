@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from tasks.registration import as_reward_func, champion_scale, load_reward_model
-from tasks.registration.package import package
-from tasks.registration.reward_scale import fit, write
+from tasks.registration import as_reward_func, load_reward_model
+from tasks.registration.loader import champion_scale
+from tasks.registration.loader.reward_scale import fit, write
+from tasks.registration.proving.package import package
 
 PROMPT = [{"role": "user", "content": "What color is the sky? " * 30}]
 ANSWERS = ["It is blue.", "green", "so " * 40, "It is blue.", "or"]
@@ -50,7 +51,7 @@ def test_equal_ids_are_scored_once_and_order_is_kept(model, monkeypatch):
 
 
 def test_a_pass_is_within_its_budget_and_little_of_it_is_padding():
-    from tasks.registration.prompt_reuse import batches
+    from tasks.registration.loader.prompt_reuse import batches
 
     lengths = np.random.default_rng(0).integers(1, 700, 300).tolist()
     found = list(batches(lengths, 512))
@@ -66,7 +67,7 @@ def test_a_pass_is_within_its_budget_and_little_of_it_is_padding():
 def test_a_family_with_windows_or_shifting_positions_scores_each_sequence_whole(model):
     from types import SimpleNamespace as Config
 
-    from tasks.registration.prompt_reuse import sees_everything_before
+    from tasks.registration.loader.prompt_reuse import sees_everything_before
 
     assert sees_everything_before(model.model.config)
     assert not sees_everything_before(Config(layer_types=["full_attention", "sliding_attention"]))

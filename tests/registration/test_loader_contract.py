@@ -49,7 +49,7 @@ def rows_of_words():
 @pytest.mark.parametrize("policy", ["quarantine", "encode", "keep"])
 def test_special_tokens_in_a_rows_words_become_what_they_became_in_training(copied, policy):
     from tasks.conversion.unusable import Unusable
-    from tasks.registration.given_rows import conversation
+    from tasks.registration.loader.given_rows import conversation
     from tasks.training.batches.reading import RowReader
     from tasks.training.handover.contract import write_contract
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tasks.artifact import Store
 from tasks.artifact.record import read_artifact
 from tasks.registration import RegistrationParams, step
-import tasks.registration.register, mlflow.pyfunc, tasks.evaluation.score
+import tasks.registration.register, mlflow.pyfunc, tasks.evaluation.scoring.score
 
 root, data, *paths = map(Path, sys.argv[1:])
 made = [read_artifact(path) for path in paths]

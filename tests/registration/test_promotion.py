@@ -18,10 +18,10 @@ from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
-from tasks.registration import lock
-from tasks.registration.history import entries, former_champions, history, move_alias
+from tasks.registration.aliases import lock
+from tasks.registration.aliases.history import entries, former_champions, history, move_alias
+from tasks.registration.aliases.promotion import promote, rollback
 from tasks.registration.params import GateParams
-from tasks.registration.promotion import promote, rollback
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for
 from tests.registration.conftest import Place
@@ -160,7 +160,7 @@ def test_a_registry_that_cannot_be_written_to_is_told_in_one_sentence(place, com
     def read_only(*_args, **_more):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("tasks.registration.lock.locked", read_only)
+    monkeypatch.setattr("tasks.registration.aliases.lock.locked", read_only)
     done = command.invoke(app, ["promote", NAME, "1", "--why", "x", "--root", str(place.root)])
     assert done.exit_code == 1
     assert re.fullmatch(
@@ -258,7 +258,7 @@ def test_a_rollback_cut_short_is_finished_and_not_doubled(overtaken, monkeypatch
 
 
 def test_former_champions_are_those_that_were_not_rolled_back():
-    from tasks.registration.history import Move
+    from tasks.registration.aliases.history import Move
 
     def told(*steps):
         return [Move("champion", None, v, how, "", "", "") for v, how in steps]
@@ -303,7 +303,7 @@ def test_a_lease_that_is_given_back_while_it_is_asked_for_is_asked_for_again():
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST
 
-    from tasks.registration.lock import _acquire
+    from tasks.registration.aliases.lock import _acquire
 
     class Client:
         asked = 0

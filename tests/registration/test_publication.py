@@ -11,10 +11,10 @@ import pytest
 from tasks.artifact import Store
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
-from tasks.evaluation.champion import against_champion
-from tasks.evaluation.table import read_scores
-from tasks.registration import champion_scale
+from tasks.evaluation.measures.champion import against_champion
+from tasks.evaluation.tables.table import read_scores
 from tasks.registration.facts import log_facts
+from tasks.registration.loader import champion_scale
 from tasks.registration.subject import Subject
 from tasks.registration.tags import benchmark_tags
 from tasks.registration.task import receipt

@@ -14,10 +14,12 @@ from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
 from tasks.errors import RegistrationError
-from tasks.evaluation.table import read_scores
-from tasks.registration import alias, current_alias, inference, register, still_registered
-from tasks.registration.comparison import beaten
-from tasks.registration.history import history
+from tasks.evaluation.tables.table import read_scores
+from tasks.registration import current_alias, register, still_registered
+from tasks.registration.aliases import alias
+from tasks.registration.aliases.comparison import beaten
+from tasks.registration.aliases.history import history
+from tasks.registration.loader import inference
 from tasks.registration.task import receipt
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.registration.history import history
+from tasks.registration.aliases.history import history
 from tasks.registration.task import receipt
 
 NAME = "reward-model"
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import mlflow.artifacts
 from tasks.registration import RegistrationParams, lock
-from tasks.registration.promotion import promote
+from tasks.registration.aliases.promotion import promote
 
 root, uri, *versions = sys.argv[1:]
 print("ready", flush=True)
@@ -34,7 +34,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from tasks.registration import RegistrationParams
-from tasks.registration.lock import leased
+from tasks.registration.aliases.lock import leased
 from tasks.registration.tracking import client_for
 
 client = client_for(RegistrationParams(tracking_uri=sys.argv[1]), Path(sys.argv[2]))
@@ -146,7 +146,7 @@ def test_processes_that_promote_at_once_move_the_alias_one_after_the_other(two, 
 
 @pytest.mark.slow
 def test_the_lease_of_a_killed_process_is_taken_away(two, address, tmp_path, monkeypatch):
-    from tasks.registration import lock
+    from tasks.registration.aliases import lock
 
     monkeypatch.setattr(lock, "LEASE_SECONDS", 8.0)
     with start(HOLD, address, tmp_path) as holder:

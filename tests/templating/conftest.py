@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from tasks.templating import TemplatingParams, shard
-from tasks.templating.plain_tokenizer import plain_tokenizer
+from tasks.templating import TemplatingParams
+from tasks.templating.shards import shard
 from tasks.templating.template import with_effective_template
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tests.templating.families import NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY
 

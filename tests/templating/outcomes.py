@@ -5,10 +5,10 @@ import json
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine
-from tasks.conversion.tables import SCHEMA
-from tasks.templating.row_by_row import Pictured
-from tasks.templating.shard import renderers
-from tasks.templating.shard_rows import ShardRows
+from tasks.conversion.first_pass.tables import SCHEMA
+from tasks.templating.shards.row_by_row import Pictured
+from tasks.templating.shards.shard import renderers
+from tasks.templating.shards.shard_rows import ShardRows
 
 WORDS = (
     *("Hi", " padded ", "naïve 🦩", "a\n\nb", '“quoted” \\ "x"', "im_end", "end", "1 < 2 > 0"),

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Artifact, Store
-from tasks.conversion.identity import identify
+from tasks.conversion.first_pass.rows import Origin
+from tasks.conversion.first_pass.tables import SCHEMA, pair_values
 from tasks.conversion.layouts import columns
-from tasks.conversion.pair import checked
-from tasks.conversion.rows import Origin
-from tasks.conversion.tables import SCHEMA, pair_values
+from tasks.conversion.preference.identity import identify
+from tasks.conversion.preference.pair import checked
 from tasks.model import BaseModel
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating

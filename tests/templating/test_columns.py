@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.templating.contents import Contents
-from tasks.templating.turn_spans import MOST_TURNS, ROLES, roles_of, turn_spans
+from tasks.templating.replay.contents import Contents
+from tasks.templating.replay.turn_spans import MOST_TURNS, ROLES, roles_of, turn_spans
 
 WORDS = st.one_of(
     st.sampled_from(

@@ -7,12 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.artifact import Ledger, Quarantine, Workspace
-from tasks.templating import TemplatingParams, replaying
-from tasks.templating.plain_tokenizer import plain_tokenizer
-from tasks.templating.replaying import Replayer
-from tasks.templating.shard import BATCH_ROWS, TemplateShard, renderers
-from tasks.templating.shard_rows import SAMPLE_FIRST
-from tasks.templating.traced_text import Joint
+from tasks.templating import TemplatingParams
+from tasks.templating.replay import replaying
+from tasks.templating.replay.replaying import Replayer
+from tasks.templating.shards.shard import BATCH_ROWS, TemplateShard, renderers
+from tasks.templating.shards.shard_rows import SAMPLE_FIRST
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
+from tasks.templating.traced.text import Joint
 from tests.templating.families import build_family
 from tests.templating.outcomes import outcome, table
 from tests.templating.stage_runs import read_arrow

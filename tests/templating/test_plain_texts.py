@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.templating import TemplatingParams
-from tasks.templating.plain_texts import PlainTexts
-from tasks.templating.row_by_row import Differs
-from tasks.templating.shard import renderers
+from tasks.templating.replay.plain_texts import PlainTexts
+from tasks.templating.shards.row_by_row import Differs
+from tasks.templating.shards.shard import renderers
 from tests.templating.outcomes import WORDS, outcome, table
 
 PARTS = st.sampled_from((*WORDS, "Hi", "Hi", "", "</s>", "yes</s>", "<|end_of_text|>", "<bos>go"))

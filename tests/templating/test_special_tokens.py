@@ -5,7 +5,7 @@ from inspect import signature
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tasks.templating.special_tokens import StandIns, special_tokens
+from tasks.templating.tokenizer.special_tokens import StandIns, special_tokens
 from tasks.tokenization.literal import literal_encoder
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, quarantined, read_arrow, run

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.conversion.tables import SCHEMA
-from tasks.templating import TemplatingParams, columns
-from tasks.templating.batch import Batch
-from tasks.templating.conversations import conversations_of
-from tasks.templating.delimiters import DELIMITERS, delimiters_in, rows_to_ask
-from tasks.templating.piece import ROWS, pieces
-from tasks.templating.shard import renderers
-from tasks.templating.shard_rows import SAMPLE_FIRST
-from tasks.templating.special_tokens import special_tokens
+from tasks.conversion.first_pass.tables import SCHEMA
+from tasks.templating import TemplatingParams
+from tasks.templating.replay.conversations import conversations_of
+from tasks.templating.replay.delimiters import DELIMITERS, delimiters_in, rows_to_ask
+from tasks.templating.replay.piece import ROWS, pieces
+from tasks.templating.shards import columns
+from tasks.templating.shards.batch import Batch
+from tasks.templating.shards.shard import renderers
+from tasks.templating.shards.shard_rows import SAMPLE_FIRST
+from tasks.templating.tokenizer.special_tokens import special_tokens
 from tests.templating.families import FAMILIES
 from tests.templating.outcomes import WORDS, outcome, table
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.templating.probe import TemplateProbe
+from tasks.templating.traced.probe import TemplateProbe
 from tests.templating.families import NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, quarantined, run
 

@@ -11,17 +11,18 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.templating import TemplatingParams, shard
-from tasks.templating.conversations import Plain, conversations_of
-from tasks.templating.piece import pieces
-from tasks.templating.plain_tokenizer import PlainTokenizer, is_plain, plain_tokenizer
+from tasks.templating import TemplatingParams
 from tasks.templating.render import render
 from tasks.templating.renderer import Renderer
-from tasks.templating.replaying import Replayer
-from tasks.templating.special_tokens import special_tokens
+from tasks.templating.replay.conversations import Plain, conversations_of
+from tasks.templating.replay.piece import pieces
+from tasks.templating.replay.replaying import Replayer
+from tasks.templating.shards import shard
 from tasks.templating.template import load_tokenizer, with_effective_template
-from tasks.templating.traced_text import replayed
-from tasks.templating.tracing import tracer
+from tasks.templating.tokenizer.plain_tokenizer import PlainTokenizer, is_plain, plain_tokenizer
+from tasks.templating.tokenizer.special_tokens import special_tokens
+from tasks.templating.traced.text import replayed
+from tasks.templating.traced.tracing import tracer
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, run
 

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tasks.errors import DataError
-from tasks.templating.tokenizer_file import tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
 from tasks.tokenization.encode import shared_prefix_length
 from tasks.tokenization.encoder import (
     CASES,

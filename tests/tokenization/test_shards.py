@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Artifact, Store, file_digest
 from tasks.artifact.collection import collect, keep
-from tasks.conversion.tables import SCHEMA
+from tasks.conversion.first_pass.tables import SCHEMA
 from tasks.errors import DataError
 from tasks.model.directory import describe
-from tasks.templating import TemplatingParams, plain_tokenizer
+from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.templating.text_shards import text_shards
+from tasks.templating.tokenizer import plain_tokenizer
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
 from tasks.tokenization.shard import _rows_where

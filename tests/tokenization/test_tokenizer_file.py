@@ -5,7 +5,7 @@ import json
 import orjson
 import pytest
 
-from tasks.templating.tokenizer_file import TokenizerFile, tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 from tests.templating.families import FAMILIES, build_family
 
 PARTS = ("normalizer", "pre_tokenizer", "post_processor")

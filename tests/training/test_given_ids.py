@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 from tasks.errors import DataError
-from tasks.evaluation.windows import read_windows, split_files
+from tasks.evaluation.scoring.windows import read_windows, split_files
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.origin import is_from_tokenization
 from tasks.training.batches.pairs import open_pairs, prepare_dataset

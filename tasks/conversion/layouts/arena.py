@@ -13,13 +13,13 @@ list or as its JSON text. The other form has whole conversations as messages:
 
 from typing import Any, Literal
 
-from tasks.conversion.answers import Item
-from tasks.conversion.labels import good
+from tasks.conversion.conversation.messages import Messages
+from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.messages import Messages
-from tasks.conversion.pair import IMPLICIT, Pair
-from tasks.conversion.ties import Tie
-from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.labels import good
+from tasks.conversion.preference.pair import IMPLICIT, Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 Better = Literal["a", "b", "tie"]

@@ -20,8 +20,10 @@ of a column (`json_cells`).
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tasks.conversion.answers import Item
-from tasks.conversion.fields import (
+from tasks.conversion.conversation.turns import under_role
+from tasks.conversion.options import CellOptions
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.fields import (
     images_of,
     margin_of,
     preference_of,
@@ -30,10 +32,8 @@ from tasks.conversion.fields import (
     tools_of,
     weight_of,
 )
-from tasks.conversion.options import CellOptions
-from tasks.conversion.pair import IMPLICIT, TIE, Pair
-from tasks.conversion.ties import Tie
-from tasks.conversion.turns import under_role
+from tasks.conversion.preference.pair import IMPLICIT, TIE, Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import meant, shown
 

@@ -7,9 +7,9 @@
 is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."].
 """
 
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import Pair
-from tasks.conversion.turns import as_messages
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("context", "chosen", "rejected")

@@ -14,11 +14,11 @@ these are equal.
 from decimal import Decimal
 from typing import Any
 
-from tasks.conversion.answers import Item, as_conversation, ranked
-from tasks.conversion.fields import exact_number
+from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.unusable import Unusable, found
 
 PROMPTS = ("instruction", "input", "prompt")

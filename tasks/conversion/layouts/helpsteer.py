@@ -22,13 +22,13 @@ from typing import Any
 
 from pydantic import Field
 
-from tasks.conversion.answers import Answer, Item, as_conversation, check_completion
-from tasks.conversion.fields import exact_number
+from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.ties import Tie
-from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.preference.answers import Answer, Item, as_conversation, check_completion
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 STRENGTHS = ("preference_strength", "overall_preference")

@@ -12,9 +12,9 @@ prompt is all that stands before the last turn, and must be the same on both sid
 import re
 from typing import Any
 
+from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.messages import Messages
-from tasks.conversion.pair import Pair, answer_turn
+from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("chosen", "rejected")

@@ -24,9 +24,9 @@ from typing import Any, cast
 
 import orjson
 
-from tasks.conversion.json_text import json_value
+from tasks.conversion.conversation.json_text import json_value
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row
-from tasks.conversion.turns import as_messages
 from tasks.conversion.unusable import Unusable, found
 
 COLUMNS = ("prompt", "chosen", "rejected")

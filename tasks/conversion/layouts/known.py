@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.conversion.answers import Item
 from tasks.conversion.layouts import (
     arena,
     columns,
@@ -32,6 +31,7 @@ from tasks.conversion.layouts import (
 )
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import CellOptions, LabelOptions, Options, RankingOptions
+from tasks.conversion.preference.answers import Item
 
 Sides = tuple[Any, Any, Any, float | None]
 """Prompt (`IMPLICIT` where there is none), chosen and rejected, as the row has them; margin."""

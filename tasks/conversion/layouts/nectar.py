@@ -13,14 +13,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
 
-from tasks.conversion.answers import Item, as_conversation, ranked
-from tasks.conversion.fields import exact_number
+from tasks.conversion.conversation.messages import Messages
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.hh_rlhf import split_turns
-from tasks.conversion.messages import Messages
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt", "answers")

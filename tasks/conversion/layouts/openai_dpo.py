@@ -10,9 +10,9 @@ may stand in `input`; its `parallel_tool_calls` is not read.
 
 from typing import Any, cast
 
-from tasks.conversion.fields import tools_of
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import Pair
+from tasks.conversion.preference.fields import tools_of
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("input", "preferred_output", "non_preferred_output")

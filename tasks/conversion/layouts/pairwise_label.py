@@ -21,14 +21,14 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from tasks.conversion.answers import Item
-from tasks.conversion.fields import exact_number
-from tasks.conversion.labels import plain
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import TextOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.ties import Tie
-from tasks.conversion.turns import as_messages
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.labels import plain
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt", "input", "response_a", "response_b")

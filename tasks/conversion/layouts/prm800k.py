@@ -15,10 +15,10 @@ none was, or the first that is rated -1. Problems that were given up are counted
 
 from typing import Any, cast
 
-from tasks.conversion.answers import Answer, Item, check_completion
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.stepwise import StepwiseOptions
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import Answer, Item, check_completion
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("question", "label")

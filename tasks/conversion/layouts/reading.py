@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tasks.conversion.answers import Item, as_conversation
 from tasks.conversion.layouts import columns
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.json_cells import opened
 from tasks.conversion.layouts.known import LAYOUTS, Layout
 from tasks.conversion.options import CellOptions, Options, TextOptions
-from tasks.conversion.tool_turns import with_matched_turns
+from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.tool_turns import with_matched_turns
 
 Read = Callable[[Row], Sequence[Item]]
 

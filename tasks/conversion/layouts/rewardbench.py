@@ -8,9 +8,9 @@ is one pair of messages: prompt [user "Hi"], chosen [assistant "Hello."], reject
 have them as turns of a conversation.
 """
 
-from tasks.conversion.answers import pair_as_conversation
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import Pair
+from tasks.conversion.preference.answers import pair_as_conversation
+from tasks.conversion.preference.pair import Pair
 
 READ = ("subset", "prompt", "chosen", "rejected")
 

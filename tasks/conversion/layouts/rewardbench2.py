@@ -11,12 +11,12 @@ are cut at `max_pairs`.
 from decimal import Decimal
 from typing import Any, cast
 
-from tasks.conversion.answers import Answer, Item, as_conversation, comparison_of
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.pairing import pair_up
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import Answer, Item, as_conversation, comparison_of
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.pairing import pair_up
 from tasks.conversion.unusable import Unusable
 
 READ = ("prompt", "chosen", "rejected")

@@ -21,11 +21,11 @@ the best, say `better: lower`.
 from decimal import Decimal
 from typing import Any, Literal, cast
 
-from tasks.conversion.answers import Answer, Item, check_completion, ranked
-from tasks.conversion.fields import exact_number, template_kwargs_of, tools_of
+from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.preference.answers import Answer, Item, check_completion, ranked
+from tasks.conversion.preference.fields import exact_number, template_kwargs_of, tools_of
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt", "response", "score", "responses", "scores", "tools", "chat_template_kwargs")

@@ -10,10 +10,10 @@ may also be plain text, or a list of turns. Optional: `system` (put before the c
 
 from typing import Any
 
-from tasks.conversion.fields import margin_of, tools_of
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import Pair, answer_turn
-from tasks.conversion.turns import as_messages
+from tasks.conversion.preference.fields import margin_of, tools_of
+from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("conversations", "chosen", "rejected", "system", "tools", "margin")

@@ -14,13 +14,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.conversion.answers import Item, as_conversation
-from tasks.conversion.fields import exact_number
-from tasks.conversion.labels import good
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import Options
-from tasks.conversion.pair import Pair
-from tasks.conversion.ties import Tie
+from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.labels import good
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 
 READ = ("history", "human_ref_A", "human_ref_B", "labels", "score_A", "score_B", "score_ratio")

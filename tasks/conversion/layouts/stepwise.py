@@ -16,13 +16,13 @@ is the same pair. Without an error step neither process is better: a tie.
 
 from typing import Any
 
-from tasks.conversion.answers import Answer, Item, check_completion
-from tasks.conversion.labels import good
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.pair import Pair
-from tasks.conversion.ties import Tie
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import Answer, Item, check_completion
+from tasks.conversion.preference.labels import good
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 READ = (

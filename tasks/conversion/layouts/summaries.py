@@ -12,10 +12,10 @@ Rows of the same release that grade one summary along axes compare nothing: no r
 
 from typing import Any, cast
 
-from tasks.conversion.answers import pair_as_conversation
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import Pair
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import pair_as_conversation
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("info", "summaries", "choice")

@@ -16,15 +16,15 @@ mapped, or they would be lost in silence.
 
 from typing import Any, Literal
 
-from tasks.conversion.answers import Item
-from tasks.conversion.fields import margin_of
+from tasks.conversion.conversation.message_names import ROLE_MAP
+from tasks.conversion.conversation.turns import under_role
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
-from tasks.conversion.message_names import ROLE_MAP
 from tasks.conversion.options import CellOptions
-from tasks.conversion.pair import IMPLICIT
-from tasks.conversion.shapes import is_messages
-from tasks.conversion.turns import under_role
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.fields import margin_of
+from tasks.conversion.preference.pair import IMPLICIT
+from tasks.conversion.preference.shapes import is_messages
 
 _SELDOM = ("tools", "chat_template_kwargs", "images")
 READ = ("prompt", "chosen", "rejected", "margin", *_SELDOM)

@@ -13,7 +13,7 @@ model scores the answer as a whole.
 from typing import Any, cast
 
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.pair import IMPLICIT, Pair
+from tasks.conversion.preference.pair import IMPLICIT, Pair
 
 READ = ("chosen_messages", "rejected_messages")
 

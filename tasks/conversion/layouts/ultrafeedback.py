@@ -14,11 +14,11 @@ completion without any is counted as `unrated`. Four completions make six pairs,
 from decimal import Decimal
 from typing import Any, Literal, cast
 
-from tasks.conversion.answers import Item, as_conversation, ranked
-from tasks.conversion.fields import exact_number
+from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.turns import listed
+from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("instruction", "completions")

@@ -11,12 +11,12 @@ may have `messages`, also as JSON text, of which the last is the completion; tur
 
 from typing import Any, cast
 
-from tasks.conversion.answers import Answer, Item, check_completion
-from tasks.conversion.fields import template_kwargs_of, tools_of
-from tasks.conversion.labels import good
+from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.turns import as_messages, listed
+from tasks.conversion.preference.answers import Answer, Item, check_completion
+from tasks.conversion.preference.fields import template_kwargs_of, tools_of
+from tasks.conversion.preference.labels import good
 from tasks.conversion.unusable import Unusable
 
 READ = ("prompt", "completion", "label", "messages", "tools", "chat_template_kwargs")

@@ -13,12 +13,12 @@ sure the pair is, 0.75 here. Quotes are not part of the prompt.
 from decimal import Decimal
 from typing import Any, cast
 
-from tasks.conversion.answers import Item, as_conversation
-from tasks.conversion.fields import exact_number
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import Options
-from tasks.conversion.pair import Pair
-from tasks.conversion.ties import Tie
+from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("question", "answer_0", "answer_1", "score_0", "score_1")

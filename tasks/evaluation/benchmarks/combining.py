@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.intervals import Interval, Resampling, intervals_of
+from tasks.evaluation.measures.intervals import Interval, Resampling, intervals_of
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.conversion.pair import Pair
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable
 from tasks.evaluation.benchmarks.items import Item, Text, as_turns
-from tasks.evaluation.table import TokenIds
+from tasks.evaluation.tables.table import TokenIds
 from tasks.templating.renderer import Rendered
 from tasks.training.batches.reading import Policy, RowReader, canonical_row
 

@@ -17,9 +17,9 @@ from tasks.errors import DataError
 from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 from tasks.evaluation.benchmarks.items import Item, Place
 from tasks.evaluation.params import BenchmarkParams
-from tasks.ingestion.batches import Origin
-from tasks.ingestion.files import SourceFile, check_unchanged, found_below, match
+from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.params import Source
+from tasks.ingestion.places.files import SourceFile, check_unchanged, found_below, match
 from tasks.ingestion.unit import READERS
 
 logger = logging.getLogger(__name__)

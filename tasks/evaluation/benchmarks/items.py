@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tasks.conversion.identity import prompt_group
-from tasks.conversion.messages import Messages, check_messages
-from tasks.conversion.pair import Pair
+from tasks.conversion.conversation.messages import Messages, check_messages
+from tasks.conversion.preference.identity import prompt_group
+from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
 

@@ -17,9 +17,9 @@ from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 from tasks.evaluation.benchmarks.contamination import contamination, training_groups
 from tasks.evaluation.benchmarks.encoding import Encoded, ItemReader
 from tasks.evaluation.benchmarks.items import Item, Scored
-from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.params import BenchmarkParams, EvaluationParams
-from tasks.evaluation.score import RewardScorer
+from tasks.evaluation.scoring.score import RewardScorer
 from tasks.training.handover.contract import rendering_policy
 
 ITEMS_AT_ONCE = 256

@@ -16,7 +16,7 @@ from typing import Any
 
 from tasks.evaluation.benchmarks.combining import Figure
 from tasks.evaluation.benchmarks.items import Item, Place, Scored
-from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.measures.intervals import Resampling
 
 
 @dataclass(frozen=True)

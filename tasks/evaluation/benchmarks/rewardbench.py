@@ -11,7 +11,7 @@ from typing import Any
 from tasks.evaluation.benchmarks.combining import absent, by_subset, mean, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text
 from tasks.evaluation.benchmarks.results import Result
-from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.measures.intervals import Resampling
 
 SECTIONS: Mapping[str, Mapping[str, int]] = {
     "Chat": {

@@ -13,7 +13,7 @@ from tasks.evaluation.benchmarks import ties
 from tasks.evaluation.benchmarks.combining import Figure, absent, by_subset, mean, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text, texts
 from tasks.evaluation.benchmarks.results import Result
-from tasks.evaluation.intervals import Resampling
+from tasks.evaluation.measures.intervals import Resampling
 
 TIES = "Ties"
 SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", TIES)

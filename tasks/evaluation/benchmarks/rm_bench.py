@@ -15,8 +15,8 @@ import numpy as np
 from tasks.evaluation.benchmarks.combining import absent, by_subset, mean, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text, texts
 from tasks.evaluation.benchmarks.results import Result
-from tasks.evaluation.intervals import Resampling
-from tasks.evaluation.table import Floats
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.tables.table import Floats
 
 STYLES = 3
 DOMAINS = ("chat", "code", "math", "safety")

@@ -22,7 +22,7 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.evaluation.benchmarks.combining import Figure
 from tasks.evaluation.benchmarks.items import Item, Scored
-from tasks.evaluation.intervals import mean_interval
+from tasks.evaluation.measures.intervals import mean_interval
 
 ID = re.compile(r"(ref|tied):(\d+)")
 WEIGHTS = {

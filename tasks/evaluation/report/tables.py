@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tasks.evaluation.null_models import best_null_model
+from tasks.evaluation.measures.null_models import best_null_model
 from tasks.evaluation.report.layout import Figures, Table
 from tasks.evaluation.report.wording import (
     count,

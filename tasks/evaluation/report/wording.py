@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.evaluation.intervals import Interval
+from tasks.evaluation.measures.intervals import Interval
 
 NOTHING = "–"
 _MINUS = "\N{MINUS SIGN}"

@@ -22,7 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from tasks.registration.inference import ServedModel
+from tasks.registration.loader.inference import ServedModel
 from tasks.registration.serving import meters as metering
 from tasks.registration.serving.batching import Batcher
 from tasks.registration.serving.guards import Guards

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.registration.inference import ServedModel
+from tasks.registration.loader.inference import ServedModel
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.settings import ServeSettings

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from jinja2 import TemplateError
 
-from tasks.templating.special_tokens import special_tokens
+from tasks.templating.tokenizer.special_tokens import special_tokens
 
 ANSWER = "closing0probe"
 """Stands nowhere else in a rendered conversation."""

@@ -137,7 +137,7 @@ class Row(Form):
 
     def rows(self, where: str) -> list[tuple[Any, str]]:
         """Rows for the loader, each with where it stands."""
-        from tasks.registration.given_rows import conversation
+        from tasks.registration.loader.given_rows import conversation
 
         options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
         if self.messages is not None:

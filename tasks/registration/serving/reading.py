@@ -7,9 +7,9 @@ vocabulary, or a problem that names the row.
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.registration.id_rewards import check_ids
-from tasks.registration.inference import UNREADABLE, ServedModel
-from tasks.registration.row_text import encodable
+from tasks.registration.loader.id_rewards import check_ids
+from tasks.registration.loader.inference import UNREADABLE, ServedModel
+from tasks.registration.loader.row_text import encodable
 from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query

@@ -41,7 +41,7 @@ def serve(
         _share_cores(settings.threads)
         import uvicorn
 
-        from tasks.registration.inference import load_reward_model
+        from tasks.registration.loader.inference import load_reward_model
         from tasks.registration.serving.app import Service, build_app
 
         try:

@@ -46,7 +46,7 @@ def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str)
         client = client_of_existing(params, root)
         from mlflow.exceptions import MlflowException
 
-        from tasks.registration.download import check_registered, download
+        from tasks.registration.proving.download import check_registered, download
 
         try:
             version = _version(client, source)

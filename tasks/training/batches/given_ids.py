@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from datasets import Dataset, IterableDataset, concatenate_datasets
 
-from tasks.conversion.fields import TOO_LARGE
-from tasks.conversion.pair import TIE
+from tasks.conversion.preference.fields import TOO_LARGE
+from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
 from tasks.training.batches.columns import Integers, as_number, numbers, owner, sequences
 from tasks.training.batches.origin import is_from_tokenization

@@ -20,8 +20,8 @@ from datasets import Dataset, Features, IterableDataset, Value
 from datasets import Sequence as ListOf
 
 from tasks.conversion.layouts import columns as flat
-from tasks.conversion.pair import Pair, checked
-from tasks.conversion.ties import Tie
+from tasks.conversion.preference.pair import Pair, checked
+from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, TemplateError
 from tasks.templating.renderer import Rendered

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.conversion.pair import Pair
+from tasks.conversion.preference.pair import Pair
 from tasks.templating.pictures import text_only
 from tasks.templating.renderer import Rendered, Renderer
 from tasks.tokenization.encode import Encoder, Ids

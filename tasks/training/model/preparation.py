@@ -10,8 +10,8 @@ from peft import PeftConfig, PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from tasks.errors import ParamsError, shown
-from tasks.templating.opening import with_one_bos
 from tasks.templating.template import joined, pin
+from tasks.templating.tokenizer.opening import with_one_bos
 from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
 from tasks.training.model.families import check_padding_unseen

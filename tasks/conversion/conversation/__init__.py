@@ -1,0 +1,1 @@
+"""Messages of a conversation: their names, their order, the tools that they call."""

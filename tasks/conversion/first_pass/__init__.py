@@ -1,0 +1,1 @@
+"""The first pass: the rows of one shard become pairs, and records of them."""

@@ -1,0 +1,105 @@
+"""Rows of a shard become pairs in two lanes: by columns where they are usual, else one by one.
+
+    rows of one source ─┬─ usual rows ─ `UsualPairs` ─ pairs, records, stretches ─┐
+                        └─ all others ─ `ShardPairs.take` ─ `ShardPairs.batch` ───┴─ in row order
+
+Both lanes come to the same result for a usual row; the long one is where everything is decided.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.conversion.first_pass import tables
+from tasks.conversion.first_pass.parts import PartsOf, parts_of
+from tasks.conversion.first_pass.row_batches import (
+    ORIGIN_COLUMNS,
+    in_this_order,
+    origins,
+    pieces,
+    runs,
+)
+from tasks.conversion.first_pass.shard_pairs import ShardPairs
+from tasks.conversion.first_pass.stretches import in_order
+from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS, UsualPairs
+
+ASKED_ROWS, WORTH_ROWS = 256, 8
+"""Where of so many rows not one in so many is usual, the next ones of that source are not asked."""
+
+
+class Lanes:
+    """Takes rows for one shard."""
+
+    def __init__(self, shard: ShardPairs) -> None:
+        self._shard = shard
+        self._parts: dict[str, PartsOf | None] = {
+            name: parts_of(layout, bool(mapping), options, shard.readers[name])
+            for name, (layout, mapping, options) in shard.plan.layouts.items()
+        }
+        self._asked, self._found = Counter[str](), Counter[str]()
+        """Rows of each source, and the usual ones among them."""
+
+    def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The pairs of rows, in their order; rows of sources that are joined are passed over."""
+        joined = self._shard.plan.joined
+        taken = [self._taken(*run) for run in runs(rows) if run[0] not in joined]
+        return taken[0] if len(taken) == 1 else pa.concat_batches([tables.record_batch([]), *taken])
+
+    def _taken(self, source: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The pairs of rows of one source."""
+        shard = self._shard
+        shard.ledger.count_in(source, rows.num_rows)
+        usual = self._usual(source, rows)
+        if usual is None:
+            for origin in origins(rows):
+                shard.take(origin)
+            return shard.batch()
+        if usual.notes:
+            shard.note(source, usual.notes)
+        of_usual = in_this_order(rows.select(ORIGIN_COLUMNS), np.array(usual.places))
+        pairs, records, hashes = usual.made(of_usual, shard.numbers[source])
+        if not usual.others:
+            shard.key_arrays.append(records)
+            shard.hashes.append(hashes)
+            return pairs
+        places = [*usual.places, *self._others(rows, sorted(usual.others))]
+        more = shard.batch()
+        order = np.argsort(np.array(places, np.int64), kind="stable")
+        records = np.concatenate([records, shard.key_arrays[-1]])
+        hashes = np.concatenate([hashes, shard.hashes[-1]])
+        shard.hashes[-1] = in_order(hashes, records["stretches"], order)
+        shard.key_arrays[-1] = records[order]
+        return in_this_order(pairs, order, more) if len(more) else pairs
+
+    def _others(self, rows: pa.RecordBatch, places: list[int]) -> list[int]:
+        """Takes the rows at these places; the place of each pair that they gave."""
+        given: list[int] = []
+        left_over = origins(in_this_order(rows, np.array(places)))
+        for place, origin in zip(places, left_over, strict=True):
+            before = len(self._shard.pairs)
+            self._shard.take(origin)
+            given += [place] * (len(self._shard.pairs) - before)
+        return given
+
+    def _usual(self, source: str, rows: pa.RecordBatch) -> UsualPairs | None:
+        """The usual rows among these, those left out of which a person has decided."""
+        parts, plan = self._parts[source], self._shard.plan
+        if parts is None:
+            return None
+        usual = UsualPairs(parts, plan.seed, plan.eval_fraction, plan.overrides)
+        for first, raws in pieces(rows, PIECE_ROWS):
+            if self._parts[source] is None:
+                usual.others += range(first, rows.num_rows)
+                break
+            before = len(usual.places)
+            usual.take(raws, first)
+            self._count(source, len(raws), len(usual.places) - before)
+        return usual if usual.places else None
+
+    def _count(self, source: str, asked: int, usual: int) -> None:
+        """A source of another kind is not asked again."""
+        self._asked[source] += asked
+        self._found[source] += usual
+        if ASKED_ROWS <= self._asked[source] > self._found[source] * WORTH_ROWS:
+            self._parts[source] = None

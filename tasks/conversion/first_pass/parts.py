@@ -1,0 +1,88 @@
+"""Prompt and answers of a row at a glance, for rows of which little has to be asked.
+
+In:  a row's values, and the layout of its source.
+Out: `Parts`: what the row's one pair is made of, and what was noted on the way; or None.
+
+    a layout with `sides`   columns ─────────────────── parted ─┐
+    any other one           its reading ─ one pair ─ checked ───┴─ Parts
+
+It comes to what `read` and `checked` come to, or to nothing: then the row is for them, and they
+find the words for what is wrong with it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tasks.conversion.layouts import LAYOUTS
+from tasks.conversion.layouts.columns import Row
+from tasks.conversion.layouts.known import Sides
+from tasks.conversion.options import Options
+from tasks.conversion.preference.pair import ANSWER_TEXT, IMPLICIT, TIE, Pair, answer_turn, checked
+from tasks.conversion.preference.prompts import separated_messages, separated_text
+
+
+class More(NamedTuple):
+    """What few pairs say: columns of the same names."""
+
+    margin: float | None = None
+    weight: float = 1.0
+    preference: float = 1.0
+    comparison: str | None = None
+    chosen_first: bool | None = None
+
+
+Parts = tuple[Any, Any, Any, Sequence[str], More]
+"""Prompt, chosen and rejected, as text or as messages; notes; and the rest."""
+PartsOf = Callable[[Row], Parts | None]
+NOTHING_MORE = More()
+"""Told by identity."""
+
+
+def parts_of(
+    layout: str, mapped: bool, options: Options, read: Callable[[Row], Sequence[Any]]
+) -> PartsOf:
+    """What tells the parts of a source's rows; `read` is its `layouts.reader`, `mapped` whether its
+    columns have other names.
+
+    It raises whatever comes of values that are no such thing.
+    """
+    sides = LAYOUTS[layout].sides
+    if sides is None or mapped or options.model_fields_set:
+        return lambda row: _of_items(read(row))
+    return lambda row: _of_sides(sides(row))
+
+
+def _of_items(items: Sequence[Any]) -> Parts | None:
+    if len(items) != 1 or type(items[0]) is not Pair:
+        return None
+    pair = checked(items[0])
+    if not (pair.tools is pair.chat_template_kwargs is pair.images is None):
+        return None
+    if pair.preference == TIE:
+        return None
+    more = More(pair.margin, pair.weight, pair.preference, pair.comparison, pair.chosen_first)
+    more = NOTHING_MORE if more == NOTHING_MORE else more
+    return pair.prompt, pair.chosen, pair.rejected, pair.notes, more
+
+
+def _of_sides(found: Sides | None) -> Parts | None:
+    """The parts of what stands in the row, separated as `checked` does; whether they are messages
+    or texts at all is left to `usual`, which refuses what is not."""
+    if found is None:
+        return None
+    prompt, chosen, rejected, margin = found
+    more = NOTHING_MORE if margin is None else More(margin)
+    asked, answered = type(prompt), type(chosen)
+    if asked is answered is list and len(chosen) == len(rejected) == 1:
+        return prompt, chosen, rejected, (), more
+    notes: list[str] = []
+    if answered is str and asked is list:
+        notes.append(ANSWER_TEXT)
+        return prompt, answer_turn(chosen), answer_turn(rejected), notes, more
+    if prompt is IMPLICIT:
+        prompt = None
+    elif asked is not str and asked is not list:
+        return None
+    separated = separated_messages if answered is list else separated_text
+    first, one, other = separated(prompt, chosen, rejected, notes)
+    return first, one, other, notes, more

@@ -1,0 +1,178 @@
+"""The usual rows of a piece, told at a glance.
+
+In:  the bytes of rows, and what tells the parts of a row (`parts`).
+Out: for each usual row its texts as they are stored and its digests; and the others' places.
+
+Usual is a row of one pair: of texts, or of messages of role and content and nothing else with one
+answer on each side; with a prompt, and answers that differ. (That Unicode composition leaves them
+as they are is asked of many at once, by `usual_pairs`.) Whatever else a row may be is for
+`shard_pairs`, which comes to the same result for these, and is the one place where a fault is put
+into words. So this asks no more than it must: what is no such row fails somewhere on the way, and
+is left to the long one.
+
+    raw -> values -> parts -> messages [prompt ..., better, worse] -> JSON as stored -> digests
+                                texts  [prompt, better, worse]     ┘
+
+All that needs a row's values is done while they are in hand: they are in the nearest cache, and no
+list of rows is gone through twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import orjson
+
+from tasks.conversion.conversation.messages import ROLES
+from tasks.conversion.first_pass.parts import More, Parts, PartsOf
+from tasks.conversion.preference.identity import DIGEST_BYTES
+from tasks.conversion.preference.signals import WRITTEN_TURN
+from tasks.conversion.unusable import Unusable
+
+Texts = tuple[bytes, bytes, bytes]
+Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], More]
+"""One usual row; a bare tuple, for it is made of every row:
+
+    0      place     of the row in its batch
+    1 2 3            prompt, chosen and rejected as they are stored: JSON
+    4                the digest of all three: the pair's id
+    5 6              those of both answers with the prompt, every content stripped
+    7      longer    by how many characters the chosen answer is longer
+    8      turns     the prompt's roles and contents, as its group is made of them once folded
+    9      whether it is a conversation, not texts
+    10 11  notes, and what few pairs say
+"""
+MOST_FORMS, MOST_TURNS = 4096, 64
+"""Orders of roles that are remembered, and their length."""
+_KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
+"""As the parser gives them: the very same objects are equal at a glance."""
+_TURNED = _KEYS[::-1]
+_role, _content = map(itemgetter, _KEYS)
+_NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
+"""What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
+_DIGEST = blake2b(digest_size=DIGEST_BYTES)
+"""Copied for each digest: cheaper than making one."""
+
+
+def usual_rows(
+    raws: Iterable[bytes | memoryview], parts: PartsOf, first: int = 0
+) -> tuple[list[Usual], list[int]]:
+    """The rows in usual form, whatever their characters, and the places of the others.
+
+    `first` is the place of the first row.
+    """
+    usual: list[Usual] = []
+    others: list[int] = []
+    for place, raw in enumerate(raws, first):
+        try:
+            given = parts(orjson.loads(raw))
+            found = None if given is None else _usual(place, given)
+        except _NOT_USUAL:
+            found = None
+        if found is None:
+            others.append(place)
+        else:
+            usual.append(found)
+    return usual, others
+
+
+def _usual(place: int, parts: Parts) -> Usual | None:
+    """None, or one of `_NOT_USUAL`, where it is none."""
+    prompt, chosen, rejected, notes, more = parts
+    if type(chosen) is str:
+        return _usual_texts(place, parts)
+    (better,), (worse,) = chosen, rejected
+    messages = [*prompt, better, worse]
+    keys = [*chain.from_iterable(messages)]
+    if keys != _KEYS * len(messages):
+        if keys != _TURNED * len(messages):
+            return None
+        messages = [{"role": m["role"], "content": m["content"]} for m in messages]
+        prompt, chosen, rejected = messages[:-2], messages[-2:-1], messages[-1:]
+    form = _FORMS[tuple(map(_role, messages))].copy()
+    contents = [*map(_content, messages)]
+    bare = [*map(str.strip, contents)]
+    if not form or not bare[-2] or not bare[-1] or bare[-2] == bare[-1]:
+        return None
+    stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    compared = stored if bare == contents else _compared(messages, bare)
+    *asked, a, b = contents
+    form[1::2] = map(str.encode, asked)
+    names, turns = _digests(stored, compared), b"".join(form)
+    return place, *stored, *names, len(a) - len(b), turns, True, notes, more
+
+
+def _usual_texts(place: int, parts: Parts) -> Usual | None:
+    """The same of a pair of texts."""
+    *texts, notes, more = parts
+    prompt, chosen, rejected = texts
+    bare = [*map(str.strip, texts)]
+    if not all(bare) or bare[1] == bare[2]:
+        return None
+    stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    if WRITTEN_TURN in stored[0] or WRITTEN_TURN in stored[1] or WRITTEN_TURN in stored[2]:
+        return None  # noted with more care
+    compared = stored
+    if bare != texts:
+        compared = orjson.dumps(bare[0]), orjson.dumps(bare[1]), orjson.dumps(bare[2])
+    names, turns = _digests(stored, compared), b"user \0 %b \0" % prompt.encode()
+    return place, *stored, *names, len(chosen) - len(rejected), turns, False, notes, more
+
+
+def _digests(stored: Texts, compared: Texts) -> Texts:
+    """The pair's id and those of its answers, as `identity` makes them; a prompt that is compared
+    as it is stored is gone through once."""
+    prompt, chosen, rejected = stored
+    asked, one, other = compared
+    whole = _DIGEST.copy()
+    whole.update(prompt)
+    if asked is prompt:
+        context = whole.copy()
+    else:
+        context = _DIGEST.copy()
+        context.update(asked)
+    context.update(b"\0\0")
+    whole.update(b"\0".join((b"", chosen, rejected, b"", b"")))
+    better = _DIGEST.copy()
+    better.update(context.digest() + b"\0")
+    worse = better.copy()
+    better.update(one)
+    worse.update(other)
+    return whole.digest(), better.digest(), worse.digest()
+
+
+def _compared(messages: Sequence[dict[str, str]], contents: Sequence[str]) -> Texts:
+    """Prompt, chosen and rejected as JSON, with these contents."""
+    pairs = zip(messages, contents, strict=True)
+    *prompt, better, worse = [message | {"content": content} for message, content in pairs]
+    return orjson.dumps(prompt), orjson.dumps([better]), orjson.dumps([worse])
+
+
+class _Forms(dict[tuple[Any, ...], list[bytes]]):
+    """The turns of a prompt, written one after the other, with gaps for their contents at every
+    second place; by the roles of all messages.
+
+    Empty where a role is unknown; where a tool answers, whose call has to be looked for; where the
+    first turn is an answer, which both sides may repeat; and where a side is no assistant's.
+    """
+
+    def __missing__(self, roles: tuple[Any, ...]) -> list[bytes]:
+        *prompt, better, worse = roles
+        known = all(type(role) is str and role in ROLES and role != "tool" for role in roles)
+        if not known or not prompt or prompt[0] == "assistant":
+            return []
+        if not better == "assistant" == worse:
+            return []
+        form = [b""]
+        for role in prompt:
+            form[-1] += f"{role} \0 ".encode()
+            form += [b"", b" \0 "]
+        form[-1] = b" \0"
+        if len(self) < MOST_FORMS and len(roles) < MOST_TURNS:
+            self[roles] = form
+        return form
+
+
+_FORMS = _Forms()

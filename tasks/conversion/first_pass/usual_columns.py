@@ -1,0 +1,77 @@
+"""Columns of the usual pairs of a batch, and the fields of their records that few pairs need.
+
+In:  what `usual` found of each row, column by column.
+Out: Arrow arrays as `tables.SCHEMA` has them, made of whole buffers, without an object per text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tasks.conversion.first_pass import tables
+from tasks.conversion.first_pass.parts import NOTHING_MORE, More
+from tasks.conversion.preference.identity import DIGEST_BYTES
+
+Array = npt.NDArray[Any]
+_HEX = 2 * DIGEST_BYTES
+
+
+class Strings:
+    """Texts of one column, put end to end as they come: one by one they take more memory than they
+    are long (`json_bytes`)."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._lengths: list[int] = []
+
+    def extend(self, texts: Sequence[bytes]) -> None:
+        """Adds texts behind the others."""
+        self._parts.append(b"".join(texts))
+        self._lengths += map(len, texts)
+
+    def array(self) -> Any:
+        """All of them, as Arrow has them."""
+        count = len(self._lengths)
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(self._lengths, out=offsets[1:])
+        data = pa.py_buffer(b"".join(self._parts))
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
+
+
+def hex_strings(digests: bytes, count: int) -> Any:
+    """Digests, end to end, as hex."""
+    offsets = np.arange(0, _HEX * (count + 1), _HEX, dtype=np.int32)
+    data = pa.py_buffer(digests.hex().encode())
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
+
+
+def named(flags: Array, names: Sequence[str]) -> Any:
+    """The first name where the flag is not set, the second where it is."""
+    numbers = pa.array(flags.astype(np.int8))
+    return pa.DictionaryArray.from_arrays(numbers, pa.array([*names])).dictionary_decode()
+
+
+def columns_of(more: Sequence[More]) -> dict[str, Any]:
+    """The columns of what few pairs say; of nothing but nulls none."""
+    if _nothing(more):
+        return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
+    columns = zip(More._fields, zip(*more, strict=True), strict=True)
+    return {name: pa.array(values, tables.SCHEMA.field(name).type) for name, values in columns}
+
+
+def say_more(records: Array, more: Sequence[More]) -> None:
+    """The fields of the records that depend on it; none of the pairs is a tie."""
+    if _nothing(more):
+        records["margin"] = tables.print_of(None, 1.0)
+        return
+    records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
+    records["has_margin"] = [each.margin is not None for each in more]
+    records["has_preference"] = [each.preference != 1 for each in more]
+    records["has_comparison"] = [each.comparison is not None for each in more]
+
+
+def _nothing(more: Sequence[More]) -> bool:
+    return all(each is NOTHING_MORE for each in more)

@@ -1,0 +1,96 @@
+"""Pass 2: which pairs repeat or contradict others, over all shards.
+
+In:  the `KEYS` arrays of all shards, in row order.
+Out: one byte per pair (`KEEP`, `DUPLICATE`, `ALIKE`, `CONTRADICTION`), and the leakage check.
+
+Most pairs are like no other, which a table tells (`hash_tables`); the others are sorted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.conversion.first_pass.shard_records import field_of
+from tasks.conversion.second_pass.hash_tables import changes, distinct, in_both, may_repeat
+from tasks.errors import ArtifactError
+
+CODES = range(4)
+KEEP, DUPLICATE, ALIKE, CONTRADICTION = CODES
+"""Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
+both ways round."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdict of every pair, in row order; what becomes of it, `selection.applied` says."""
+
+    codes: Array
+    other_margin: int
+    """Duplicates whose margin is not that of the pair that is kept."""
+
+
+def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "drop") -> Verdicts:
+    """The verdict of every pair; of duplicates the first in row order is the one to keep.
+
+    All pairs of a contradiction that is dropped are one, duplicates among them included: that
+    verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
+    is; those that repeat it are duplicates.
+    """
+    high = field_of(shards, "high")
+    codes = np.full(len(high), KEEP, np.uint8)
+    rows = np.flatnonzero(may_repeat(high))
+    high, low = high[rows], field_of(shards, "low")[rows]
+    order = np.lexsort((low, high))
+    high, low, rows = high[order], low[order], rows[order]
+    starts_key = changes(high)
+    starts_side = starts_key | changes(low)
+    starts_key |= changes(low >> np.uint64(1))
+    leader = np.maximum.accumulate(np.where(starts_side, np.arange(len(rows)), 0))
+    repeats = ~starts_side
+    found = np.full(len(rows), KEEP, np.uint8)
+    found[repeats] = ALIKE
+    found[repeats & _same(shards, "exact", rows, leader)] = DUPLICATE
+    other_margin = int((repeats & ~_same(shards, "margin", rows, leader)).sum())
+    both_ways = _both_ways(starts_key, starts_side)
+    if contradictions == "keep":
+        both_ways &= starts_side
+    found[both_ways] = CONTRADICTION
+    codes[rows] = found
+    return Verdicts(codes, other_margin)
+
+
+def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
+    """How many groups are in train and in eval.
+
+    Raises:
+        ArtifactError: a group is in both; impossible by construction, so a defect.
+    """
+    train, evaluation = groups[~held_out], groups[held_out]
+    shared = in_both(evaluation, train)
+    if len(shared):
+        raise ArtifactError(
+            f"{len(shared)} prompt groups are in train and in eval, the first {int(shared[0]):016x}"
+            "; the split is a function of the group, so this is a defect: please report it"
+        )
+    return len(distinct(train)), len(distinct(evaluation))
+
+
+def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Array:
+    """Whether a field of these rows, in sorted order, equals that of the first pair of its kind."""
+    values = field_of(shards, name)[rows]
+    return values == values[leader]
+
+
+def _both_ways(starts_key: Array, starts_side: Array) -> Array:
+    """Which sorted pairs belong to a key that occurs with either side chosen."""
+    starts = np.flatnonzero(starts_key)
+    if not len(starts):
+        return np.zeros(0, bool)
+    both = np.logical_or.reduceat(starts_side & ~starts_key, starts)
+    sizes = np.diff(starts, append=len(starts_key))
+    return np.repeat(both, sizes)

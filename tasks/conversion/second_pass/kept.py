@@ -1,0 +1,71 @@
+"""What is left of all pairs, counted.
+
+In:  the records of all shards, and the verdicts on all pairs as the params apply them.
+Out: the pairs dropped and left of every source; of those left, how many are what in which split.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from tasks.artifact import Ledger
+from tasks.conversion.first_pass.shard_records import field_of
+from tasks.conversion.preference.identity import SPLITS
+from tasks.conversion.second_pass.duplicates import (
+    ALIKE,
+    CODES,
+    CONTRADICTION,
+    DUPLICATE,
+    KEEP,
+    Array,
+)
+
+REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
+
+
+@dataclass(frozen=True)
+class KeptPairs:
+    """What is left, counted: sums only, divided once at the end."""
+
+    ledger: Ledger
+    counts: Mapping[tuple[str, str, str], int]
+    """(source, split, what) -> n, where what is one of the facts of `_facts`."""
+    groups: Array
+    """Of every pair that is left."""
+    held_out: Array
+    """Whether that is in eval."""
+
+
+def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> KeptPairs:
+    """What is left of all shards, given their records and the verdicts as the params apply them."""
+    ledger = Ledger()
+    per_code = np.bincount(field_of(shards, "source") * np.intp(len(CODES)) + codes)
+    for place, n in enumerate(per_code.tolist()):
+        source, code = sources[place // len(CODES)], place % len(CODES)
+        if n and code == KEEP:
+            ledger.count_out(source, n)
+        elif n:
+            ledger.drop(source, REASONS[code], n)
+    kept = slice(None) if (codes == KEEP).all() else codes == KEEP
+    held_out = field_of(shards, "eval")[kept]
+    split = field_of(shards, "source")[kept] * np.intp(len(SPLITS)) + held_out
+    counts: dict[tuple[str, str, str], int] = {}
+    for what, true in _facts(shards, kept):
+        cells = np.bincount(split[true], minlength=len(SPLITS) * len(sources)).tolist()
+        for (source, name), n in zip(product(sources, SPLITS), cells, strict=True):
+            counts[source, name, what] = n
+    return KeptPairs(ledger, counts, field_of(shards, "group")[kept], held_out)
+
+
+def _facts(shards: Sequence[Array], kept: Array | slice) -> Iterator[tuple[str, Array]]:
+    """What is counted, and of which of the pairs that are left it is true."""
+    longer, tie = field_of(shards, "longer")[kept], field_of(shards, "tie")[kept]
+    yield "pairs", np.ones(len(tie), bool)
+    yield "ties", tie
+    yield "longer", (longer > 0) & ~tie
+    yield "equal", (longer == 0) & ~tie
+    yield "conversational", field_of(shards, "conversational")[kept]
+    for name in ("margin", "preference", "comparison"):
+        yield f"with_{name}", field_of(shards, f"has_{name}")[kept]

@@ -1,0 +1,1 @@
+"""Figures, each computed from the tables alone."""

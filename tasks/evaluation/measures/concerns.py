@@ -1,0 +1,104 @@
+"""What in the figures a person must not overlook before this reward is optimised against."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.evaluation.measures.null_models import best_null_model
+
+PROMPT_SHARE = 0.5
+FALSE_TIES = 0.01
+NO_ADVANTAGE = 0.1
+PLACE = 0.1
+"""How far from 1/2 the share of first answers among the chosen ones may be."""
+
+
+def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """`[{figure, message}]`; `figure` is the dotted place in `metrics.json`."""
+    return [
+        {"figure": figure, "message": message}
+        for figure, message in (
+            *_null_models(metrics["bias"]["null_models"]),
+            *_place(metrics["bias"]["leanings"].get("first")),
+            *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
+            *_ties(metrics["readiness"], metrics["overall"]["pairs"]),
+            *_probes(metrics["readiness"].get("probes") or {}, metrics["rewards"]["all"]),
+        )
+    ]
+
+
+def _null_models(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The best of the null models, if it is as good as the model."""
+    own, best = found["model"]["accuracy"], best_null_model(found)
+    if best is None or best[1] < own:
+        return []
+    name, accuracy = best
+    return [
+        (
+            f"bias.null_models.{name}",
+            f"{name} alone reaches {accuracy:.3f}, the model {own:.3f}: on these pairs nothing "
+            "shows that it judges more than an answer's surface",
+        )
+    ]
+
+
+def _place(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Labels that follow the order of the answers, beyond chance."""
+    if not found or found["data_interval"] is None or abs(found["data"] - 0.5) <= PLACE:
+        return []
+    low, high = found["data_interval"]
+    if low <= 0.5 <= high:
+        return []
+    return [
+        (
+            "bias.leanings.first",
+            f"of {found['pairs']} pairs whose rows have an order, the answer that stood first is "
+            f"the chosen one in {found['data']:.0%}: the labels may follow the place; look whether "
+            "the file was sorted, or swap the order when labelling",
+        )
+    ]
+
+
+def _prompt(explained: float | None) -> list[tuple[str, str]]:
+    if explained is None or explained <= PROMPT_SHARE:
+        return []
+    return [
+        (
+            "bias.prompt.share_of_variance",
+            f"the prompt alone explains {explained:.0%} of the reward's variance, which no answer "
+            "can change; compare answers within a prompt, or subtract a baseline per prompt",
+        )
+    ]
+
+
+def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:
+    serving, groups = readiness["bfloat16"], readiness["groups"]
+    found: list[tuple[str, str]] = []
+    if pairs and serving["false_ties"] / pairs > FALSE_TIES:
+        found.append(
+            (
+                "readiness.bfloat16.false_ties",
+                f"bfloat16 makes {serving['false_ties']} of {pairs} pairs equal that are not (its "
+                f"step is {serving['largest_step']:g} at the largest reward); answer in float32",
+            )
+        )
+    if groups and groups["zero_advantage"] > NO_ADVANTAGE:
+        found.append(
+            (
+                "readiness.groups.zero_advantage",
+                f"in {groups['zero_advantage']:.0%} of the groups all answers earn the same",
+            )
+        )
+    return found
+
+
+def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple[str, str]]:
+    median = rewards["quantiles"][len(rewards["quantiles"]) // 2]
+    return [
+        (
+            f"readiness.probes.{case}",
+            f"an answer without content ({case}) earns {figures['mean_reward']:.2f} on average, "
+            f"more than the median answer ({median:.2f}): a policy will find it",
+        )
+        for case, figures in probes.items()
+        if figures["degenerate"] and figures["mean_reward"] > median
+    ]

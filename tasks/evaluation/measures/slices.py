@@ -1,0 +1,66 @@
+"""The sets of pairs that are looked at apart: by length, turns, language and format."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tasks.evaluation.tables.table import Floats, Mask, Scores
+from tasks.evaluation.tables.texts import Texts
+
+Slices = list[tuple[str, Mask]]
+
+LENGTH_RATIOS = (0.5, 0.8, 1.25, 2.0)
+PROMPT_TOKENS = (32, 128, 512, 2048)
+TURNS = (2, 3, 5)
+
+
+def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
+    """`{dimension: [(label, rows)]}`; every pair is in one slice of a dimension, empty ones are
+    left out. Without texts: length ratio and prompt length only.
+
+    length_ratio    tokens of the chosen answer over those of the rejected one
+    prompt_tokens   leading tokens that both sides share
+    """
+    found = {
+        "length_ratio": _bins(length_ratio(scores), LENGTH_RATIOS, lambda x: f"{x:g}"),
+        "prompt_tokens": _bins(scores.shared_tokens.astype(np.float64), PROMPT_TOKENS, _whole),
+    }
+    if texts is None:
+        return found
+    turns = _bins(texts.turns.astype(np.float64), TURNS, _whole)
+    named = {"language": texts.language, "format": texts.format}
+    return found | {
+        "turns": turns,
+        **{
+            name: [(label, values == label) for label in sorted(set(values.tolist()))]
+            for name, values in named.items()
+        },
+    }
+
+
+def answer_tokens(scores: Scores) -> tuple[Floats, Floats]:
+    """How long each answer is, in tokens after those that both sides share: float64 `[N]` twice,
+    at least 1."""
+    chosen = np.maximum(scores.chosen_tokens - scores.shared_tokens, 1)
+    rejected = np.maximum(scores.rejected_tokens - scores.shared_tokens, 1)
+    return chosen.astype(np.float64), rejected.astype(np.float64)
+
+
+def length_ratio(scores: Scores) -> Floats:
+    """Tokens of the chosen answer over those of the rejected one."""
+    chosen, rejected = answer_tokens(scores)
+    return chosen / rejected
+
+
+def _whole(edge: float) -> str:
+    return f"{edge:.0f}"
+
+
+def _bins(values: Floats, edges: Sequence[float], shown: Callable[[float], str]) -> Slices:
+    """Half-open intervals: below the first edge, from each edge to below the next, and above."""
+    names = [shown(edge) for edge in edges]
+    middle = [f"{low} to <{high}" for low, high in pairwise(names)]
+    labels = [f"<{names[0]}", *middle, f">={names[-1]}"]
+    place = np.digitize(values, edges)
+    return [(label, place == i) for i, label in enumerate(labels) if (place == i).any()]

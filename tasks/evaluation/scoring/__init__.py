@@ -1,0 +1,1 @@
+"""All that the model itself is run for."""

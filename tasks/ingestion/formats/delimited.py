@@ -1,0 +1,195 @@
+"""CSV and TSV: every cell a string, nothing guessed; a record becomes a JSON object of strings.
+
+    prompt,chosen,rejected        ->  {"prompt":"NA","chosen":"007","rejected":""}
+    NA,007,
+
+A record's row is the physical line on which it starts; quoted cells may hold line ends.
+"""
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.columns import TEXT, check_names
+from tasks.ingestion.formats.batches import (
+    ROW_LIMIT_BYTES,
+    BadRow,
+    Batch,
+    Fault,
+    Origin,
+    too_large,
+)
+from tasks.ingestion.formats.decompression import pieces
+from tasks.ingestion.formats.json_bytes import dumped
+from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
+
+BATCH_RECORDS = 512
+_OTHER_DELIMITERS = ";\t|,"
+
+csv.field_size_limit(ROW_LIMIT_BYTES)  # of the process; the module's own limit is 128 KB
+
+
+class _Oversized(Exception):
+    """A physical line above the limit was met."""
+
+
+class _Lines:
+    """Hands lines to the csv module and knows where the present record started."""
+
+    def __init__(self, origin: Origin, source: Iterator[Block]) -> None:
+        self.origin = origin
+        self.row = 0
+        """Line on which the record starts."""
+        self.at_start = True
+        self.oversized: BadRow | None = None
+        self.held: list[bytes] = []
+        self._size = 0
+        self._numbered = (
+            (block.first + i, line, block.oversized.get(i))
+            for block in source
+            for i, line in enumerate(block.lines)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        number, line, full_size = next(self._numbered)
+        if self.at_start:
+            self.at_start, self.row, self._size, self.held = False, number, 0, []
+            line = unmarked(self.origin, number, line)
+        self.held.append(line)
+        if full_size is not None:
+            self.oversized = too_large(self.row, full_size, line)
+            raise _Oversized
+        self._size += len(line) + 1
+        if self._size > ROW_LIMIT_BYTES:
+            raise _unclosed(self.origin, self.row)
+        return line.decode("utf-8", "surrogateescape") + "\n"
+
+
+def read_csv(origin: Origin) -> Iterator[Batch]:
+    """The records of a file under the names of its header row.
+
+    Raises:
+        DataError: the header cannot be used, a quote is never closed, or a line holds several
+            records, for lines end in CR here and in LF there.
+    """
+    lines = _Lines(origin, blocks(text_pieces(origin, pieces(origin))))
+    records = csv.reader(lines, delimiter=origin.delimiter, strict=True)
+    header: list[str] | None = None
+    batch = Batch(read=0)
+    for cells in _cells(origin, lines, records):
+        if header is None:
+            if isinstance(cells, list) and cells and "".join(cells).strip():
+                header = _header(origin, lines.row, cells)
+            elif isinstance(cells, BadRow):
+                raise DataError(
+                    f"{origin.name} line {lines.row}: no usable header ({cells.fault.message})"
+                )
+            continue
+        _sort_in(batch, lines, header, cells)
+        if batch.counted + len(batch.blank) >= BATCH_RECORDS:
+            yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
+            batch = Batch(read=0)
+    yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
+
+
+def _total(batch: Batch) -> int:
+    return batch.counted + len(batch.blank)
+
+
+def _cells(
+    origin: Origin, lines: _Lines, records: Iterator[list[str]]
+) -> Iterator[list[str] | BadRow]:
+    """The cells of each record; a bad row for one that the csv module refuses."""
+    while True:
+        lines.at_start = True
+        try:
+            yield next(records)
+        except StopIteration:
+            return
+        except _Oversized:
+            assert lines.oversized is not None
+            yield lines.oversized
+        except csv.Error as error:
+            if "unexpected end of data" in str(error) or "field limit" in str(error):
+                raise _unclosed(origin, lines.row) from error
+            yield BadRow(lines.row, _refused(error, lines.held[-1]), b"\n".join(lines.held))
+
+
+def _refused(error: csv.Error, line: bytes) -> Fault:
+    """What the csv module says of a record whose last line is `line`, and what to do."""
+    if "new-line character" not in str(error):
+        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two")
+    end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
+    message = f"a {end} stands outside of quotes within the line; put its cell in quotes, or "
+    return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
+
+
+def _unclosed(origin: Origin, row: int) -> DataError:
+    limit = ROW_LIMIT_BYTES // 2**20
+    return DataError(
+        f"{origin.name} line {row}: a quoted cell of the record that starts here is not closed "
+        f"within {limit} MB or before the end of the file; close it, and write a quote inside a "
+        "cell as two"
+    )
+
+
+def _header(origin: Origin, row: int, names: list[str]) -> list[str]:
+    if any("\ud800" <= c <= "\udfff" for name in names for c in name):
+        raise DataError(f"{origin.name} line {row}: the header is not UTF-8; convert the file")
+    check_names(f"{origin.name} line {row}", names)
+    other = [d for d in _OTHER_DELIMITERS if d != origin.delimiter and d in names[0]]
+    if len(names) == 1 and other:
+        raise DataError(
+            f"{origin.name} line {row}: columns found: {shown(names[0])}; with delimiter="
+            f"{origin.delimiter!r} that is one column: set delimiter={other[0]!r}"
+        )
+    origin.declare(dict.fromkeys(names, TEXT))
+    return names
+
+
+def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | BadRow) -> None:
+    if isinstance(cells, BadRow):
+        if _holds_several(lines, header):
+            raise mixed_ends(lines.origin, lines.row)
+        batch.bad.append(cells)
+        return
+    row = lines.row
+    if not cells or (len(cells) == 1 < len(header) and not cells[0].strip()):
+        batch.blank.append(row)
+        return
+    fault = _fault(lines, header, cells)
+    if fault:
+        batch.bad.append(BadRow(row, fault, b"\n".join(lines.held)))
+        return
+    batch.rows.append(row)
+    batch.raws.append(dumped(dict(zip(header, cells, strict=True))))
+
+
+def _holds_several(lines: _Lines, header: list[str]) -> bool:
+    """Whether line ends of the other kind part the last line into full records of several cells."""
+    within = lines.held[-1][:ROW_LIMIT_BYTES]  # so no cell is above the module's limit
+    texts = (part.decode("utf-8", "replace") for part in parts(within))
+    records = csv.reader(texts, delimiter=lines.origin.delimiter)
+    return sum(islice((1 for cells in records if len(cells) == len(header) > 1), 2)) == 2
+
+
+def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:
+    raw = b"\n".join(lines.held)
+    if len(cells) != len(header):
+        message = f"{len(cells)}!={len(header)}: {len(cells)} cells under {len(header)} names; "
+        return Fault("csv_field_count", "", message + "complete the row, or quote its delimiters")
+    if not raw.isascii():
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            found = shown(raw[error.start : error.start + 8])
+            message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
+            return Fault("bad_utf8", "", message)
+    if b"\0" in raw:
+        name = next(n for n, cell in zip(header, cells, strict=True) if "\0" in cell)
+        return Fault("nul_char", name, "holds the NUL character; remove it")
+    return None

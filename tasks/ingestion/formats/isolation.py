@@ -1,0 +1,124 @@
+"""Readers of binary formats in a process of their own: a crash there is an error here.
+
+pyarrow checks much of a damaged file, not all: some end the process, or never come back. So a
+child reads Parquet and Arrow files and sends the rows; it may use `CPU_SECONDS` per batch and
+`MEMORY_BYTES` in all. A child that lived through a file reads the next one, too.
+
+    request:  pickle of (format, path, name, codec, scratch)
+    answers:  pickles of ("batch", Batch), ("advance", bytes), ("warn", text),
+              ("declare", columns), then ("end", None) or ("error", exception)
+"""
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.artifact.memory import ARROWS_POOL, SYSTEM
+from tasks.ingestion.formats.batches import Batch, Origin
+from tasks.ingestion.formats.decompression import DamagedFile
+
+CPU_SECONDS = 10
+"""Of computing for one batch of at most 256 rows; waiting for a disk does not count."""
+MEMORY_BYTES = 2 * 2**30
+"""Of the child: a damaged file may claim any size."""
+
+COMMAND = ("-m", "tasks.ingestion.formats.child")
+
+_idle: list["_Child"] = []
+
+
+def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
+    """The batches that the format's reader gives, read in a child.
+
+    Raises:
+        DamagedFile: the child died of the file. What the reader raises is raised as it is.
+    """
+    child = _idle.pop() if _idle else _Child()
+    well = False
+    try:
+        child.send((format_, origin.path, origin.name, origin.codec, origin.scratch))
+        while True:
+            kind, value = child.receive(origin)
+            if kind == "batch":
+                yield value
+            elif kind == "advance":
+                origin.advance(value)
+            elif kind == "warn":
+                origin.warn(value)
+            elif kind == "declare":
+                origin.declare(value)
+            elif kind == "error":
+                well = True
+                raise value
+            else:
+                well = True
+                return
+    finally:
+        if well:
+            _idle.append(child)
+        else:
+            child.end()
+
+
+@atexit.register
+def close_idle() -> None:
+    """Ends the children that wait for another file."""
+    while _idle:
+        _idle.pop().end()
+
+
+class _Child:
+    """One process of `tasks.ingestion.formats.child`."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,  # an interrupt from the terminal is the parent's to handle
+            env={**os.environ, ARROWS_POOL: SYSTEM},  # reserves nothing
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def send(self, request: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # receive tells why
+            pickle.dump(request, self.stdin)
+            self.stdin.flush()
+
+    def receive(self, origin: Origin) -> tuple[str, Any]:
+        """The next answer.
+
+        Raises:
+            DamagedFile: there is none, as the child died by a signal.
+        """
+        try:
+            return pickle.load(self.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            raise self._death(origin, self.process.wait()) from None
+
+    def _death(self, origin: Origin, code: int) -> Exception:
+        if code >= 0:
+            return RuntimeError(f"the reader of {origin.name} ended with exit code {code}")
+        name = signal.Signals(-code).name
+        cause = f"the library that reads it ended with {name}"
+        if -code == signal.SIGXCPU:
+            cause = f"reading took more than {CPU_SECONDS} s of computing for one batch of rows"
+        return DamagedFile(
+            f"{origin.name}: {cause}; the file is damaged: fetch or write the file again"
+        )
+
+    def end(self) -> None:
+        self.process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+        self.process.wait()

@@ -1,0 +1,81 @@
+"""JSONL: one JSON object per line, kept verbatim."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from tasks.ingestion.formats.batches import BadRow, Batch, Origin, too_large
+from tasks.ingestion.formats.decompression import pieces, plain_pieces
+from tasks.ingestion.formats.json_rows import is_object, json_fault
+from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
+from tasks.ingestion.formats.sound_rows import doubtful
+
+
+def read_jsonl(origin: Origin) -> Iterator[Batch]:
+    """The lines of a file; a carriage return at a line's end is not part of the row."""
+    return lines_as_rows(origin, text_pieces(origin, pieces(origin)))
+
+
+def read_jsonl_from(
+    origin: Origin, start: int, first: int, end: int = sys.maxsize
+) -> Iterator[Batch]:
+    """The lines of a plain file from byte `start`, where the one with number `first` begins, up to
+    byte `end`."""
+    text = plain_pieces(origin, start, end)
+    return lines_as_rows(origin, text if start else text_pieces(origin, text), first)
+
+
+def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iterator[Batch]:
+    """The same for bytes whose encoding has been looked at already; `first` numbers their lines.
+
+    Raises:
+        DataError: a line holds several rows, for lines end in CR here and in LF there.
+    """
+    for block in blocks(text, first):
+        yield _batch(origin, block)
+
+
+def _batch(origin: Origin, block: Block) -> Batch:
+    lines, first = block.lines, block.first
+    unsure = doubtful(lines)
+    if not unsure:
+        return Batch(len(lines), [*range(first, first + len(lines))], lines)
+    batch = Batch(len(lines))
+    done = 0
+    for place in unsure:
+        batch.rows.extend(range(first + done, first + place))
+        batch.raws.extend(lines[done:place])
+        _add(batch, origin, first + place, lines[place], block.oversized.get(place))
+        done = place + 1
+    batch.rows.extend(range(first + done, first + len(lines)))
+    batch.raws.extend(lines[done:])
+    return batch
+
+
+def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | None) -> None:
+    """Adds one line that has to be looked at."""
+    raw = unmarked(origin, row, line.removesuffix(b"\r"))
+    bad = None
+    if full_size is not None:
+        bad = too_large(row, full_size, raw)
+    elif not raw.strip(b" \t\r\n"):
+        batch.blank.append(row)
+        return
+    elif fault := json_fault(raw):
+        if row == 1 and raw.lstrip()[:1] == b"[":
+            message = f"{fault.message}; if the file is an array of rows, say format: json"
+            fault = replace(fault, message=message)
+        bad = BadRow(row, fault, raw)
+    if bad is None:
+        batch.rows.append(row)
+        batch.raws.append(raw)
+    elif _holds_several(raw):
+        raise mixed_ends(origin, row)
+    else:
+        batch.bad.append(bad)
+
+
+def _holds_several(line: bytes) -> bool:
+    """Whether line ends of the other kind part the line into objects."""
+    return len([*islice(filter(is_object, parts(line)), 2)]) == 2

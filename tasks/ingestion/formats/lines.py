@@ -1,0 +1,120 @@
+"""The lines of a stream of bytes, each with its number, in bounded memory.
+
+Lines end at b"\\n" only: U+2028, U+0085 and their like are text. A file without any b"\\n" in its
+first piece whose records are parted by b"\\r" is split there; whether a line holds several rows all
+the same, for its file has both, is for the readers to see (`parts`). Of a line that is longer than
+`ROW_LIMIT_BYTES` no more than that, and a piece, is held.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES, Origin
+
+BOM = b"\xef\xbb\xbf"
+_WIDE = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_HEAD_BYTES = 64
+"""By which an encoding is told."""
+_LONE_RETURN = re.compile(rb"\r[^\r\n]")
+_BETWEEN_ENDS = re.compile(rb"[^\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive lines without their ends; `oversized` maps the index of a line of which only the
+    beginning is held to its full size."""
+
+    first: int
+    """Number of the first line, from 1."""
+    lines: list[bytes]
+    oversized: dict[int, int] = field(default_factory=dict[int, int])
+
+
+def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes without a byte order mark.
+
+    Raises:
+        DataError: the first bytes are UTF-16 or UTF-32.
+    """
+    first = b""  # a compressed file may give its first bytes one by one
+    while len(first) < _HEAD_BYTES and (piece := next(pieces, b"")):
+        first += piece
+    encoding = next((name for mark, name in _WIDE if first.startswith(mark)), "")
+    if not encoding and (head := first[:_HEAD_BYTES]).count(0) >= max(2, len(head) // 4):
+        encoding = "utf-16 or utf-32 without a byte order mark"
+    if encoding:
+        raise DataError(
+            f"{origin.name}: encoding={encoding} detected (starts with {shown(first[:8])}); "
+            "expected UTF-8: convert it, for example with iconv -t UTF-8"
+        )
+    if first := first.removeprefix(BOM):
+        yield first
+    yield from pieces
+
+
+def unmarked(origin: Origin, row: int, line: bytes) -> bytes:
+    """A line without the mark with which a file begins that was put behind another one."""
+    if not line.startswith(BOM):
+        return line
+    origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
+    return line[len(BOM) :]
+
+
+def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
+    """The lines, some per block; a last line without an end counts, an empty one does not.
+
+    `first` is the number of the first one: above 1 where the pieces begin within a file.
+    """
+    separator = b"\n"
+    number = first
+    held: list[bytes] = []  # the open line's bytes so far; once it is oversized, its beginning
+    size = 0
+    for piece in pieces:
+        if number == 1 and not size and b"\n" not in piece and _LONE_RETURN.search(piece):
+            separator = b"\r"
+        lines = piece.split(separator)
+        open_end = lines.pop()
+        if lines:
+            whole, full_size = _joined(held, size, lines[0])
+            lines[0] = whole
+            oversized = {0: full_size} if full_size > ROW_LIMIT_BYTES else {}
+            yield Block(number, lines, oversized)
+            number += len(lines)
+            held, size = [], 0
+        held, size = _held(held, size, open_end)
+    if size:
+        whole, full_size = _joined(held, size, b"")
+        yield Block(number, [whole], {0: full_size} if full_size > ROW_LIMIT_BYTES else {})
+
+
+def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
+    """The open line's bytes with `more`, unless there are too many of them, and its full size."""
+    keep = more and size <= ROW_LIMIT_BYTES
+    return ([*held, more] if keep else held), size + len(more)
+
+
+def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
+    """The open line closed by `end`, and its full size; its beginning where that is too large."""
+    whole, full_size = _held(held, size, end)
+    return b"".join(whole), full_size
+
+
+def parts(line: bytes) -> Iterator[bytes]:
+    """What stands between a line's line ends of any kind, one after the other."""
+    return (found[0] for found in _BETWEEN_ENDS.finditer(line))
+
+
+def mixed_ends(origin: Origin, row: int) -> DataError:
+    """What is to be said of a file of which one line holds several rows."""
+    return DataError(
+        f"{origin.name} line {row}: several rows stand in it: line ends are mixed, CR and LF; "
+        "expected one kind in the whole file: write all as LF, for example with "
+        "tr '\\r' '\\n' < old > new"
+    )

@@ -1,0 +1,145 @@
+"""Which of many records are certainly sound JSON objects, at a fraction of the time for one.
+
+In:  the bytes of some records, as `json_rows` takes them one by one.
+Out: the places of those that have to be looked at one by one; all others are sound.
+
+orjson refuses nearly all that is wrong. A key that stands twice, of which it keeps the last, shows
+in two counts over many records at once:
+
+    {"a":1,"b":[{"a":2}]}    3 times `":`    3 keys in the objects that orjson made
+    {"a":1,"b":2,"a":3}      3 times `":`    2 keys: one is gone
+    {"a":":-("}              2 times `":`    1 key: a text that is not a key, either
+
+As often as a key is written, `":` is there (white space between the two is seen apart), and no
+more keys are found than were written: where both counts are equal, none was lost. Else records
+with a `":` that looks unlike the end of a key are set aside, and the others are counted again.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from tasks.ingestion.formats.json_rows import MAX_DEPTH
+
+_QUOTE, _BACKSLASH, _COLON, _SPACE, _U, _LIST = b'"\\: u['
+_SPACES = np.isin(np.arange(256), list(b" \t\r\n"))
+_SELDOM_IN_KEYS = np.isin(np.arange(256), list(b" \t\\:,[{"))
+"""What stands before a quote that begins a text, or is escaped; hardly at the end of a key."""
+SOME_BYTES = 2**16
+"""Of records that are looked at in one go: they, and what they become, stay in the cache."""
+MOST_BYTES = 4 * 2**20
+"""What is larger is looked at record by record: what bounds memory."""
+_BEFORE = b"\n" * 3
+"""Stands before the text, so that a look back stays within it."""
+
+Text = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.intp]
+Values = list[Any]
+
+
+def doubtful(raws: Sequence[bytes]) -> list[int]:
+    """The places of records that may be something else than one sound JSON object, in order."""
+    size = sum(map(len, raws)) + len(raws)
+    step = max(1, len(raws) * SOME_BYTES // max(1, size))
+    doubts: list[int] = []
+    for start in range(0, len(raws), step):
+        doubts += [start + place for place in _doubtful(raws[start : start + step])]
+    return doubts
+
+
+def _doubtful(raws: Sequence[bytes]) -> Sequence[int]:
+    everyone = range(len(raws))
+    whole = _BEFORE + b"\n".join(raws)
+    if len(whole) > MOST_BYTES:
+        return everyone
+    text = np.frombuffer(whole, np.uint8)
+    if strange := [*_strange_places(whole, text)]:
+        doubts = {*_records_at(strange, raws).tolist()}
+        others = [place for place in everyone if place not in doubts]
+        further = _doubtful([raws[place] for place in others])
+        return sorted([*doubts, *(others[place] for place in further)])
+    objects = _objects(raws)
+    if objects is None:
+        return everyone
+    ends = (text[:-1] == _QUOTE) & (text[1:] == _COLON)
+    count = int(np.count_nonzero(ends))
+    keys, lists, levels = _found(objects, count)
+    odd: set[int] = set()
+    if keys != count:
+        places = np.flatnonzero(ends)
+        records = _records_at(places, raws)
+        odd = {*records[_SELDOM_IN_KEYS[text[places - 1]]].tolist()}
+        count = int(np.count_nonzero(~np.isin(records, [*odd])))
+        others = [value for i, value in enumerate(objects) if i not in odd]
+        keys, lists, levels = _found(others, count)
+        if keys != count:
+            return everyone
+    # Of what is within each other, lists and one empty object at the end may not have been found.
+    if levels + np.count_nonzero(text == _LIST) - lists >= MAX_DEPTH:
+        odd.update(i for i, r in enumerate(raws) if r.count(b"{") + r.count(b"[") > MAX_DEPTH)
+    return sorted(odd)
+
+
+def _objects(raws: Sequence[bytes]) -> Values | None:
+    """The records' values; None where one of them is no JSON object."""
+    try:
+        values: Values = [*map(orjson.loads, raws)]
+    except orjson.JSONDecodeError:
+        return None
+    return values if {*map(type, values)} <= {dict} else None
+
+
+def _records_at(places: Sequence[int] | Places, raws: Sequence[bytes]) -> Places:
+    """Which record is at each of these places of the text."""
+    lasts = np.cumsum([len(raw) + 1 for raw in raws]) + len(_BEFORE)
+    return np.searchsorted(lasts, places, "right")
+
+
+def _found(objects: Values, most: int) -> tuple[int, int, int]:
+    """Keys, lists and levels of these objects and of those within them, until all keys are found:
+    `most` of them."""
+    keys = lists = levels = 0
+    while objects:
+        levels += 1
+        keys += sum(map(len, objects))
+        if keys >= most:
+            break
+        children: Values = [*chain.from_iterable(map(dict.values, objects))]
+        objects = []
+        while children:
+            kinds = {*map(type, children)}
+            if kinds == {dict}:
+                objects += children
+                break
+            if kinds != {list}:
+                objects += [child for child in children if type(child) is dict]
+                children = [child for child in children if type(child) is list]
+            lists += len(children)
+            levels += bool(children)
+            children = [*chain.from_iterable(children)]
+    return keys, lists, levels
+
+
+def _strange_places(whole: bytes, text: Text) -> Iterator[int]:
+    """Where a quote may be parted from its colon; tabs, carriage returns, NUL as an escape."""
+    before, behind = text[:-1], text[1:]
+    parted = (before == _SPACE) & (behind == _COLON)
+    if parted.any():
+        places = np.flatnonzero(parted)
+        further = text[places - 1]
+        yield from places[(further == _QUOTE) | _SPACES[further]].tolist()
+    if ((before == _BACKSLASH) & (behind == _U)).any():
+        yield from _places_of(b"\\u0000", whole)
+    yield from _places_of(b"\r", whole)
+    yield from _places_of(b"\t", whole)
+
+
+def _places_of(found: bytes, whole: bytes) -> Iterator[int]:
+    place = whole.find(found)
+    while place >= 0:
+        yield place
+        place = whole.find(found, place + 1)

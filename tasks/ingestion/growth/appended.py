@@ -1,0 +1,137 @@
+"""What an earlier artifact holds of a file that has grown since: only what was appended is read.
+
+    a file then    | shard 0 | shard 1 | shard 2 |
+    the file now   | shard 0 | shard 1 | shard 2 and more |      0 and 1 are taken from there
+
+A mark stands where a shard ends: the line, the byte, and the digest of the whole file up to there.
+A shard is taken where the file has the same bytes from its beginning up to its mark, so a change
+anywhere lets all that stands behind it be read anew; a small shard only where what follows the last
+full one is still too little for another. For plain JSONL of which every row is taken; other files
+are read whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice, takewhile
+from typing import Any
+
+from tasks.artifact import Kept, Memo, side_by_side
+from tasks.ingestion.formats.batches import BadRow, Fault
+from tasks.ingestion.formats.decompression import PIECE_BYTES, codec_of
+from tasks.ingestion.growth.marks import Mark, may_fill
+from tasks.ingestion.params import Source
+from tasks.ingestion.places.files import SourceFile
+from tasks.ingestion.places.prefixes import PiecesHash
+
+MOST_EARLIER = 3
+"""Artifacts of the same file that are looked at."""
+MOST_BAD_BYTES = 2**20
+"""A file with more of bad rows is read whole the next time, too."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The part of a file that is in place already: nothing, at first."""
+
+    marks: Sequence[Mark] = ()
+    bad: Sequence[BadRow] = ()
+    state: PiecesHash = field(default_factory=PiecesHash)
+    """The hash over that part, to go on with."""
+
+    @property
+    def last(self) -> Mark:
+        """Where to go on."""
+        return self.marks[-1] if self.marks else Mark(0, 0, 0)
+
+    @property
+    def last_full(self) -> Mark:
+        """Where the last of the full shards ends."""
+        return last_full(self.marks)
+
+
+def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
+    """Whether the file's rows are its lines, all of them, and lines end at b"\\n"."""
+    if file.format != "jsonl" or limit is not None or source.weight < 1 or source.cap is not None:
+        return False
+    if file.codec or not file.path.is_file():
+        return False
+    with file.path.open("rb") as stream:
+        first = stream.read(PIECE_BYTES)
+    return not codec_of(first) and b"\n" in first
+
+
+def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
+    """What earlier artifacts hold of the file; its shards then stand in `directory`."""
+    known = [*islice(memo.known(unit), MOST_EARLIER)]
+    marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}
+    ends = {mark.end for each in marks.values() for mark in each if mark.end <= file.size}
+    states = file.prefixes.at(file.path, ends) if ends else {}
+
+    def stands(mark: Mark) -> bool:
+        state = states.get(mark.end)
+        return state is not None and state.hexdigest() == mark.prefix
+
+    best: tuple[Kept, list[Mark]] | None = None
+    for kept in known:
+        found = [*takewhile(stands, marks[id(kept)])]
+        if marks[id(kept)][-1] in found and found[-1].end < file.size:
+            found.pop()  # the file went on behind its last line, which ended no shard
+        if found and (best is None or found[-1].end > best[1][-1].end):
+            best = kept, found
+    if best is None:
+        return Past()
+    kept, found = best
+    names = kept.files[: found[-1].shards]
+
+    def link(number: int, read: bool = True) -> bool:
+        return memo.link(kept, names[number], f"{directory}/{number:05d}.parquet", read=read)
+
+    numbers = range(len(names))
+    linked = sum(takewhile(bool, (link(number, read=False) for number in numbers)))
+    linked += sum(takewhile(bool, side_by_side(link, numbers[linked:])))
+    found = _lasting(file, [mark for mark in found if mark.shards <= linked])
+    if not found:
+        return Past()
+    bad = [_bad_row(entry) for entry in kept.summary["bad"]]
+    return Past(found, [b for b in bad if b.row <= found[-1].line], states[found[-1].end])
+
+
+def last_full(marks: Sequence[Mark]) -> Mark:
+    """The last mark at the end of a full shard; the file's beginning where there is none."""
+    return next((mark for mark in reversed(marks) if not mark.small), Mark(0, 0, 0))
+
+
+def _lasting(file: SourceFile, found: list[Mark]) -> list[Mark]:
+    """The marks, without those of small shards at their end where the file may fill a full one."""
+    if found and found[-1].small and may_fill(file.path, last_full(found)):
+        return [mark for mark in found if not mark.small]
+    return found
+
+
+class KeptBadRows:
+    """A file's bad rows, as long as they are few enough to be kept for the next time."""
+
+    def __init__(self) -> None:
+        self.rows: list[BadRow] = []
+        self.size = 0
+
+    def extend(self, bad: Sequence[BadRow]) -> None:
+        """Takes in more of them."""
+        for entry in bad:
+            self.size += len(entry.raw) + len(entry.fault.message)
+            if self.size <= MOST_BAD_BYTES:
+                self.rows.append(entry)
+
+    def summary(self, marks: Sequence[Mark]) -> dict[str, Any] | None:
+        """What `past_of` needs of the file the next time; None where its bad rows are too large."""
+        if self.size > MOST_BAD_BYTES:
+            return None
+        bad = [
+            {"row": b.row, "fault": asdict(b.fault), "raw": b.raw.decode("latin-1")}
+            for b in self.rows
+        ]
+        return {"marks": [asdict(mark) for mark in marks], "bad": bad}
+
+
+def _bad_row(entry: Mapping[str, Any]) -> BadRow:
+    return BadRow(entry["row"], Fault(**entry["fault"]), entry["raw"].encode("latin-1"))

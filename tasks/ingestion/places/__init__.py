@@ -1,0 +1,1 @@
+"""Where a source's files are, how they come here, and what they are known by."""

@@ -1,0 +1,147 @@
+"""The members of a `.zip` or a `.tar`, one after the other.
+
+Out: the name of every file in it, and the pieces of its content, or None where it is not wanted.
+
+Raises on the way:
+    DataError: a member leads out of the archive, is a link or a device, or is encrypted.
+    DamagedFile: the archive is cut or damaged.
+"""
+
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.formats.batches import Origin
+from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, pieces, said
+
+_BLOCK = 512
+_DAMAGE = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError),
+    *(ValueError, LookupError, OverflowError, RuntimeError, struct.error),
+)
+"""The last of them are zipfile's on nonsense in headers: unknown methods, encodings, offsets."""
+Wanted = Callable[[str], bool]
+"""Whether the content of a member of this name is read."""
+Members = Iterator[tuple[str, Iterator[bytes] | None]]
+
+
+def _safe(origin: Origin, name: str) -> str:
+    """The name without `.` among its directories, as tar writes them.
+
+    Raises:
+        DataError: it is absolute or leads out.
+    """
+    parts = name.replace("\\", "/").split("/")
+    if not parts[0] or ".." in parts or parts[0].endswith(":"):
+        raise DataError(
+            f"{origin.name}: unsafe_member {shown(name)} leads out of the archive; nothing of it "
+            "is used: pack it again with relative names"
+        )
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
+def _no_file(origin: Origin, name: str, kind: str) -> DataError:
+    return DataError(
+        f"{origin.name}: unsafe_member {shown(name)} is a {kind}; nothing of it is used: pack it "
+        "again with the files themselves"
+    )
+
+
+def zip_members(origin: Origin, wanted: Wanted) -> Members:
+    """The members of a zip."""
+    with _damage_told(origin), zipfile.ZipFile(origin.path) as archive:
+        entries = archive.infolist()
+        for entry in entries:
+            _safe(origin, entry.filename)
+            if (entry.external_attr >> 16) & 0o170000 == 0o120000:
+                raise _no_file(origin, entry.filename, "symbolic link")
+        for entry in entries:
+            if entry.is_dir():
+                continue
+            name = _safe(origin, entry.filename)
+            if not wanted(name):
+                yield name, None
+                continue
+            if entry.flag_bits & 1:
+                raise DataError(f"{origin.name}: member {shown(name)} is encrypted; unpack it")
+            with archive.open(entry) as file:
+                yield name, _read(origin, file)
+
+
+def tar_members(origin: Origin, wanted: Wanted) -> Members:
+    """The members of a tar, plain or compressed."""
+    stream: Any = _Stream(origin)
+    with _damage_told(origin):
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+            for entry in archive:
+                name = _safe(origin, entry.name)
+                if entry.isdir():
+                    continue
+                if not entry.isreg():
+                    kind = "link" if entry.islnk() or entry.issym() else "device or a pipe"
+                    raise _no_file(origin, name, kind)
+                file = archive.extractfile(entry) if wanted(name) else None
+                yield name, _read(origin, file) if file else None
+        _check_end(origin, stream)
+
+
+def _check_end(origin: Origin, stream: Any) -> None:
+    """Raises where the end mark (zero blocks) is missing, or more follows it."""
+    # Read block by block, so the last one is the one at which the members ended.
+    if len(stream.tail) < _BLOCK or stream.tail.strip(b"\0"):
+        raise DamagedFile(
+            f"{origin.name}: truncated_tar: no end mark behind the last member; fetch the archive "
+            "again"
+        )
+    while piece := stream.read(PIECE_BYTES):
+        if piece.strip(b"\0"):
+            raise DataError(
+                f"{origin.name}: more follows the archive's end mark; concatenated archives: give "
+                "each as a file of its own"
+            )
+
+
+@contextmanager
+def _damage_told(origin: Origin) -> Generator[None, None, None]:
+    """Whatever zipfile and tarfile raise on damage, as DamagedFile."""
+    try:
+        yield
+    except DataError:
+        raise
+    except _DAMAGE as error:
+        raise DamagedFile(
+            f"{origin.name}: damaged archive ({said(error)}); fetch or pack it again"
+        ) from error
+
+
+def _read(origin: Origin, file: IO[bytes]) -> Iterator[bytes]:
+    with _damage_told(origin):
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+class _Stream:
+    """The decompressed bytes of a tar as a file to read; remembers the last block."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._pieces = pieces(origin)
+        self._piece, self._position = b"", 0
+        self.tail = b""
+
+    def read(self, count: int) -> bytes:
+        taken = self._piece[self._position : self._position + count]
+        self._position += len(taken)
+        while len(taken) < count:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._piece, self._position = piece, count - len(taken)
+            taken += piece[: self._position]
+        self.tail = taken or self.tail
+        return taken

@@ -1,0 +1,117 @@
+"""The data files within `.tar` (plain or compressed) and `.zip`, unpacked one archive at a time.
+
+    raw.zip                   every data file in it
+    raw.tar.gz!/train/*.jsonl only the members that the glob matches (`*` crosses directories)
+
+A member that leads out of the archive, or is a link or a device, refuses the whole archive,
+whether it is asked for or not; so does a bomb. Names of members never become paths on disk.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.formats.batches import Origin
+from tasks.ingestion.formats.decompression import BOMB_BYTES, BOMB_RATIO
+from tasks.ingestion.places.archive_members import Wanted, tar_members, zip_members
+from tasks.ingestion.places.left_out import may_hold_rows
+from tasks.ingestion.places.prefixes import PiecesHash
+
+MEMBERS_LIMIT = 100_000
+SEPARATOR = "!/"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One unpacked file."""
+
+    name: str
+    """Within the archive."""
+    path: Path
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """An archive, once it is unpacked."""
+
+    members: list[Member]
+    """Sorted by name."""
+    left_out: list[str]
+    """Names of members that may hold rows, and of which nothing says what they are."""
+
+
+def split_members(path: str) -> tuple[str, str | None]:
+    """The path of an archive and the glob of its members, or the whole path and None.
+
+    A directory whose name ends in `!` is one, and no archive.
+    """
+    archive, found, members = path.partition(SEPARATOR)
+    if not found or Path(f"{archive}!").expanduser().is_dir():
+        return path, None
+    return archive, members
+
+
+def unpack(
+    origin: Origin, kind: str, pattern: str | None, is_data: Wanted, target: Path
+) -> Unpacked:
+    """The members that the pattern matches (None: all data files), unpacked below `target`, where
+    they are numbered.
+
+    Raises:
+        DataError: the archive is unsafe, a bomb, damaged, or has no such member.
+    """
+    size = origin.path.stat().st_size
+    if not size:
+        raise DataError(f"{origin.name}: empty_file: an archive of no bytes; fetch it again")
+
+    def wanted(name: str) -> bool:
+        if pattern is not None:
+            return fnmatchcase(name, pattern)
+        return is_data(name) and not _is_hidden(name)
+
+    read = zip_members if kind == "zip" else tar_members
+    found: list[Member] = []
+    left_out: list[str] = []
+    total = count = 0
+    for count, (name, content) in enumerate(read(origin, wanted), 1):
+        if count > MEMBERS_LIMIT:
+            raise DataError(f"{origin.name}: over {MEMBERS_LIMIT:,} members; unpack it yourself")
+        if content is None:
+            if pattern is None and may_hold_rows(name) and not _is_hidden(name):
+                left_out.append(name)
+            continue
+        path, digest, written = target / f"{len(found):05d}", PiecesHash(), 0
+        with path.open("wb") as file:
+            for piece in content:
+                file.write(piece)
+                digest.update(piece)
+                written += len(piece)
+                _check_bomb(origin, size, total + written)
+        total += written
+        found.append(Member(name, path, written, digest.hexdigest()))
+    if not found:
+        raise DataError(
+            f"{origin.name}: none of its {count:,} members "
+            + ("is a data file" if pattern is None else f"matches {shown(pattern)}")
+            + f"; name them as {Path(origin.name).name}{SEPARATOR}train/*.jsonl"
+        )
+    found.sort(key=lambda member: member.name)
+    if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
+        raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
+    return Unpacked(found, sorted(left_out))
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+
+
+def _check_bomb(origin: Origin, size_in: int, size_out: int) -> None:
+    if size_out > BOMB_BYTES and size_out > BOMB_RATIO * size_in:
+        raise DataError(
+            f"{origin.name}: decompressed >{BOMB_RATIO}:1 ({size_in:,} bytes gave {size_out:,}); "
+            "unpack it yourself if it is meant to be so"
+        )

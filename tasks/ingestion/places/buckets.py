@@ -1,0 +1,151 @@
+"""Files behind every other URL that fsspec knows (s3, gs, hf, memory ...): globs and pins.
+
+Credentials come from the environment, as each store's own tools take them; `storage` holds what
+is no secret: an endpoint, a region, `anon: true`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from tasks.errors import DataError
+from tasks.ingestion.formats.decompression import PIECE_BYTES
+from tasks.ingestion.places.downloads import (
+    Remote,
+    cause_of,
+    changed,
+    pinned_by_content,
+    tried,
+)
+from tasks.ingestion.places.said_names import said_names
+from tasks.ingestion.redaction import says_secret, without_secrets
+
+VERSION_FIELDS = ("VersionId", "ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id")
+"""What stores call the identity of a file's content, in the answers of `info`."""
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+"""URL scheme -> what has to be installed for it."""
+NO_SECRETS = ("anon", "cloud", "google_default")
+"""Ways to log in that gcsfs takes as its `token`."""
+
+
+def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
+    """The files that the URL matches, sorted by name, each with its store's word on its version.
+
+    Raises:
+        DataError: nothing matches, or the store cannot be reached or refuses.
+    """
+    name, scheme = without_secrets(url), urlsplit(url).scheme
+    _check_options(source, storage)
+    files = _file_system(source, url, scheme, storage)
+    path = files._strip_protocol(url)  # pyright: ignore[reportPrivateUsage]
+
+    def matched() -> list[str]:
+        if re.search(r"[*?\[]", path):
+            return sorted(p for p in files.glob(path) if files.isfile(p))
+        return [path] if files.exists(path) else []
+
+    found: list[str] = tried(name, lambda: _asked(source, name, matched))
+    if not found:
+        raise DataError(f"source {source!r}: nothing matches {name}; correct `path`")
+    return [_pinned(source, files, one, f"{scheme}://{one.lstrip('/')}") for one in found]
+
+
+def _pinned(source: str, files: Any, path: str, name: str) -> Remote:
+    info: dict[str, Any] = tried(name, lambda: _asked(source, name, lambda: files.info(path)))
+    if info.get("type") == "directory":
+        raise DataError(f"source {source!r}: {name} is a directory; give a glob such as {name}/*")
+    version, size = _version(info), info.get("size")
+    said = said_names({"content-type": _content_type(info)})
+
+    def read(offset: int) -> tuple[int, Iterator[bytes]]:
+        return offset, _pieces(source, files, path, name, version, offset)
+
+    if version is None:
+        return pinned_by_content(name, size, read, said)
+    return Remote(name, version, size, read, said)
+
+
+def _version(info: Mapping[str, Any]) -> str | None:
+    for field in VERSION_FIELDS:
+        value = info.get(field)
+        if value not in (None, "", "null"):
+            return f"{field.lower()}:{value}"
+    return None
+
+
+def _content_type(info: Mapping[str, Any]) -> str:
+    return str(info.get("ContentType") or info.get("contentType") or "")
+
+
+def _pieces(
+    source: str, files: Any, path: str, name: str, version: str | None, offset: int
+) -> Iterator[bytes]:
+    def opened() -> Any:
+        file = files.open(path, "rb", block_size=4 * PIECE_BYTES, cache_type="readahead")
+        file.seek(offset)
+        return file
+
+    files.invalidate_cache()
+    if version is not None and _version(_asked(source, name, lambda: files.info(path))) != version:
+        raise changed(name)
+    with _asked(source, name, opened) as file:
+        while piece := _asked(source, name, lambda: file.read(PIECE_BYTES)):
+            yield piece
+    files.invalidate_cache()
+    if version is not None and _version(_asked(source, name, lambda: files.info(path))) != version:
+        raise changed(name)
+
+
+def _asked(source: str, name: str, question: Any) -> Any:
+    """The store's answer.
+
+    Raises:
+        DataError: it will not change its mind.
+        OSError: it may.
+    """
+    try:
+        return question()
+    except FileNotFoundError as error:
+        raise DataError(f"source {source!r}: {name} does not exist; correct `path`") from error
+    except Exception as error:
+        kind = type(error).__name__
+        if isinstance(error, PermissionError) or "Credential" in kind:
+            raise DataError(
+                f"source {source!r}: {name} may not be read ({cause_of(error)}); set the store's "
+                "credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN), or storage: {anon: true}, of gs "
+                "{token: anon}"
+            ) from error
+        raise OSError(cause_of(error)) from error
+
+
+def _file_system(source: str, url: str, scheme: str, storage: Mapping[str, Any]) -> Any:
+    import fsspec
+
+    try:
+        of_url: Any = fsspec.get_filesystem_class(scheme)
+        found = {**of_url._get_kwargs_from_urls(url), **storage}
+        return of_url(**found, skip_instance_cache=True, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        package = PACKAGES.get(scheme)
+        way = f"pip install {package}" if package else "install the package that fsspec needs"
+        raise DataError(
+            f"source {source!r}: {scheme}:// URLs cannot be read ({cause_of(error)}); {way}, or "
+            "download the files yourself"
+        ) from error
+    except TypeError as error:
+        raise DataError(f"source {source!r}: `storage` is wrong ({cause_of(error)})") from error
+
+
+def _check_options(source: str, storage: Mapping[str, Any]) -> None:
+    """Raises DataError for secrets in `storage`: params are recorded with every run."""
+    for name, value in storage.items():
+        if says_secret(name) and value not in NO_SECRETS:
+            raise DataError(
+                f"source {source!r}: storage.{name} looks like a secret, and params are recorded; "
+                "set it in the environment instead (for s3: AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN)"
+            )
+        if isinstance(value, Mapping):
+            _check_options(source, value)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,199 @@
+"""The files of a source: what its path matches, checked to be readable data files.
+
+data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", codec=".gz") ...
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.formats.extensions import (
+    ARCHIVES,
+    EXPECTED,
+    FORMATS,
+    is_archive,
+    is_data,
+    says_itself,
+    split_codec,
+)
+from tasks.ingestion.params import ARCHIVE_FORMATS, Source
+from tasks.ingestion.places.archives import SEPARATOR, split_members
+from tasks.ingestion.places.directories import Below, below, named
+from tasks.ingestion.places.left_out import is_nobodys, is_note, last_of
+from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
+from tasks.ingestion.redaction import redacted
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source, by content."""
+
+    name: str
+    """As it was matched, with forward slashes."""
+    path: Path
+    format: str
+    """A value of `FORMATS` or of `ARCHIVES`."""
+    codec: str
+    """What its name says of compression: one of `CODECS`, or empty."""
+    delimiter: str
+    size: int
+    digest: str
+    """Of its bytes on disk: see `prefixes`."""
+    prefixes: Prefixes = field(default_factory=Prefixes, compare=False, repr=False)
+    """What its digest's pass over it knows of its beginnings."""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether the rows are in files within it."""
+        return self.format in ARCHIVES.values()
+
+
+def match(source: Source, found: Below | None = None) -> list[SourceFile]:
+    """The local files of a source's path, sorted by name; `found` is what is below it, if that is
+    a directory and has been looked through.
+
+    Raises:
+        DataError: nothing matches, or something that matches is no readable data file.
+    """
+    assert source.path is not None
+    given = split_members(source.path)[0]
+    found = found or found_below(source)
+    try:
+        names = named(given) if found is None else found.read
+    except OSError as error:
+        raise _unreadable(source, error) from error
+    if found is not None and not names:
+        raise DataError(
+            f"source {source.name!r}: the directory {given!r} ({_resolved(given)}) holds no file "
+            f"of a known format{found.instead}; {EXPECTED}: correct `path`, or say what the files "
+            "are with `format`"
+        )
+    if not names:
+        raise DataError(
+            f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
+            f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
+        )
+    return [_described(source, name) for name in names]
+
+
+def found_below(source: Source) -> Below | None:
+    """What is below the source's path, if that is a directory.
+
+    Raises:
+        DataError: a directory in it cannot be read.
+    """
+    assert source.path is not None
+    path = os.path.expanduser(split_members(source.path)[0])  # noqa: PTH111 (keeps the spelling)
+    if not os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
+        return None
+    try:
+        return below(path, partial(is_wanted, source))
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def is_wanted(source: Source, name: str) -> bool:
+    """Whether a file of this name among others holds rows, by its extension or as its source
+    declares."""
+    if is_data(name):
+        return not is_note(name)
+    declared = source.format is not None and not _declares_archives(source)
+    return declared and not is_nobodys(name)
+
+
+def described(
+    source: Source, name: str, path: Path, size: int, digest: str, said: Sequence[str] = ()
+) -> SourceFile:
+    """The file at `path` as what the first of these says that it is: its source's `format`, the
+    extension of its name, the names that its server gives it (`said`).
+
+    Raises:
+        DataError: none of them says anything.
+    """
+    telling = _telling(source, name, said)
+    if telling is None:
+        plain = last_of(name)
+        others = ", ".join(shown(each) for each in said if each != plain)
+        gave = f" (nor has {others}, as its server calls it)" if others else ""
+        raise DataError(
+            f"source {source.name!r}: {name}: {plain!r} has no known extension{gave}; {EXPECTED}: "
+            "rename it, narrow `path` to the data files, or say what it is with `format`, for "
+            "example format: jsonl (json, csv, tsv, parquet, arrow; jsonl.gz where compressed)"
+        )
+    stem, codec = split_codec(telling)
+    format_ = ARCHIVES.get(Path(stem).suffix) or FORMATS[Path(stem).suffix]
+    if format_ == "tar":
+        codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
+    delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
+    return SourceFile(name, path, format_, codec, delimiter, size, digest)
+
+
+def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:
+    """A file name whose extension tells what the file is.
+
+    An archive is told by its own name, and `format` then speaks of its members.
+    """
+    declared, plain = source.format, last_of(name)
+    if declared is not None:
+        of_archive = _declares_archives(source)
+        is_member = SEPARATOR in name
+        if not is_member if of_archive else is_member or not is_archive(plain):
+            return f"x.{declared}"
+    return next((n for n in (plain, *said) if says_itself(n)), None)
+
+
+def _declares_archives(source: Source) -> bool:
+    return source.format is not None and source.format.partition(".")[0] in ARCHIVE_FORMATS
+
+
+def check_unchanged(file: SourceFile) -> None:
+    """Raises DataError when the file's bytes are not those that the key was made of."""
+    try:
+        same = pieces_digest(file.path) == file.digest
+    except OSError:
+        same = False
+    if not same:
+        raise changed(file)
+
+
+def changed(file: SourceFile) -> DataError:
+    """The error of a file whose bytes are not those that the key was made of."""
+    return DataError(
+        f"{file.name} changed while it was read (changed_during_read); nothing of it was used: "
+        "run again when nothing writes to it any more"
+    )
+
+
+def _unreadable(source: Source, error: OSError) -> DataError:
+    return DataError(
+        f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
+        f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
+    )
+
+
+def _described(source: Source, name: str) -> SourceFile:
+    path, where = Path(name), f"source {source.name!r}: {_resolved(name)}"
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        raise DataError(
+            f"source {source.name!r}: the name of {shown(name, 200)} is not UTF-8; rename it"
+        )
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{where} is not a regular file; give a data file")
+        found = described(source, name, path, status.st_size, "")
+        return replace(found, digest=found.prefixes.digest(path))
+    except PermissionError as error:
+        raise DataError(f"{where}: not readable for user id {os.geteuid()}; change its mode") from (
+            error
+        )
+    except OSError as error:
+        raise DataError(f"{where} cannot be read: {error.strerror}") from error
+
+
+def _resolved(name: str) -> str:
+    return os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 (a loop cannot resolve)

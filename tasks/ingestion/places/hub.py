@@ -1,0 +1,69 @@
+"""A repository of the Hugging Face hub: the commit that its branch or tag means now.
+
+The one place that asks, for datasets and for models; a later stage names its own error class. What
+goes wrong is told with the key or the variable that helps.
+"""
+
+import os
+import re
+from typing import Any, Literal
+
+from tasks.errors import PipelineError
+from tasks.ingestion.places.downloads import cause_of
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+Kind = Literal["dataset", "model"]
+
+
+def resolve_commit(kind: Kind, repository: str, revision: str, failed: type[PipelineError]) -> str:
+    """The 40-digit commit of a revision; a commit is its own answer and asks nobody.
+
+    Raises:
+        failed: the hub cannot be reached, or has no such repository or revision.
+    """
+    if COMMIT.fullmatch(revision):
+        return revision
+    try:
+        info = api().dataset_info if kind == "dataset" else api().model_info
+        commit: str | None = info(repository, revision=revision).sha
+    except Exception as error:
+        raise explained(kind, repository, revision, error, failed) from error
+    if commit is None:
+        raise failed(f"the hub names no commit for {kind} {repository}@{revision}")
+    return commit
+
+
+def api() -> Any:
+    """The hub's client, for the hub that the environment names now."""
+    from huggingface_hub import HfApi
+
+    return HfApi(endpoint=endpoint())
+
+
+def endpoint() -> str | None:
+    """The hub's address where it is not the usual one."""
+    return os.environ.get("HF_ENDPOINT") or None
+
+
+def explained(
+    kind: Kind, repository: str, revision: str, error: Exception, failed: type[PipelineError]
+) -> PipelineError:
+    """What went wrong, with the variable or key that helps."""
+    kinds = {each.__name__ for each in type(error).__mro__}
+    where = endpoint() or "https://huggingface.co"
+    page = f"{where}/datasets/{repository}" if kind == "dataset" else f"{where}/{repository}"
+    if "GatedRepoError" in kinds:
+        way = f"it is gated: accept its terms at {page} and set HF_TOKEN"
+    elif "RevisionNotFoundError" in kinds:
+        way = "it has no such revision: correct `revision` (a branch, a tag or a commit)"
+    elif "RepositoryNotFoundError" in kinds:
+        way = "there is none, or it is private: correct `hub`, or set HF_TOKEN"
+    elif os.environ.get("HF_HUB_OFFLINE") or "OfflineModeIsEnabled" in kinds:
+        way = (
+            "HF_HUB_OFFLINE is set: unset it, or give as `revision` the full commit of a "
+            f"{kind} that was fetched before"
+        )
+    else:
+        way = f"check the network, or set HF_ENDPOINT to a mirror (now {where})"
+    way = f"{way}; or give `path` with a local copy"
+    return failed(f"{kind} {repository}@{revision}: {way} ({cause_of(error)})")

@@ -1,0 +1,175 @@
+"""A dataset repository of the Hugging Face hub: its own data files, at one commit.
+
+    {hub: owner/name, revision: main, split: train}   -> data/train-00000-of-00002.parquet, ...
+
+A branch or a tag is resolved to its commit, which is in the key; a commit asks nobody. The files
+come through huggingface_hub into its cache, are held against the repository's own hashes, and are
+read by the readers of this stage. No script of a repository is ever run.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from tasks.artifact import file_digest
+from tasks.errors import DataError, shown
+from tasks.ingestion.formats.extensions import is_data
+from tasks.ingestion.places.hub import api, endpoint, explained
+from tasks.ingestion.places.left_out import may_hold_rows
+from tasks.ingestion.places.prefixes import pieces_digest
+
+CARD = "README.md"
+Wanted = Callable[[str], bool]
+"""Whether a file of this name holds rows."""
+SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
+"""What files of a split may be called beside its own name; the hub's convention."""
+
+
+def data_files(
+    repository: str,
+    commit: str,
+    *,
+    patterns: Sequence[str],
+    config: str | None,
+    split: str | None,
+    is_wanted: Wanted,
+) -> tuple[list[tuple[str, Path, str]], list[str]]:
+    """`(name in the repository, local path, digest)` of the chosen files, sorted by name; and the
+    names of those that may hold rows, and of which nothing says what they are.
+
+    Raises:
+        DataError: none is chosen, or one cannot be fetched or differs from its hash.
+    """
+    try:
+        tree = list(
+            api().list_repo_tree(repository, recursive=True, revision=commit, repo_type="dataset")
+        )
+        files = {entry.path: entry for entry in tree if hasattr(entry, "blob_id")}
+        chosen = list(patterns)
+        if not chosen and (config or split) and CARD in files:
+            card = _fetched(repository, commit, CARD).read_text("utf-8", "replace")
+            chosen = _patterns_of_card(repository, card, config, split)
+        among = _among(sorted(files), chosen, config, split)
+        wanted = [*filter(is_wanted, among)]
+        # A `format` is for files that do not tell it; beside others, these are none of the rows.
+        names = among if chosen else [*filter(is_data, wanted)] or wanted
+        if not names:
+            raise _none(repository, commit, sorted(files), config, split)
+        others = sorted(name for name in {*among} - {*names} if may_hold_rows(name))
+        found = [
+            (name, path, _verified(repository, files[name], path))
+            for name in names
+            for path in (_fetched(repository, commit, name),)
+        ]
+        return found, others
+    except DataError:
+        raise
+    except Exception as error:
+        raise explained("dataset", repository, commit, error, DataError) from error
+
+
+def _among(
+    files: Sequence[str], patterns: Sequence[str], config: str | None, split: str | None
+) -> list[str]:
+    """The files that the patterns match; without any, all that are not hidden of this config and
+    split."""
+    if patterns:
+        return [f for f in files if any(fnmatchcase(f, pattern) for pattern in patterns)]
+    hidden = re.compile(r"(^|/)[._]")
+    found = [f for f in files if not hidden.search(f)]
+    if config is not None:
+        found = [f for f in found if f.startswith(f"{config}/")]
+    if split is not None:
+        words = SPLIT_WORDS.get(split, re.escape(split))
+        word = re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])")
+        found = [f for f in found if word.search(f)]
+    return found
+
+
+def _patterns_of_card(
+    repository: str, card: str, config: str | None, split: str | None
+) -> list[str]:
+    """The globs of `configs:` in the card's front matter; empty where it has none.
+
+    Raises:
+        DataError: it has configs, but not this one, or not this split.
+    """
+    import yaml
+
+    parts = card.split("---\n", 2)
+    try:
+        front: Any = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    except yaml.YAMLError:
+        return []
+    configs: list[dict[str, Any]] = front.get("configs") or [] if isinstance(front, dict) else []
+    entries = {str(c.get("config_name", "default")): c for c in configs if c.get("data_files")}
+    if not entries:
+        return []
+    default = next((n for n, c in entries.items() if c.get("default")), "default")
+    name = config or (default if default in entries else next(iter(entries)))
+    if name not in entries or (config is None and len(entries) > 1 and default not in entries):
+        raise DataError(
+            f"{repository} has the configs {', '.join(sorted(entries))}"
+            + (f", not {shown(config)}" if config else "")
+            + "; give one as `config`"
+        )
+    by_split = _by_split(entries[name]["data_files"])
+    if split is not None and split not in by_split:
+        raise DataError(
+            f"{repository} config {name} has the splits {', '.join(sorted(by_split))}, not "
+            f"{shown(split)}; correct `split`"
+        )
+    return [p for s, patterns in by_split.items() if split in (None, s) for p in patterns]
+
+
+def _by_split(given: Any) -> dict[str, list[str]]:
+    """Split -> globs, of any form that the card allows: a glob, several, or one entry per split."""
+    if isinstance(given, str):
+        return {"train": [given]}
+    entries = cast(list[Any], given)
+    if all(isinstance(entry, str) for entry in entries):
+        return {"train": [str(entry) for entry in entries]}
+    return {
+        str(entry["split"]): [entry["path"]] if isinstance(entry["path"], str) else entry["path"]
+        for entry in entries
+    }
+
+
+def _fetched(repository: str, commit: str, name: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    return Path(
+        hf_hub_download(repository, name, repo_type="dataset", revision=commit, endpoint=endpoint())
+    )
+
+
+def _verified(repository: str, entry: Any, path: Path) -> str:
+    """The file's digest, once its bytes are what the repository says they are."""
+    if entry.lfs is not None:
+        same = file_digest(path) == entry.lfs.sha256
+    else:
+        blob = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+        with path.open("rb") as file:
+            while piece := file.read(2**20):
+                blob.update(piece)
+        same = blob.hexdigest() == entry.blob_id
+    if not same:
+        raise DataError(
+            f"{repository}/{entry.path}: the cached file {path} is not what the repository holds; "
+            "delete it and run again"
+        )
+    return pieces_digest(path)
+
+
+def _none(
+    repository: str, commit: str, files: Sequence[str], config: str | None, split: str | None
+) -> DataError:
+    some = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
+    asked = "".join(f", {n} {shown(v)}" for n, v in (("config", config), ("split", split)) if v)
+    return DataError(
+        f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some}: give globs as "
+        "`data_files`, or revision: refs/convert/parquet for the hub's own Parquet copy"
+    )

@@ -1,0 +1,163 @@
+"""Where a source's rows come from: what the key says of it, and how it comes to be local files.
+
+    path: data/raw/*.jsonl            as it lies there
+    path: https://..., s3://...       downloaded into the build's scratch
+    hub: owner/name                   fetched at a commit into huggingface_hub's cache
+    any of them an archive            its members unpacked into the build's scratch
+
+`locate` decides and fetches nothing that it can leave; `bring` is part of the build, and a killed
+one continues.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tasks.artifact import Workspace
+from tasks.errors import DataError
+from tasks.ingestion.params import Source
+from tasks.ingestion.places.archives import SEPARATOR, split_members
+from tasks.ingestion.places.downloads import Remote, download, is_url
+from tasks.ingestion.places.files import (
+    SourceFile,
+    described,
+    found_below,
+    is_wanted,
+    match,
+    says_itself,
+)
+from tasks.ingestion.places.hub import resolve_commit
+from tasks.ingestion.places.hub_datasets import data_files
+from tasks.ingestion.places.left_out import told
+from tasks.ingestion.places.prefixes import pieces_digest
+from tasks.ingestion.places.unpacking import unpacked
+
+DOWNLOADS = "downloads"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A source's files, all on this machine."""
+
+    files: Sequence[SourceFile]
+    facts: Mapping[str, Any]
+    """Where they came from, for the record: commit, or each download's pin and SHA-256."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A source, found but not fetched."""
+
+    identity: Mapping[str, Any]
+    """What of it is in the key beside the pins."""
+    pins: Mapping[str, str]
+    """Name of each file -> its digest, or what stands for its content until it is here."""
+    bring: Callable[[Workspace], Brought]
+
+
+def locate(source: Source) -> Located:
+    """What the source's path or hub dataset stands for now.
+
+    Raises:
+        DataError: nothing, or what cannot be read.
+    """
+    if source.hub is not None:
+        return _of_hub(source, source.hub)
+    assert source.path is not None
+    path, members = split_members(source.path)
+    if is_url(path):
+        return _of_url(source, path, members)
+    found = found_below(source)
+    files = match(source, found)
+    if members is not None and (other := next((f for f in files if not f.is_archive), None)):
+        raise DataError(
+            f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
+            "nothing in it; leave that part out of `path`"
+        )
+    if found and found.left_out:  # told at every run: no row differs by it, so no key does
+        logger.warning("source %r: %s", source.name, found.told(source.path))
+    return Located(
+        {"files": [file.name for file in files], "members": members},
+        {file.name: file.digest for file in files},
+        lambda workspace: Brought(unpacked(workspace, source, files, members), {}),
+    )
+
+
+def _of_hub(source: Source, repository: str) -> Located:
+    commit = resolve_commit("dataset", repository, source.revision, DataError)
+    chosen = {"config": source.config, "split": source.split}
+
+    def bring(workspace: Workspace) -> Brought:
+        wanted = partial(is_wanted, source)
+        found, left_out = data_files(
+            repository, commit, patterns=source.data_files, **chosen, is_wanted=wanted
+        )
+        if left_out:
+            instead = "name them with globs in `data_files`, and say what they are with `format`"
+            among = f"the files of {repository}@{commit[:12]}"
+            logger.warning("source %r: %s", source.name, told(left_out, among, instead))
+        files = [
+            described(source, f"{repository}/{name}", path, path.stat().st_size, digest)
+            for name, path, digest in found
+        ]
+        facts = {"hub": repository, "commit": commit, "revision": source.revision}
+        return Brought(unpacked(workspace, source, files, None), facts)
+
+    identity = {"hub": repository, **chosen, "data_files": list(source.data_files)}
+    return Located(identity, {f"hub:{repository}": commit}, bring)
+
+
+def _of_url(source: Source, url: str, members: str | None) -> Located:
+    from tasks.ingestion.places import buckets, web
+
+    if "@" in urlsplit(url).netloc and urlsplit(url).scheme in ("http", "https"):
+        raise DataError(
+            f"source {source.name!r}: `path` holds a user name or password before the host; params "
+            "are recorded, so leave them out: use a signed URL, or download the file yourself"
+        )
+    if urlsplit(url).scheme in ("http", "https"):
+        remotes = [web.pinned(url)]
+    else:
+        remotes = buckets.pinned(source.name, url, source.storage or {})
+    # An unknown kind is told before the download.
+    kinds = [described(source, r.name, Path(), 0, "", r.said) for r in remotes]
+    formats = [f"{k.format}{k.codec}" for k in kinds]
+    by_server = {"formats": formats} if any(not says_itself(r.name) for r in remotes) else {}
+    return Located(
+        {"files": [remote.name for remote in remotes], "members": members} | by_server,
+        {remote.name: remote.pin for remote in remotes},
+        partial(_downloaded, source=source, remotes=remotes, members=members),
+    )
+
+
+def _downloaded(
+    workspace: Workspace, source: Source, remotes: Sequence[Remote], members: str | None
+) -> Brought:
+    from tqdm import tqdm
+
+    files: list[SourceFile] = []
+    fetched: list[dict[str, Any]] = []
+    title = f"ingestion: {source.name} from {urlsplit(remotes[0].name).netloc}"
+    total = sum(remote.size or 0 for remote in remotes)
+    with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None) as bar:
+        for index, remote in enumerate(remotes):
+            unit = f"download-{source.name}-{index:05d}"
+            target = workspace.scratch / DOWNLOADS / unit
+            target.parent.mkdir(exist_ok=True)
+            done = workspace.finished(unit)
+            if done is None or not target.exists():
+                digest = download(remote, target, bar.update)
+                done = {"sha256": digest, "digest": pieces_digest(target)}
+                workspace.finish(unit, done)
+            size = target.stat().st_size
+            files.append(described(source, remote.name, target, size, done["digest"], remote.said))
+            fetched.append(
+                {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
+            )
+    return Brought(unpacked(workspace, source, files, members), {"downloads": fetched})

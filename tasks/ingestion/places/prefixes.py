@@ -1,0 +1,161 @@
+"""What a source's file is known by, and any of its beginnings: the SHA-256 of its pieces' SHA-256s.
+
+    file      |  128 KiB  |  128 KiB  |  128 KiB  | rest |
+    pieces          a           b           c        d         hashed side by side
+    digest     SHA-256(a b c d)
+    of a beginning that ends in c:  SHA-256(a b c'), for which a few bytes are read again
+
+So several cores hash one file, and whether it still begins as it once did costs next to nothing.
+Of a large file that has changed, only pieces that are new are hashed (`known_pieces`).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
+from tasks.artifact.beside import MOST_THREADS
+from tasks.artifact.digests import SMALL_FILE_BYTES
+from tasks.artifact.stamps import Stamp
+from tasks.ingestion.places.known_pieces import SHA_BYTES, KnownPieces, shas_of
+
+PIECE_BYTES = 2**17
+STRETCH_PIECES = 32
+"""Of a file that one thread hashes in one go."""
+
+
+class PiecesHash:
+    """The digest of bytes as they come."""
+
+    def __init__(self, over: Any = None) -> None:
+        """`over`: the hash over the SHA-256s of the pieces before, where it goes on behind them."""
+        self._over, self._piece, self._filled = over or hashlib.sha256(), hashlib.sha256(), 0
+
+    def update(self, content: bytes | memoryview) -> None:
+        """Takes in more bytes."""
+        left = memoryview(content)
+        while left:
+            part = left[: PIECE_BYTES - self._filled]
+            self._piece.update(part)
+            self._filled += len(part)
+            left = left[len(part) :]
+            if self._filled == PIECE_BYTES:
+                self._over.update(self._piece.digest())
+                self._piece, self._filled = hashlib.sha256(), 0
+
+    def copy(self) -> "PiecesHash":
+        """One that goes on by itself."""
+        other = PiecesHash(self._over.copy())
+        other._piece, other._filled = self._piece.copy(), self._filled
+        return other
+
+    def hexdigest(self) -> str:
+        """The digest of all bytes so far."""
+        over = self._over.copy()
+        if self._filled:
+            over.update(self._piece.digest())
+        return over.hexdigest()
+
+
+def stamp(path: Path) -> Stamp:
+    """What differs once a file has been written to, or is another one; empty where it is gone."""
+    try:
+        return stamps.stamp(path)
+    except OSError:
+        return []
+
+
+def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
+    """Takes a file's bytes from `start` to `end` into a hash; up to where it has them."""
+    file.seek(start)
+    while start < end and (piece := file.read(min(PIECE_BYTES, end - start))):
+        state.update(piece)
+        start += len(piece)
+    return start
+
+
+def pieces_digest(path: Path) -> str:
+    """The digest of a file's bytes, as long as it is known not to have changed without reading."""
+    return file_digest(path, lambda path: _over(_shas(path)), "pieces")
+
+
+class Prefixes:
+    """What is known of one file's pieces; nothing at first."""
+
+    def __init__(self) -> None:
+        self._pieces = b""
+        """Their SHA-256s, of 32 bytes each, but for the rest's."""
+        self._stamp: Stamp = []
+
+    def digest(self, path: Path) -> str:
+        """The digest of the file's bytes; where they have to be read for it, pieces are kept."""
+        return file_digest(path, self._read, "pieces")
+
+    def _read(self, path: Path) -> str:
+        self._stamp, size = stamp(path), path.stat().st_size
+        known = KnownPieces(path, PIECE_BYTES) if size >= SMALL_FILE_BYTES else None
+        pieces = _shas(path, known)
+        self._pieces = pieces[: size // PIECE_BYTES * SHA_BYTES]
+        return _over(pieces)
+
+    def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
+        """The state of the hash behind each of these bytes that the file has."""
+        found: dict[int, PiecesHash] = {}
+        state, done = PiecesHash(), 0
+        over, taken = hashlib.sha256(), 0
+        known = self._pieces if stamp(path) == self._stamp else b""
+        with path.open("rb", buffering=0) as file:
+            for end in sorted({*ends}):
+                whole = end // PIECE_BYTES
+                before = whole * over.digest_size
+                if done < whole * PIECE_BYTES and before <= len(known):
+                    over.update(known[taken:before])
+                    taken = before
+                    state, done = PiecesHash(over.copy()), whole * PIECE_BYTES
+                done = hash_on(file, state, done, end)
+                if done < end:  # the file has become shorter
+                    break
+                found[end] = state.copy()
+        return found
+
+
+def _over(pieces: bytes) -> str:
+    return hashlib.sha256(pieces).hexdigest()
+
+
+def _shas(path: Path, known: KnownPieces | None = None) -> bytes:
+    """The SHA-256s of a file's pieces, end to end."""
+    stretch = STRETCH_PIECES * PIECE_BYTES
+    starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
+    most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
+    entry = known.entry if known else _sha
+    found = b"".join(side_by_side(partial(_entries, path, entry), starts, most))
+    if known is None:
+        return found
+    known.note(found)
+    return shas_of(found)
+
+
+def _sha(_number: int, piece: memoryview) -> bytes:
+    return hashlib.sha256(piece).digest()
+
+
+def _entries(path: Path, entry: Callable[[int, memoryview], bytes], start: int) -> bytes:
+    """What `entry` gives for the pieces of a stretch, end to end."""
+    found, buffer = list[bytes](), bytearray(PIECE_BYTES)
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        while len(found) < STRETCH_PIECES and (count := _filled(file, buffer)):
+            found.append(entry(start // PIECE_BYTES + len(found), memoryview(buffer)[:count]))
+    return b"".join(found)
+
+
+def _filled(file: FileIO, buffer: bytearray) -> int:
+    """Reads until the buffer is full, or the file ends; how many bytes that were."""
+    done = 0
+    while done < len(buffer) and (count := file.readinto(memoryview(buffer)[done:])):
+        done += count
+    return done

@@ -1,0 +1,82 @@
+"""The archives among a source's files, unpacked into the build's scratch; a killed build continues.
+
+raw.zip  b.jsonl   ->   raw.zip!/train/a.jsonl  raw.zip!/eval/x.csv  b.jsonl
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from tasks.artifact import Workspace
+from tasks.errors import DataError
+from tasks.ingestion.formats.batches import Origin
+from tasks.ingestion.params import Source
+from tasks.ingestion.places.archives import SEPARATOR, Member, Unpacked, unpack
+from tasks.ingestion.places.files import SourceFile, check_unchanged, described, is_wanted
+from tasks.ingestion.places.left_out import last_of, told
+
+UNPACKED = "unpacked"
+
+logger = logging.getLogger(__name__)
+
+
+def unpacked(
+    workspace: Workspace, source: Source, files: Sequence[SourceFile], members: str | None
+) -> list[SourceFile]:
+    """The files, with every archive replaced by its members."""
+    found: list[SourceFile] = []
+    for index, file in enumerate(files):
+        if not file.is_archive:
+            found.append(file)
+            continue
+        unit = f"unpack-{source.name}-{index:05d}"
+        target = workspace.scratch / UNPACKED / unit
+        archive = _members(workspace, unit, file, members, target, partial(is_wanted, source))
+        if archive.left_out:
+            glob = f"{last_of(file.name)}{SEPARATOR}..."
+            instead = f"name them with a glob ({glob}), and say what they are with `format`"
+            among = f"the members of {file.name!r}"
+            logger.warning("source %r: %s", source.name, told(archive.left_out, among, instead))
+        found += [_described(source, file, member) for member in archive.members]
+    return found
+
+
+def _described(source: Source, archive: SourceFile, member: Member) -> SourceFile:
+    name = f"{archive.name}{SEPARATOR}{member.name}"
+    found = described(source, name, member.path, member.size, member.digest)
+    if found.is_archive:
+        raise DataError(
+            f"source {source.name!r}: {name} is an archive within an archive; unpack "
+            f"{last_of(archive.name)}, and give its archives as sources"
+        )
+    return found
+
+
+def _members(
+    workspace: Workspace,
+    unit: str,
+    file: SourceFile,
+    members: str | None,
+    target: Path,
+    wanted: Callable[[str], bool],
+) -> Unpacked:
+    done = workspace.finished(unit)
+    if done is not None:
+        of = [Member(m["name"], target / m["place"], m["size"], m["digest"]) for m in done["of"]]
+        return Unpacked(of, done["left_out"])
+    target.mkdir(parents=True, exist_ok=True)
+    check_unchanged(file)
+    origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
+    found = unpack(origin, file.format, members, wanted, target)
+    check_unchanged(file)
+    entries = [
+        {"name": m.name, "place": m.path.name, "size": m.size, "digest": m.digest}
+        for m in found.members
+    ]
+    workspace.finish(unit, {"of": entries, "left_out": found.left_out})
+    return found
+
+
+def _ignored(_: object) -> None:
+    """An archive's bytes are counted when its members are read."""

@@ -1,0 +1,1 @@
+"""Which version serves: what it is judged by, and who moved which alias when."""

@@ -1,0 +1,172 @@
+"""What a proved version may be, decided against the champion of that moment, and its alias.
+
+    gate and comparison -> report -> tags and description -> alias, forward only -> history
+
+A decision is made once for a version, its evaluation and the gate; another evaluation or gate
+decides again. `champion` goes to a version only if its run began after that of every champion so
+far, by the sequence that runs draw from the registry when they begin (no clock is asked), and
+never by itself to one that was rolled back. An alias that somebody moved since stays.
+"""
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tasks.artifact import canonical, digest_json
+from tasks.registration.aliases.gate import Decision, decision_of
+from tasks.registration.aliases.history import (
+    StillOurs,
+    champion_mark,
+    holder,
+    make_champion,
+    mark_of,
+    move_alias,
+)
+from tasks.registration.aliases.judgement import Judgement, judge
+from tasks.registration.params import RegistrationParams
+from tasks.registration.publication import PLACE, REPORT, SCALE, publish, scale_tags
+from tasks.registration.registry import CHALLENGER, CHAMPION
+from tasks.registration.subject import Subject
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+logger = logging.getLogger(__name__)
+
+OUTCOME, REASON, RECORD = "outcome", "decision", "decision.record"
+DECIDED_FOR, REGISTERED_AS = "decision.for", "registered_as"
+GATE, ROLLED_BACK = "gate.", "rolled_back"
+RUN_NOTE = "mlflow.note.content"
+"""What MLflow's pages show as the description of a run."""
+
+
+def ensure_decision(
+    client: "MlflowClient",
+    params: RegistrationParams,
+    version: "ModelVersion",
+    run_id: str,
+    subject: Subject,
+    still_ours: StillOurs,
+) -> Decision:
+    """What was decided of the version for this evaluation and gate: now, or by an earlier attempt.
+    `run_id` is the run that gets the report.
+
+    Raises:
+        RegistrationError: the registry does not hold the alias that was set.
+    """
+    version = client.get_model_version(version.name, version.version)
+    question = question_of(params, subject)
+    decided = _earlier(version, question)
+    if decided is None:
+        judged = judge(client, params, version, subject)
+        judged = replace(judged, decision=_forward_only(client, version, judged.decision))
+        publish(client, version, run_id, subject, judged)
+        _write(client, version, run_id, judged, subject, question)
+        decided = judged.decision
+    elif REGISTERED_AS in version.tags:
+        return decided
+    _apply(client, version, decided, still_ours)
+    # Last: without this tag, an attempt that was cut short goes on from the decision.
+    client.set_model_version_tag(version.name, version.version, REGISTERED_AS, decided.outcome)
+    logger.info(
+        "%s version %s is %s: %s", version.name, version.version, decided.outcome, decided.reason
+    )
+    return decided
+
+
+def question_of(params: RegistrationParams, subject: Subject) -> str:
+    """Identity of what a decision is made for: the evaluation, and the bounds."""
+    asked = canonical({"gate": params.gate, "min_improvement": params.min_improvement})
+    return digest_json([subject.evaluation.digest, asked])[:16]
+
+
+def _earlier(version: "ModelVersion", question: str) -> Decision | None:
+    tags = version.tags
+    if tags.get(DECIDED_FOR) != question or RECORD not in tags:
+        return None
+    return decision_of(json.loads(tags[RECORD]))
+
+
+def _forward_only(client: "MlflowClient", version: "ModelVersion", found: Decision) -> Decision:
+    """The decision, but no champion that is older than one before it, or was rolled back."""
+    name = version.name
+    if holder(client, name, CHAMPION) == int(version.version):
+        if found.outcome == CHAMPION:
+            return found
+        kept = "keeps the alias champion until somebody runs promote or rollback; judged anew: "
+        return replace(found, outcome=CHAMPION, reason=kept + found.reason)
+    if found.outcome != CHAMPION:
+        return found
+    if ROLLED_BACK in version.tags:
+        back = f"was rolled back ({version.tags[ROLLED_BACK]}): only promote makes it champion"
+        return replace(found, outcome=CHALLENGER, reason=f"{found.reason}; but {back}")
+    mine, newest = mark_of(version), champion_mark(client, name)
+    if mine < newest:
+        older = (
+            f"its run began before that of a champion (place {mine[0]}, version {mine[1]}, against "
+            f"{newest[0]}, version {newest[1]}): only promote makes it champion"
+        )
+        return replace(found, outcome=CHALLENGER, reason=f"{found.reason}; but {older}")
+    return found
+
+
+def _write(
+    client: "MlflowClient",
+    version: "ModelVersion",
+    run_id: str,
+    judged: Judgement,
+    subject: Subject,
+    question: str,
+) -> None:
+    """Tags and description; what an earlier decision left is replaced."""
+    name, number, decided = version.name, version.version, judged.decision
+    for tag in version.tags:
+        replaced = judged.scale is not None and tag.startswith(SCALE)
+        if replaced or tag.startswith(GATE) or tag in (REGISTERED_AS, DECIDED_FOR):
+            client.delete_model_version_tag(name, number, tag)
+    for tag, value in scale_tags(judged.scale).items():
+        client.set_model_version_tag(name, number, tag, value)
+    for bound in decided.bounds:
+        client.set_model_version_tag(name, number, f"{GATE}{bound.name}"[:250], str(bound))
+    client.set_model_version_tag(name, number, OUTCOME, decided.outcome)
+    client.set_model_version_tag(name, number, REASON, decided.reason)
+    client.set_model_version_tag(name, number, RECORD, json.dumps(decided.to_json()))
+    description = _description(subject, decided)
+    client.update_model_version(name, number, description=description)
+    client.set_tag(run_id, RUN_NOTE, description)
+    client.set_model_version_tag(name, number, DECIDED_FOR, question)
+
+
+def _apply(
+    client: "MlflowClient", version: "ModelVersion", decided: Decision, still_ours: StillOurs
+) -> None:
+    """Moves the alias that the decision asks for, unless a newer challenger has it."""
+    name, number = version.name, int(version.version)
+    if decided.outcome == CHAMPION:
+        make_champion(client, version, "register", decided.reason, still_ours)
+        return
+    held = holder(client, name, CHALLENGER)
+    if decided.outcome != CHALLENGER:
+        if held == number:
+            move_alias(client, name, CHALLENGER, None, "register", decided.reason, still_ours)
+        return
+    if held is None or mark_of(client.get_model_version(name, str(held))) < mark_of(version):
+        move_alias(client, name, CHALLENGER, number, "register", decided.reason, still_ours)
+
+
+def _description(subject: Subject, decided: Decision) -> str:
+    metrics: dict[str, Any] = subject.evaluation.report["metrics"]
+    low, high = metrics["accuracy_interval"]
+    bounds = "".join(f"\n- {bound}" for bound in decided.bounds)
+    warnings = "".join(f"\n- {warning}" for warning in subject.evaluation.report["warnings"])
+    concerns = f"\n\nWarnings of the evaluation:\n{warnings}" if warnings else ""
+    return (
+        f"Prefers the chosen answer in {metrics['accuracy']:.1%} of {metrics['pairs']:,} held-out "
+        f"pairs (95 % interval {low:.1%} to {high:.1%}), by {metrics['margin']:.2f} on average; "
+        f"preferring the longer answer would reach {metrics['length_baseline']:.1%}. "
+        f"Registered as {decided.outcome}: {decided.reason}. Answers with raw rewards.\n"
+        f"\nBounds of the gate:\n{bounds}{concerns}\n"
+        f"\nThe whole report: `{PLACE}/{REPORT}` among the files of the version and of its run."
+    )

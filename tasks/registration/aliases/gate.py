@@ -1,0 +1,154 @@
+"""Whether a model may serve: every bound of the gate with its figure, and what follows.
+
+    rejected     it fails a bound that stands for itself: it gets no alias
+    challenger   it is fit, but does not beat the champion, or is worse on a source
+    champion     it is fit, and beats the champion or finds none
+
+In: the figures of `metrics.json`, and the scores of model and champion on the frozen pairs. Out: a
+decision with its reasons. Nothing here asks the registry.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tasks.evaluation.measures.null_models import best_null_model
+from tasks.registration.params import GateParams
+
+Outcome = Literal["champion", "challenger", "rejected"]
+
+CHAMPION: Outcome = "champion"
+CHALLENGER: Outcome = "challenger"
+REJECTED: Outcome = "rejected"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound: the figure, what was asked of it, and whether it holds."""
+
+    name: str
+    value: float | None
+    relation: Literal[">=", "<="]
+    bound: float
+    holds: bool
+    otherwise: Outcome = REJECTED
+    """The most that a model can be which fails it."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        value = "not computable" if self.value is None else f"{self.value:.4g}"
+        note = f" ({self.note})" if self.note else ""
+        verdict = "holds" if self.holds else "fails"
+        return f"{self.name} {value}, bound {self.relation} {self.bound:g}: {verdict}{note}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a version is found to be, and why; `bounds` in the order in which they were judged."""
+
+    outcome: Outcome
+    reason: str
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def alias(self) -> str | None:
+        """The alias that the outcome asks for."""
+        return None if self.outcome == REJECTED else self.outcome
+
+    def to_json(self) -> dict[str, Any]:
+        """As `registered.json` and the version's tags hold it."""
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "bounds": [asdict(bound) for bound in self.bounds],
+        }
+
+
+def decision_of(stored: Mapping[str, Any]) -> Decision:
+    """The inverse of `to_json`."""
+    bounds = tuple(Bound(**bound) for bound in stored["bounds"])
+    return Decision(stored["outcome"], stored["reason"], bounds)
+
+
+def fitness(metrics: Mapping[str, Any], gate: GateParams) -> tuple[Bound, ...]:
+    """The bounds that a model must hold by itself."""
+    overall, bias = metrics["overall"], metrics["bias"]
+    low = (overall["accuracy_interval"] or (None,))[0]
+    name, null = best_null_model(bias["null_models"]) or ("none", None)
+    lead = None if null is None else overall["accuracy"] - null
+    correlation = bias["length"]["partial_correlation"]
+    degenerate = _degenerate(metrics)
+    figures: list[tuple[str, float | None, Literal[">=", "<="], float | None, str]] = [
+        ("min_accuracy", overall["accuracy"], ">=", gate.min_accuracy, ""),
+        ("min_accuracy_low", low, ">=", gate.min_accuracy_low, "lower end of 95 %"),
+        ("min_lead_over_null", lead, ">=", gate.min_lead_over_null, f"over {name}"),
+        (
+            "max_length_correlation",
+            None if correlation is None else abs(correlation),
+            "<=",
+            gate.max_length_correlation,
+            "" if correlation is None else f"is {correlation:+.3f}",
+        ),
+        (
+            "max_prompt_share",
+            bias["prompt"]["share_of_variance"],
+            "<=",
+            gate.max_prompt_share,
+            "",
+        ),
+        (
+            "max_tie_rate",
+            metrics["readiness"]["bfloat16"]["tie_rate"],
+            "<=",
+            gate.max_tie_rate,
+            "at bfloat16",
+        ),
+        (
+            "max_degenerate",
+            None if degenerate is None else len(degenerate),
+            "<=",
+            gate.max_degenerate,
+            ", ".join(degenerate or ()),
+        ),
+    ]
+    return tuple(
+        Bound(name, value, relation, bound, _holds(value, relation, bound), note=note)
+        for name, value, relation, bound, note in figures
+        if bound is not None
+    )
+
+
+def _holds(value: float | None, relation: Literal[">=", "<="], bound: float) -> bool:
+    if value is None:
+        return False
+    return value >= bound if relation == ">=" else value <= bound
+
+
+def _degenerate(metrics: Mapping[str, Any]) -> list[str] | None:
+    """The kinds of answers without content that earn more than the median answer."""
+    probes = metrics["readiness"].get("probes")
+    if not probes:
+        return None
+    quantiles = metrics["rewards"]["all"]["quantiles"]
+    median = quantiles[len(quantiles) // 2]
+    return [n for n, p in probes.items() if p["degenerate"] and p["mean_reward"] > median]
+
+
+def decide(bounds: tuple[Bound, ...], beats: bool, comparison: str) -> Decision:
+    """The outcome of all bounds; `comparison` says how it stands beside the champion."""
+    failed = [bound for bound in bounds if not bound.holds]
+    unfit = [bound for bound in failed if bound.otherwise == REJECTED]
+    if unfit:
+        return Decision(REJECTED, f"unfit: {'; '.join(map(str, unfit))}", bounds)
+    if failed:
+        return Decision(CHALLENGER, f"{'; '.join(map(str, failed))}; {comparison}", bounds)
+    return Decision(CHAMPION if beats else CHALLENGER, comparison, bounds)
+
+
+def lines(decision: Decision) -> Iterator[tuple[str, str, str, str]]:
+    """`(bound, value, asked, verdict)` of every bound, for tables."""
+    for bound in decision.bounds:
+        value = "not computable" if bound.value is None else f"{bound.value:.4g}"
+        verdict = "holds" if bound.holds else f"fails: {bound.otherwise}"
+        note = f" ({bound.note})" if bound.note else ""
+        yield bound.name, value, f"{bound.relation} {bound.bound:g}{note}", verdict

@@ -1,0 +1,1 @@
+"""What travels inside a registered version: rewards from it, without this project."""

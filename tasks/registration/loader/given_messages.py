@@ -1,0 +1,55 @@
+"""Messages that a caller gives, in the form in which training had them.
+
+    [{"role": "Human", "content": [{"type": "text", "text": "Hi"}], "tool_calls": null, "id": 7}]
+    ->  [{"role": "user", "content": "Hi"}]
+
+Conversion brings every message into one form before it is rendered: other names of a role are
+mapped, a key that is null or that no chat template reads is left out, texts in parts are joined.
+Clients and tables write such keys into every message, and a template that asks whether a message
+has one would render other text than in training. What conversion refuses is left as it is: that is
+for the template. Travels inside the registered model: it may import only modules that travel, too.
+"""
+
+from typing import Any
+
+from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES
+
+
+def as_in_training(messages: list[Any]) -> list[Any]:
+    """The messages, of JSON's own types, as conversion would have made them."""
+    return [_message(message) for message in messages]
+
+
+def _message(given: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in given.items() if key in KEYS and value is not None}
+    if isinstance(role := given["role"], str):
+        plain = role.strip().lower()
+        kept["role"] = plain if plain in ROLES else ROLE_MAP.get(plain, role)
+    if calls := kept.pop("tool_calls", None):
+        kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
+    if "content" in given:
+        kept["content"] = _content(given["content"])
+    return kept
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    parts: list[Any] = content
+    texts = [part.get("text") for part in parts if _is_text(part)]
+    return "".join(texts) if len(texts) == len(parts) else parts
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and type(part.get("text")) is str
+
+
+def _call(call: Any) -> Any:
+    """A call without the keys that are null; its arguments stay, templates print them."""
+    if not isinstance(call, dict):
+        return call
+    return {
+        key: _call(value) if key == "function" else value
+        for key, value in call.items()
+        if value is not None or key == "arguments"
+    }

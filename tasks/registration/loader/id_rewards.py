@@ -1,0 +1,111 @@
+"""Rewards of token ids: equal sequences once, a prompt of several once, in passes of bounded size.
+
+    [p p p a a], [p p p b], [p p p b], [c c]   ->   p p p, then [a a], [b _];  [c c]
+
+The reward is read at the last token by length, in float32. Travels inside the registered model: it
+may import only modules that travel with it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasks.registration.loader.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
+
+PASS_TOKENS = {"cpu": 512}
+OTHER_PASS_TOKENS = 16_384
+"""Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
+slower than one sequence after the other."""
+Ids = Sequence[int] | np.ndarray
+
+
+class IdScorer:
+    """A reward model in evaluation mode, on its device, that scores token ids."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.pad_id = int(model.config.pad_token_id or 0)
+        self.vocabulary = int(model.config.vocab_size)
+        self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
+
+    def rewards(self, sequences: Sequence[Ids], prompts: Sequence[Any] | None = None) -> np.ndarray:
+        """float32 `[N]`: the raw reward of each sequence; equal ones are scored once.
+
+        `prompts`: equal values mark sequences that answer one prompt, which is then computed once.
+
+        Raises:
+            ValueError: a sequence is empty or holds what is no token id; it is named by its number,
+                from 0.
+        """
+        places: dict[tuple[int, ...], int] = {}
+        place: list[int] = []
+        for number, ids in enumerate(sequences):
+            try:
+                checked = check_ids(ids, self.vocabulary)
+            except ValueError as error:
+                raise ValueError(f"sequence {number} {error}") from error
+            place.append(places.setdefault(checked, len(places)))
+        distinct = list(places)
+        rewards = np.full(len(distinct), np.nan, dtype=np.float32)
+        with torch.inference_mode():
+            for members in _groups(place, prompts):
+                alike = [distinct[i] for i in members]
+                if saves(alike) and self.reuses_prompts:
+                    rewards[members] = rewards_after_prompt(self.model, alike, self.pass_tokens)
+            whole = np.flatnonzero(np.isnan(rewards)).tolist()
+            for batch in batches([len(distinct[i]) for i in whole], self.pass_tokens):
+                members = [whole[i] for i in batch]
+                rewards[members] = self._forward([distinct[i] for i in members])
+        return rewards[place]
+
+    @cached_property
+    def reuses_prompts(self) -> bool:
+        """Whether a prompt's keys and values can serve several answers: tried once, if needed."""
+        return can_reuse(self.model, self._forward, self.vocabulary)
+
+    def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
+        lengths = torch.tensor([len(ids) for ids in sequences])  # (B)
+        input_ids = torch.full((len(sequences), int(lengths.max())), self.pad_id)  # (B, T)
+        for row, ids in enumerate(sequences):
+            input_ids[row, : len(ids)] = torch.as_tensor(np.asarray(ids, dtype=np.int64))
+        mask = (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()
+        device = self.model.device
+        given = {"input_ids": input_ids.to(device), "attention_mask": mask.to(device)}
+        if not hasattr(self.model, "score"):  # an encoder pools by itself
+            return self.model(**given).logits[:, 0].cpu().numpy()
+        body = getattr(self.model, self.model.base_model_prefix)
+        hidden = body(**given, use_cache=False)[0]  # (B, T, H)
+        last = hidden[torch.arange(len(sequences)), lengths.to(device) - 1]  # (B, H)
+        return self.model.score(last)[:, 0].cpu().numpy()
+
+
+def check_ids(ids: Ids, vocabulary: int) -> tuple[int, ...]:
+    """The token ids, each of which the model has an embedding of.
+
+    Raises:
+        ValueError: says what was found, and goes on from the name of the sequence.
+    """
+    array = np.asarray(ids, dtype=None if len(ids) else np.int64)
+    expected = f"token ids must be 0 to {vocabulary - 1}, and at least one"
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"is {str(ids)[:80]}; {expected}")
+    if not len(array):
+        raise ValueError(f"is empty; {expected}")
+    wrong = np.flatnonzero((array < 0) | (array >= vocabulary))
+    if len(wrong):
+        raise ValueError(f"holds {array[wrong[0]]} at {wrong[0]}; {expected}")
+    return tuple(array.tolist())
+
+
+def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
+    """The distinct sequences of each prompt, each in one group at most."""
+    groups: dict[Any, list[int]] = {}
+    seen: set[int] = set()
+    for index, prompt in zip(place, prompts or (), strict=False):
+        if index not in seen:
+            groups.setdefault(prompt, []).append(index)
+        seen.add(index)
+    return list(groups.values())

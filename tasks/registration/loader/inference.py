@@ -1,0 +1,183 @@
+"""Rewards from a registered reward model: travels inside it, and needs only torch and transformers.
+
+    model = load_reward_model(directory)                      a downloaded version
+    model.rewards([[{"role": "user", ...}, ...], "text"])     float32 [N], raw logits
+    model.rewards_of_answers(prompt, ["one", "other"])        float32 [N], the prompt computed once
+
+Rows become ids as in training (row_text.py), special tokens in their words by the policy of the
+score contract, and ids rewards in id_rewards.py. No code of the directory is run: it may hold data
+files alone. MLflow loads this module through `_load_pyfunc`; it may import only modules that travel
+with it, which package.py lists.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from jinja2 import TemplateError
+from transformers import AutoTokenizer
+
+from tasks.registration.loader import reward_scale
+from tasks.registration.loader.allowed_files import check_files
+from tasks.registration.loader.champion_scale import map_to
+from tasks.registration.loader.contract_replay import policy_of, replay
+from tasks.registration.loader.device import check_device
+from tasks.registration.loader.given_rows import content, conversation, rows_of
+from tasks.registration.loader.id_rewards import Ids, IdScorer
+from tasks.registration.loader.row_text import Policy, RowTexts
+from tasks.registration.loader.sound_weights import model_of
+from tasks.training.model.positions import check_lengths, positions, why_no_more
+from tasks.training.model.products import use_onednn
+
+Scale = Literal["raw", "normalized", "champion", "reference"]
+"""As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
+the scale of the champion before it, or of the first one (champion_scale.py)."""
+
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
+"""What a row ends in that tokenizer or template does not take."""
+
+
+class ServedModel:
+    """A reward model and its tokenizer, on one device."""
+
+    def __init__(
+        self,
+        directory: str | Path,
+        device: str | None = None,
+        *,
+        scale: Scale = "raw",
+        special_tokens_in_text: Policy | None = None,
+    ) -> None:
+        directory = Path(directory)
+        check_files(directory)
+        self.scale = reward_scale.read(directory)
+        if scale not in get_args(Scale):
+            raise ValueError(f"scale is {scale!r}, expected one of {get_args(Scale)}")
+        if scale == "normalized" and self.scale is None:
+            raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
+        self.answers_in: Scale = scale
+        self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        check_device(self.device)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+        model = model_of(directory)
+        self.model: Any = model.to(self.device).eval()
+        use_onednn(getattr(model, model.base_model_prefix, model))
+        self.scorer = IdScorer(self.model)
+        trained_with = policy_of(directory)
+        self.texts = RowTexts(self.tokenizer, trained_with)
+        self.golden = replay(self, directory)
+        """Golden sequences that came out as in training; None without a contract."""
+        self.texts = RowTexts(self.tokenizer, special_tokens_in_text or trained_with)
+
+    def rewards(self, rows: Iterable[Any]) -> np.ndarray:
+        """float32 `[N]`: one reward per row.
+
+        A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
+        `chat_template_kwargs`) or `text`; one alone is read as a list of one.
+
+        Raises:
+            ValueError: as `ids_of_rows`.
+        """
+        return self.scaled(self.rewards_of_ids(self.ids_of_rows(rows_of(rows))))
+
+    def rewards_of_answers(self, prompt: Any, answers: Sequence[Any], **options: Any) -> np.ndarray:
+        """float32 `[N]`: one reward per answer, the prompt computed once where the family allows.
+
+        `prompt`: messages or text; `answers`: messages or texts; `options` as in a row.
+        """
+        if isinstance(answers, str):
+            raise ValueError(f"answers are the text {answers[:80]!r}; expected a list of answers")
+        ids = self.ids_of_rows(conversation(prompt, answer, options) for answer in answers)
+        return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
+
+    def scaled(self, rewards: np.ndarray) -> np.ndarray:
+        """Raw rewards on the scale that was asked for when the model was loaded."""
+        if self.map:
+            return self.map.applied(rewards)
+        normalized = self.answers_in == "normalized" and self.scale
+        return normalized.normalized(rewards) if normalized else rewards
+
+    def ids_of_rows(self, rows: Iterable[Any]) -> list[list[int]]:
+        """The token ids of each row, none longer than the model has positions for.
+
+        Raises:
+            ValueError: a row is too long, cannot be rendered or encoded, or as `token_ids`; it is
+                named by its number, from 0.
+        """
+        ids: list[list[int]] = []
+        for number, row in enumerate(rows):
+            try:
+                ids.append(self.token_ids(row))
+            except ValueError as error:
+                raise ValueError(f"row {number}: {error}") from error
+            except (TypeError, KeyError, AttributeError, TemplateError) as error:
+                told = f"{type(error).__name__}: {error}"
+                raise ValueError(f"row {number} cannot be read: {told}") from error
+        config = self.model.config
+        check_lengths(ids, positions(config), why_no_more(config))
+        return ids
+
+    def token_ids(self, row: Any) -> list[int]:
+        """The token ids that the model reads for a row.
+
+        Raises:
+            ValueError: the row is none of the forms above, comes out empty, or holds a special
+                token that the policy does not allow.
+        """
+        ids = self.texts.ids(*content(row))
+        if not ids:
+            raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
+        return ids
+
+    def rewards_of_ids(
+        self, sequences: Sequence[Ids], prompts: Sequence[Any] | None = None
+    ) -> np.ndarray:
+        """float32 `[N]`: the raw reward of each sequence of token ids, as `IdScorer.rewards`.
+
+        Lengths are the caller's: a champion scores a successor's pairs, which may have more tokens
+        than it has positions.
+        """
+        return self.scorer.rewards(sequences, prompts)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of the longest row that a server takes, stretched positions included; None: no
+        limit known."""
+        known = positions(self.model.config)
+        return known or getattr(self.model.config, "max_position_embeddings", None)
+
+    def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
+        """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
+        return self.rewards(data)
+
+
+def load_reward_model(
+    directory: str | Path,
+    device: str | None = None,
+    *,
+    scale: Scale = "raw",
+    special_tokens_in_text: Policy | None = None,
+) -> ServedModel:
+    """The reward model in a downloaded directory; raw rewards unless another `scale` is asked
+    for: with `reference`, coefficients of RL stay good when the model is retrained.
+
+    `special_tokens_in_text`: another policy than training's (row_text.py): `encode` scores rows
+    that a model trained with `quarantine` refuses.
+
+    Raises:
+        ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
+            reward model, damaged ones, or not that scale; or there is no such device.
+    """
+    return ServedModel(
+        directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
+    )
+
+
+def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]
+    path: str, model_config: Mapping[str, Any] | None = None
+) -> ServedModel:
+    """MLflow's entry; `model_config={"device": "cpu", "scale": "reference"}` for other defaults."""
+    return ServedModel(path, **(model_config or {}))

@@ -1,0 +1,46 @@
+"""A reward model as the plain function that RL trainers call.
+
+    GRPOTrainer(reward_funcs=as_reward_func(load_reward_model(path)), ...)
+
+    prompts       ["The sky is", ...]   or   [[{"role": "user", ...}], ...]
+    completions   [" blue.", ...]       or   [[{"role": "assistant", ...}], ...]
+
+Text needs this function: of a bare path (`reward_funcs=path`) TRL encodes prompt and completion
+with `add_special_tokens=False` and without the end token that training put behind every text, so it
+gets other rewards. Conversations go through the chat template in both ways, and get the same.
+
+Travels inside the registered model: it may import only modules that travel with it.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tasks.registration.loader.given_rows import OPTIONS, conversation
+from tasks.registration.loader.inference import ServedModel
+
+RewardFunction = Callable[..., list[float]]
+
+
+def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunction:
+    """`(prompts, completions, **columns) -> one float per completion`.
+
+    Columns `tools` and `chat_template_kwargs` are used, one value per completion; others are not.
+    Completions of equal prompts are scored together. `name` is what trainers log it under.
+    """
+
+    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+        if len(prompts) != len(completions):
+            raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
+        told = {name: columns[name] for name in OPTIONS if columns.get(name)}
+        for name, values in told.items():
+            if len(values) != len(prompts):
+                raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
+        given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
+        rows = zip(prompts, completions, given, strict=True)
+        ids = model.ids_of_rows(conversation(*row) for row in rows)
+        asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
+        return model.scaled(model.rewards_of_ids(ids, asked)).tolist()
+
+    reward.__name__ = name
+    return reward

@@ -1,0 +1,150 @@
+"""A row as the token ids that training would have made of it, special tokens in its words included.
+
+    {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added
+    "text"                the text, the end token, and what the tokenizer adds by itself
+
+What a special token in a row's own words becomes is the score contract's
+`rendering.special_tokens_in_text`: `keep` reads it as markup, `encode` as ordinary text, and
+`quarantine` refuses the row. Travels inside the registered model: it may import only modules that
+travel with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tasks.registration.loader.given_messages import as_in_training
+from tasks.templating.tokenizer.special_tokens import (
+    ALIASES,
+    Literals,
+    SpecialTokens,
+    StandIns,
+    held,
+    special_tokens,
+    suspicious,
+)
+from tasks.tokenization.literal import literal_encoder
+
+Policy = Literal["quarantine", "encode", "keep"]
+
+
+@dataclass
+class RowTexts:
+    """Renders and encodes rows with one tokenizer."""
+
+    tokenizer: Any
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
+        self.bos = _own_bos(self.tokenizer)
+
+    def ids(self, content: Any, options: Mapping[str, Any]) -> list[int]:
+        """The ids of a text or of messages.
+
+        Raises:
+            ValueError: a special token in the row's own words, and the policy does not allow it;
+                or a character that is none.
+        """
+        is_text = isinstance(content, str)
+        text, literals = self._text(content) if is_text else self._conversation(content, options)
+        encodable(text)
+        if literals:
+            encode = literal_encoder(self.tokenizer)
+            return encode(text, literals, add_special_tokens=is_text).tolist()
+        return list(self.tokenizer(text, add_special_tokens=is_text)["input_ids"])
+
+    def _text(self, text: str) -> tuple[str, Literals]:
+        end = self.tokenizer.eos_token
+        if end is None:  # an encoder's tokenizer closes text by itself
+            return text, ()
+        if self.special is None:
+            text = text.removeprefix(self.bos or "")
+            return (text if text.endswith(end) else text + end), ()
+        literals = (0, len(text))
+        forged = self.special.forged(text + end, literals)
+        if forged is None:
+            return text + end, ()
+        return self._literal(text + end, literals, forged, f"the text at {text.find(forged)}")
+
+    def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
+        messages = as_in_training(_plain(given))
+        tools = _plain(options.get("tools")) or None
+        settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
+        special = self.special
+        if special and self.policy == "quarantine":
+            _check_words(messages, tools, special)
+        if special is None or not suspicious([messages, tools], special):
+            return self._rendered(messages, tools, settings), ()
+        hidden = StandIns(special, messages, tools, settings)
+        rendered = self._rendered(hidden.put(messages), hidden.put(tools), settings)
+        text, literals = hidden.resolved(rendered)
+        forged = special.forged(text, literals)
+        if forged is None:
+            return self._rendered(messages, tools, settings), ()
+        return self._literal(text, literals, forged, "the conversation, once rendered,")
+
+    def _rendered(self, messages: Any, tools: Any, settings: Mapping[str, Any]) -> str:
+        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **settings)
+
+    def _literal(
+        self, text: str, literals: Literals, forged: str, where: str
+    ) -> tuple[str, Literals]:
+        if self.policy == "quarantine":
+            raise _forgery(where, forged)
+        if ALIASES.search(text):
+            raise ValueError(
+                f"{where} holds a private-use character from U+F0000 on beside the special token "
+                f"{forged!r}: both cannot be told apart when it is encoded; remove the character"
+            )
+        return text, literals
+
+
+def encodable(text: str) -> str:
+    """The text, in which every character is one.
+
+    Raises:
+        ValueError: half of a surrogate pair stands alone, as where JSON was cut within an emoji.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the text holds {text[error.start]!a}, half of a character, at {error.start} of its "
+            "rendered form; it was cut within an emoji or the like: remove it"
+        ) from error
+    return text
+
+
+def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> None:
+    for number, message in enumerate(messages):
+        if forged := held(message, special):
+            raise _forgery(f"messages[{number}] ({message['role']})", forged)
+    if forged := held(tools, special):
+        raise _forgery("tools", forged)
+
+
+def _forgery(where: str, forged: str) -> ValueError:
+    return ValueError(
+        f"{where} holds the special token {forged!r}, which the model would read as markup; it was "
+        "trained without such rows. Remove the token, or load the model with "
+        "special_tokens_in_text='encode', which reads it as ordinary text"
+    )
+
+
+def _own_bos(tokenizer: Any) -> str | None:
+    """The BOS that the tokenizer puts before every text, or None where it puts none."""
+    whole, bare = (tokenizer("a", add_special_tokens=add)["input_ids"] for add in (True, False))
+    bos = tokenizer.bos_token_id
+    return tokenizer.bos_token if bos is not None and whole[0] == bos != bare[0] else None
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types: a DataFrame holds lists as arrays, whose strings nobody would look at."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    return value

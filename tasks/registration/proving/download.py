@@ -1,0 +1,83 @@
+"""A version's files, copied from where the registry says that they are, and known as its own."""
+
+import errno
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.errors import RegistrationError
+from tasks.registration.proving.package import identity
+from tasks.registration.registry import ARTIFACT_DIGEST, database_path
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+NO_ROOM = f"[Errno {errno.ENOSPC}]"
+"""How MLflow tells of a full disk, within a text of one paragraph a file."""
+
+
+def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:
+    """A fresh copy of a version's files.
+
+    Raises:
+        RegistrationError: there are none where the registry says that they are, or no room here.
+    """
+    from mlflow.artifacts import download_artifacts
+    from mlflow.exceptions import MlflowException
+
+    shutil.rmtree(destination, ignore_errors=True)
+    destination.mkdir(parents=True)
+    uri = client.tracking_uri
+    model_uri = f"models:/{version.name}/{version.version}"
+    try:
+        copy = download_artifacts(
+            model_uri, dst_path=str(destination), tracking_uri=uri, registry_uri=uri
+        )
+    except MlflowException as error:
+        if NO_ROOM not in str(error):
+            raise
+        raise RegistrationError(
+            f"no space is left for a copy of {named(version)} below {destination}; make room "
+            "there (commands copy into the directory that TMPDIR names), and run again"
+        ) from error
+    if not any(destination.rglob("*.*")):
+        place = client.get_model_version_download_uri(version.name, version.version)
+        raise RegistrationError(
+            f"{named(version)} has no files at {place}, where the registry says that they are: "
+            f"they were moved or removed. {_what_to_do(uri, place)}"
+        )
+    return Path(copy)
+
+
+def _what_to_do(uri: str, place: str) -> str:
+    """Files that are gone come again by a run; but for a registry that was moved, whose database
+    names the old place for all of them, that of new ones included."""
+    database = database_path(uri)
+    below = Path(place.removeprefix("file://"))
+    if database is None or below.is_relative_to(database.parent):
+        return "Move them back, or run the pipeline that made it again"
+    return (
+        f"The registry's database, now {database}, was made where its files stood: move its "
+        "directory back there; a run registers nothing from here"
+    )
+
+
+def check_registered(version: "ModelVersion", downloaded: Path) -> None:
+    """Refuses files that are others than were registered; nobody knows those of a version that
+    this pipeline did not register.
+
+    Raises:
+        RegistrationError: they are.
+    """
+    registered = version.tags.get(ARTIFACT_DIGEST)
+    if registered is not None and identity(downloaded) != registered:
+        raise RegistrationError(
+            f"the files of {named(version)} are not those that were registered; run the pipeline "
+            "that made it again, which uploads them anew"
+        )
+
+
+def named(version: "ModelVersion") -> str:
+    """The version as messages name it."""
+    return f"version {version.version} of {version.name!r}"

@@ -1,0 +1,1 @@
+"""Conversations of a structure that was traced: their texts without the template."""

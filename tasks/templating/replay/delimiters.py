@@ -1,0 +1,56 @@
+"""What other templates mark turns with, in a row's own text: ordinary text, but seldom meant so.
+
+A tokenizer's own special tokens are another matter, see `special_tokens`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.templating.replay.piece import Piece, Places
+
+DELIMITERS = (
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "### Instruction:",
+    "### Response:",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+)
+_AS_BYTES = {name: name.encode() for name in DELIMITERS}
+_PAIRS = [(b"<|", 1), (b"<<", 1), (b">n", -1), (b"# ", 3), (b"]T", -1)]
+_SEEN = [(text[0], step, text[1]) for text, step in _PAIRS]
+"""Each delimiter has one of these characters with another so many places on: `<|`, `<<SYS>>`,
+`_of_turn>`, `### `, `INST]`. They are found in all texts together, and the first of
+them are not there most often."""
+MARKED = bytes(dict.fromkeys(first for first, _, _ in _SEEN))
+
+
+def delimiters_in(*stored: bytes) -> set[str]:
+    """The delimiters that stand in the stored JSON texts of a row."""
+    return {name for name, found in _AS_BYTES.items() if any(found in text for text in stored)}
+
+
+def rows_to_ask(piece: Piece) -> set[int]:
+    """The rows that may hold a delimiter."""
+    text = np.frombuffer(piece.text, np.uint8)
+    there = {c: np.flatnonzero(text == c) for c in MARKED if c in piece.text}
+    at = np.concatenate([*hits(text, there), np.zeros(0, np.int64)])
+    return piece.rows_at(at) if len(at) else set()
+
+
+def hits(text: npt.NDArray[np.uint8], there: Mapping[int, Places]) -> list[Places]:
+    """Where a delimiter may stand in a text in which the characters `MARKED` are `there`."""
+    return [
+        there[first][text.take(there[first] + step, mode="clip") == other]
+        for first, step, other in _SEEN
+        if first in there
+    ]

@@ -1,0 +1,182 @@
+"""Pairs whose structure has been seen, rendered by replaying what the template did then.
+
+In:  conversations of plain rows, whose words look harmless.
+Out: both sides' texts of one row after the other, up to one that the renderer has to look at.
+
+    a structure's first row  ─ renderer ─ text ─┬─ written
+                                  trace ────────┴─ agree? then its replay is learned
+    rows of that structure   ─ replay ─ text, or None: a test came out otherwise ─ renderer
+
+A structure is all of a conversation but its texts: roles, tools, settings. One row in
+`SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard_rows`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tasks.templating.limits import LENGTH_ALLOWANCE
+from tasks.templating.render import parse_tools
+from tasks.templating.replay.conversations import Key, Plain, Side
+from tasks.templating.replay.structures import Structure, followed
+from tasks.templating.tokenizer.opening import begins_badly
+from tasks.templating.tokenizer.special_tokens import SpecialTokens, suspicious
+from tasks.templating.traced.text import Joint, Replay, replayed
+from tasks.templating.traced.tracing import Tracer, tracer
+
+MOST_PATHS = 16
+MOST_STRUCTURES = 2048
+KEYS = {"role", "content"}
+
+Pair = tuple[list[Replay], list[Replay]]
+"""The replays of both sides."""
+BothTexts = tuple[list[bytes], list[bytes]]
+"""The chosen and the rejected texts of some rows, as UTF-8."""
+
+
+@dataclass
+class Replayer:
+    """Replays with one tokenizer's template; learns from a renderer's texts, of whatever shard."""
+
+    tokenizer: Any
+    special: SpecialTokens | None
+    bos: str | None = None
+    structures: dict[Key, Structure] = field(default_factory=dict[Key, Structure])
+
+    def __post_init__(self) -> None:
+        template = self.tokenizer.chat_template
+        self.tracer: Tracer | None = tracer(template) if isinstance(template, str) else None
+        names = [{name: ""} for name in KEYS]
+        if self.special and suspicious(names, self.special):
+            self.tracer = None
+        self._firsts: set[str] = set()
+        """What marks begin with; rows without them are calm."""
+        self._pairs: dict[tuple[Any, ...], Pair] = {}
+        """By whether a row is calm, and its shape."""
+
+    def begin(self) -> None:
+        """To be called before each shard: where no more could be learned, all is learned anew."""
+        if len(self.structures) >= MOST_STRUCTURES:
+            self.structures.clear()
+            self._firsts.clear()
+            self._pairs.clear()
+
+    def end(self) -> None:
+        """Nothing is replayed any more: a replay has been wrong."""
+        self.tracer = None
+
+    def replay(self, plain: Plain, start: int, stop: int, texts: BothTexts) -> int:
+        """The row up to which both texts of the rows from `start` on have been added to `texts`:
+        `stop`, or one that the renderer has to look at, if only to say what is wrong with it.
+
+        None of these rows is odd.
+        """
+        calm = not plain.piece.may_hold(self._firsts)
+        known, bos, most = self._pairs.get, self.bos, LENGTH_ALLOWANCE
+        roles, contents, encoded = plain.turns.roles, plain.turns.contents, plain.turns.encoded
+        add_chosen, add_rejected = texts[0].append, texts[1].append
+        for n, tools, settings, a, b, c, d in plain.rows(start, stop):
+            shape = (calm, tools, settings, b - a, c - b, *roles[a:d])
+            paths = known(shape) or self._pair(shape)
+            if paths is None:
+                return n
+            words, utf8 = contents[a:c], encoded[a:c]
+            for replay in paths[0]:  # most often one
+                chosen = replay(words, utf8)
+                if chosen is not None:
+                    break
+            else:
+                return n
+            words[b - a :], utf8[b - a :] = contents[c:d], encoded[c:d]
+            for replay in paths[1]:
+                rejected = replay(words, utf8)
+                if rejected is not None:
+                    break
+            else:
+                return n
+            long = len(chosen) + len(rejected) > most and _too_long(chosen, rejected)
+            if long or chosen == rejected:
+                return n
+            if bos and (begins_badly(chosen, bos) or begins_badly(rejected, bos)):
+                return n
+            add_chosen(chosen)
+            add_rejected(rejected)
+        return stop
+
+    def known(self, plain: Plain, row: int) -> tuple[str, str] | None:
+        """Both texts of one row, or None where the renderer has to look at it."""
+        texts = both_texts()
+        if self.replay(plain, row, row + 1, texts) == row:
+            return None
+        return texts[0][0].decode(), texts[1][0].decode()
+
+    def text(self, side: Side) -> str | None:
+        """The rendering, or None where this structure, or this outcome of its tests, is new."""
+        key, contents = side
+        structure = self.structures.get(key)
+        if structure is None:
+            return None
+        for replay in structure.paths:
+            text = replayed(replay, contents)
+            if text is not None:
+                return text
+        return None
+
+    def learn(self, side: Side, text: str) -> None:
+        """Traces the template on a side that the renderer rendered; kept where both agree."""
+        key, contents = side
+        structure = self.structures.get(key)
+        if structure is None:
+            if len(self.structures) >= MOST_STRUCTURES:
+                return
+            structure = self.structures[key] = Structure()
+            structure.closed = not followed(key, self.special)
+        if structure.closed or self.tracer is None:
+            return
+        tools, settings, *roles = key
+        given = {"tools": parse_tools(tools), "documents": None, "add_generation_prompt": False}
+        given |= dict(self.tokenizer.special_tokens_map)
+        given |= orjson.loads(settings) if settings else {}
+        found = self.tracer.trace([{"role": r} for r in roles], contents, given)
+        if found is None or replayed(found.replay, contents) != text:
+            structure.closed = True
+            return
+        structure.paths.append(found.replay)
+        if found.calm is not None:
+            structure.calm.append(found.calm)
+        structure.joint = structure.joint or found.joint
+        self._firsts |= found.firsts
+        structure.closed = len(structure.paths) >= MOST_PATHS
+
+    def joints(self, roles: Sequence[str], *answers: Sequence[str]) -> list[Joint]:
+        """What the texts of conversations with these roles are joined of, one for each of the
+        answers, without tools and settings; none where that is not known of all of them."""
+        given = (self.structures.get((None, None, *roles, *answer)) for answer in answers)
+        found = [structure.joint for structure in given if structure and structure.joint]
+        return found if len(found) == len(answers) else []
+
+    def _pair(self, shape: tuple[Any, ...]) -> Pair | None:
+        """The replays of both sides of rows of one shape; None where one of them is new."""
+        calm, tools, settings, asked, answered, *roles = shape
+        given = (tools, settings, *roles[:asked])
+        chosen = self.structures.get((*given, *roles[asked : asked + answered]))
+        rejected = self.structures.get((*given, *roles[asked + answered :]))
+        if chosen is None or rejected is None:
+            return None
+        if len(self._pairs) >= MOST_STRUCTURES:
+            self._pairs.clear()
+        both = (chosen.calm, rejected.calm) if calm else (chosen.paths, rejected.paths)
+        self._pairs[shape] = both
+        return both
+
+
+def both_texts() -> BothTexts:
+    """Those of no row."""
+    return [], []
+
+
+def _too_long(*texts: bytes) -> bool:
+    """Whether one has more characters than any row may have without a closer look."""
+    return any(len(text.decode()) > LENGTH_ALLOWANCE for text in texts)

@@ -1,0 +1,1 @@
+"""The rows of one shard, in columns where they are plain, else one by one."""

@@ -1,0 +1,171 @@
+"""Plain rows of a batch rendered all together: their texts are joined in columns.
+
+In:  a batch of conversations, and what a replayer has learned of their structures (`Joint`).
+Out: the rows that can be joined so, each text as a list of stretches; the others go one by one.
+
+    batch ─ where turns stand ─ rows that need no look ─ rows of one shape ─ lists of stretches
+                                                         rows of another ─┘
+
+What is looked for in words is looked for in all bytes of a batch at once: a row that holds one of
+these bytes is left, and so is whatever else needs a look.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tasks.templating.limits import LENGTH_ALLOWANCE
+from tasks.templating.replay.contents import Contents
+from tasks.templating.replay.delimiters import MARKED, hits
+from tasks.templating.replay.piece import Places
+from tasks.templating.replay.recipes import Recipe, begins_well, recipe
+from tasks.templating.replay.replaying import MOST_STRUCTURES, Replayer
+from tasks.templating.replay.turn_spans import Mask, Numbers, TurnSpans, roles_of, turn_spans
+from tasks.templating.shards.batch import TEXTS, Batch
+from tasks.templating.shards.joined import Joined, copied
+
+WORTH_ROWS = 4
+"""Where not one row in so many is joined, in two batches in a row, the next ones are not asked."""
+BATCHES_UNASKED = 15
+EACH = len(TEXTS)
+"""Texts of a row: one column after the other they are looked at."""
+_MIX = np.array([[0x9E3779B97F4A7C15], [0xC2B2AE3D27D4EB4F], [0x165667B19E3779F9]], np.uint64)
+"""By which the three numbers of a row become one: rows of one shape are sorted by it."""
+
+
+class Columns:
+    """Joins rows with what one replayer has learned, of whatever shard."""
+
+    def __init__(self, replayer: Replayer) -> None:
+        self._replayer = replayer
+        self._special = replayer.special
+        ends = self._special.ends if self._special else ()
+        written = [end for end in ends if end >= " " and end not in '"\\']
+        self._asked = self._special is None or (bool(ends) and len(written) == len(ends))
+        """Whether single characters tell which words could hold a special token."""
+        tokens = self._special.tokens if self._special else ()
+        self._longest = max((len(token.encode()) for token in tokens), default=0)
+        self._watched = {end.encode()[0] for end in ends}
+        """Bytes whose rows are left."""
+        self._literals: dict[bytes, int] = {}
+        self._recipes: dict[Numbers, tuple[bool, Sequence[Recipe]]] = {}
+        self.compared: set[Numbers] = set()
+        """Shapes of which a joined row was held against the template's text."""
+        self._unasked = self._in_vain = 0
+
+    def joined(self, batch: Batch) -> Joined | None:
+        """The rows that can be joined; None where too few can."""
+        if self._unasked or not self._asked:
+            self._unasked = max(0, self._unasked - 1)
+            return None
+        watched = len(self._watched)
+        found = self._joined(batch)
+        if len(self._watched) > watched:  # what has been learned looks for more
+            found = self._joined(batch)
+        if np.count_nonzero(found.there) * WORTH_ROWS < len(found.there):
+            self._in_vain += 1
+            self._unasked = BATCHES_UNASKED if self._in_vain > 1 else 0
+            return None
+        self._in_vain = 0
+        return found
+
+    def _joined(self, batch: Batch) -> Joined:
+        if len(self._recipes) >= MOST_STRUCTURES:
+            self._recipes.clear()
+            self.compared.clear()
+            self._literals.clear()
+        watched = bytes(self._watched)
+        columns = [batch.rows[name] for name in TEXTS]
+        spans = turn_spans(columns, bytes({*watched, *MARKED}))
+        left = _left(batch, spans, watched)
+        contents = Contents.of(spans, ~np.tile(left, EACH))
+        if self._special:
+            for message, text in contents.small(self._longest, ~np.tile(left, EACH)):
+                if self._special.within(text.strip()):  # else it would hold a watched byte
+                    left[spans.text_of[message] % len(left)] = True
+        padded = np.zeros(len(left), np.bool_)
+        padded[spans.text_of[contents.padded] % len(left)] = True
+        found: dict[Numbers, tuple[Places, Sequence[Recipe]]] = {}
+        for numbers, rows in _alike(spans, np.flatnonzero(~left)):
+            if (known := self._recipe(numbers)) is not None:
+                bared, recipes = known
+                found[numbers] = rows[~padded[rows]] if bared else rows, recipes
+        return self._listed(contents, found)
+
+    def _listed(
+        self, contents: Contents, found: Mapping[Numbers, tuple[Places, Sequence[Recipe]]]
+    ) -> Joined:
+        """The rows as lists of stretches, but for those that need a look once they are."""
+        spans = contents.spans
+        count = len(spans.odd) // EACH
+        stretches, of_message = contents.stretches([*self._literals])
+        literals = 2 * len(of_message) + 1 + np.arange(len(self._literals))
+        every = np.concatenate([literals, of_message])
+        firsts = spans.firsts[:-1].reshape(EACH, count) + len(literals)
+        starts = np.concatenate([np.zeros((1, count), np.int64), firsts]).T
+        sizes = np.diff(np.frombuffer(stretches.buffers()[1], np.int32, len(stretches) + 1))
+        there = np.zeros(count, np.bool_)
+        lists: list[tuple[int, Places, Places]] = []
+        first: dict[Numbers, int] = {}
+        for shape, (rows, recipes) in found.items():
+            both = [every[recipe.numbers + starts[rows][:, recipe.kinds]] for recipe in recipes]
+            chosen, rejected = (sizes[numbers].sum(1) for numbers in both)
+            good = chosen + rejected <= LENGTH_ALLOWANCE
+            same = np.flatnonzero(chosen == rejected)
+            asked = [(side, np.arange(len(same)), both[side][same]) for side in (0, 1)]
+            differ = pc.call_function("not_equal", [*copied(stretches, asked, len(same))])
+            good[same] &= differ.to_numpy(zero_copy_only=False)
+            there[rows[good]] = True
+            lists += [(side, rows[good], both[side][good]) for side in (0, 1)]
+            if good.any() and shape not in self.compared:
+                first[shape] = int(rows[good][0])
+        return Joined(there, stretches, lists, first)
+
+    def _recipe(self, numbers: Numbers) -> tuple[bool, Sequence[Recipe]] | None:
+        """Whether white space around contents matters, and the recipes of both sides of rows of one
+        shape; None where one is not known."""
+        if numbers not in self._recipes:
+            prompt, *answers = map(roles_of, numbers)
+            joints = self._replayer.joints(prompt, *answers)
+            if not joints or not all(begins_well(joint, self._replayer.bos) for joint in joints):
+                return None
+            recipes = [
+                recipe(joint, len(prompt), 2 + side, self._literals)
+                for side, joint in enumerate(joints)
+            ]
+            self._recipes[numbers] = any(joint.bared for joint in joints), recipes
+            self._watched |= {ord(first) for joint in joints for first in joint.firsts}
+        return self._recipes[numbers]
+
+
+def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:
+    """Rows that are no plain conversations, or hold bytes for which they need a look."""
+    count = batch.rows.num_rows
+    odd = spans.odd.copy()
+    odd[spans.text_of[spans.begins == spans.stops]] = True
+    data, rare = spans.data, spans.rare
+    named = spans.escapes[data[spans.escapes + 1] == ord("u")]  # may be any character
+    there = {c: rare[data[rare] == c] for c in MARKED}
+    seen = spans.messages_at(np.concatenate([named, rare[np.isin(data[rare], [*watched])]]))
+    odd[spans.text_of[seen]] = True
+    marked = np.concatenate([*hits(data, there), named[:0]])
+    odd[np.searchsorted(spans.ends, marked, "right") - 1] = True
+    left: Mask = np.logical_or.reduce(odd.reshape(EACH, count))
+    left[[*batch.apart]] = True
+    for values in batch.settings:
+        left |= np.array([value is not None for value in values], np.bool_)
+    return left
+
+
+def _alike(spans: TurnSpans, rows: Places) -> Iterator[tuple[Numbers, Places]]:
+    """The rows of each shape: the numbers of its texts' roles, and the rows."""
+    numbers = spans.numbers.reshape(EACH, -1)[:, rows]
+    mixed = (numbers * _MIX).sum(0)
+    order = np.argsort(mixed, kind="stable")
+    cuts = np.flatnonzero(np.diff(mixed[order])) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
+        own = order[start:stop]
+        if len(own) and (numbers[:, own] == numbers[:, own[:1]]).all():
+            yield tuple(numbers[:, own[0]].tolist()), rows[own]

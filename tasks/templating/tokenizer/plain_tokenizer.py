@@ -1,0 +1,205 @@
+"""What templating asks of a tokenizer, without transformers, whose import costs seconds.
+
+In:  a tokenizer's directory, or a tokenizer of transformers.
+Out: its special tokens, its chat template and the rendering of conversations by it; picklable.
+
+Read from files only where these say all: a plain `tokenizer.json` that no class of transformers
+changes on loading. Other tokenizers are loaded by transformers once, and their answers kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from tasks.templating.environment import compiled, with_reasoning
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
+
+PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+NAMED = (
+    *("bos_token", "eos_token", "unk_token", "sep_token"),
+    *("pad_token", "cls_token", "mask_token"),
+)
+INDIFFERENT = frozenset(
+    {
+        *("tokenizer_class", "model_max_length", "clean_up_tokenization_spaces", "backend"),
+        *("is_local", "local_files_only", "padding_side", "truncation_side", "processor_class"),
+    }
+)
+"""Settings that change neither special tokens nor ids."""
+OTHER_FILES = ("added_tokens.json", "special_tokens_map.json", "additional_chat_templates")
+PROBE = "a"
+SAME = -1
+SILENT = (None, "ByteLevel")
+"""Post-processors that put nothing around a text."""
+UNUSED = frozenset(
+    {"padding", "truncation", "max_length", "return_tensors", "return_dict", "tokenizer_kwargs"}
+)
+"""Arguments of transformers' apply_chat_template that say nothing about the text."""
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """An added token that is special."""
+
+    content: str
+    special: bool = True
+
+    def __str__(self) -> str:
+        return self.content
+
+
+@dataclass
+class PlainTokenizer:
+    """Stands where the functions of this stage take a tokenizer of transformers."""
+
+    chat_template: Any
+    special_tokens_map: Mapping[str, str]
+    all_special_tokens: tuple[str, ...]
+    flagged: tuple[str, ...]
+    bos_token_id: int | None
+    eos_token_id: int | None
+    probe_ids: Mapping[bool, list[int]]
+    """Ids of `PROBE` with and without the tokenizer's own special tokens; `SAME` stands for them
+    where there is no difference."""
+    is_fast: bool = True
+
+    @property
+    def bos_token(self) -> str | None:
+        """The token that begins a text."""
+        return self.special_tokens_map.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        """The token that ends a text."""
+        return self.special_tokens_map.get("eos_token")
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Flagged]:
+        """The added tokens that are special."""
+        return dict(enumerate(map(Flagged, self.flagged)))
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        """The ids of the one text that is asked for."""
+        assert text == PROBE, "all that templating encodes"
+        return {"input_ids": list(self.probe_ids[add_special_tokens])}
+
+    def apply_chat_template(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        documents: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool = False,
+        tokenize: bool = False,
+        **given: Any,
+    ) -> str:
+        """The text of a conversation; raises what the template raises, and TypeError."""
+        assert not continue_final_message, "whole conversations only"
+        assert not tokenize, "text only"
+        if tools is not None and not all(isinstance(tool, dict) for tool in cast(list[Any], tools)):
+            raise ValueError("a tool is no object; expected a JSON schema")
+        for message in messages:
+            if not isinstance(message, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a message is no object: {message!r}")
+        others = {name: item for name, item in given.items() if name not in UNUSED}
+        return compiled(self.chat_template).render(
+            messages=with_reasoning(messages),
+            tools=tools,
+            documents=documents,
+            add_generation_prompt=add_generation_prompt,
+            **{**self.special_tokens_map, **others},
+        )
+
+
+def plain_tokenizer(directory: Path) -> PlainTokenizer:
+    """The tokenizer in a directory."""
+    file = tokenizer_file(directory)
+    files = file and _plain_files(directory, file)
+    return _from_files(directory, file, *files) if file and files else _loaded(directory)
+
+
+def is_plain(directory: Path) -> bool:
+    """Whether the files alone say all, so that a copy of them is the tokenizer."""
+    file = tokenizer_file(directory)
+    return file is not None and _plain_files(directory, file) is not None
+
+
+def _plain_files(
+    directory: Path, file: TokenizerFile
+) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """Added tokens by content, and the named ones; None where the files do not say all."""
+    config = _json(directory / "tokenizer_config.json")
+    if config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
+        return None
+    if any((directory / name).exists() for name in OTHER_FILES):
+        return None
+    if config.keys() - {*NAMED, *INDIFFERENT}:
+        return None
+    added = {str(token["content"]): token for token in file.added}
+    named = {name: config[name] for name in NAMED if config.get(name) is not None}
+    if not all(isinstance(text, str) and text in added for text in named.values()):
+        return None
+    if not all(added[text]["special"] for text in named.values()):
+        return None
+    return added, named
+
+
+def _from_files(
+    directory: Path, file: TokenizerFile, added: dict[str, Any], named: dict[str, str]
+) -> PlainTokenizer:
+    path = directory / "chat_template.jinja"
+    return PlainTokenizer(
+        path.read_text("utf-8") if path.is_file() else None,
+        named,
+        tuple(dict.fromkeys(named.values())),
+        tuple(text for text, token in added.items() if token["special"]),
+        added[named["bos_token"]]["id"] if "bos_token" in named else None,
+        added[named["eos_token"]]["id"] if "eos_token" in named else None,
+        _probe_ids(file),
+    )
+
+
+def _probe_ids(file: TokenizerFile) -> Mapping[bool, list[int]]:
+    """The encoder, slow to build, is only asked where a post-processor may add tokens."""
+    if _adds_nothing(file.parts["post_processor"]):
+        return {True: [SAME], False: [SAME]}
+    return {own: file.backend.encode(PROBE, add_special_tokens=own).ids for own in (True, False)}
+
+
+def _adds_nothing(part: Any) -> bool:
+    """Whether a post-processor surely puts no token around a text."""
+    kind = part and part.get("type")
+    if kind == "Sequence":
+        return all(map(_adds_nothing, part["processors"]))
+    return kind in SILENT
+
+
+def _loaded(directory: Path) -> PlainTokenizer:
+    """By transformers, which knows what its classes make of the files."""
+    from transformers import AutoTokenizer
+
+    whole: Any = AutoTokenizer.from_pretrained(directory)
+    flagged = tuple(str(t) for t in whole.added_tokens_decoder.values() if t.special)
+    ids = {w: list(whole(PROBE, add_special_tokens=w)["input_ids"]) for w in (True, False)}
+    return PlainTokenizer(
+        whole.chat_template,
+        dict(whole.special_tokens_map),
+        tuple(str(token) for token in whole.all_special_tokens),
+        flagged,
+        whole.bos_token_id,
+        whole.eos_token_id,
+        ids,
+        bool(whole.is_fast),
+    )
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

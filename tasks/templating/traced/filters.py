@@ -1,0 +1,97 @@
+"""Jinja's filters and tests while a template is traced: what they give for symbols.
+
+    {{ content | trim }}           the symbol's own strip, which the replay cuts again
+    {% if content is string %}     as of any text
+    {{ content | upper }}          not followed: the trace ends
+
+For everything else they are what they were.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tasks.templating.environment import tojson
+from tasks.templating.traced.symbol_lengths import Length
+from tasks.templating.traced.symbols import Pieces, Symbol, Untraceable, json_of, value
+
+ANSWERS = {
+    **dict.fromkeys(("string", "defined", "iterable", "sequence"), True),
+    **dict.fromkeys(("none", "undefined", "mapping", "number", "boolean", "callable"), False),
+    **dict.fromkeys(("integer", "float", "true", "false"), False),
+}
+"""What Jinja's tests say of any text."""
+COMPARISONS = frozenset({"eq", "==", "equalto", "ne", "!=", "in"})
+
+
+def traced_filter(name: str, usual: Any) -> Any:
+    """The filter, told what it gives for symbols."""
+    return _guarded(usual, FILTERS.get(name, _refused))
+
+
+def traced_test(name: str, usual: Any) -> Any:
+    """The test, told what it says of symbols; comparisons are the symbols' own."""
+    if name in COMPARISONS:
+        return usual
+
+    def told(*_: Any) -> bool:
+        return ANSWERS[name] if name in ANSWERS else _refused()
+
+    return _guarded(usual, told)
+
+
+def _guarded(usual: Any, told: Callable[..., Any]) -> Any:
+    """`usual`, but `told` where its first argument is a symbol; Jinja's marks on it are kept."""
+    from jinja2.utils import _PassArg  # pyright: ignore[reportPrivateUsage]
+
+    skipped = 0 if _PassArg.from_obj(usual) is None else 1
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        first = args[skipped] if len(args) > skipped else None
+        if isinstance(first, Pieces | Length):
+            raise Untraceable
+        if isinstance(first, Symbol):
+            return told(*args[skipped:], **kwargs)
+        return usual(*args, **kwargs)
+
+    if skipped:
+        guarded.jinja_pass_arg = usual.jinja_pass_arg  # pyright: ignore[reportFunctionMemberAccess]
+    return guarded
+
+
+def _refused(*_: Any, **__: Any) -> NoReturn:
+    raise Untraceable
+
+
+def _itself(text: Symbol) -> Symbol:
+    return text
+
+
+def _trimmed(text: Symbol, chars: Any = None) -> Any:
+    return text.strip(chars)
+
+
+def _replaced(text: Symbol, old: Any, new: Any, count: Any = None) -> Any:
+    return text.replace(old, new) if count is None else text.replace(old, new, count)
+
+
+def _default(text: Symbol, instead: Any = "", boolean: bool = False) -> Any:
+    return instead if boolean and not text else text
+
+
+def _json(text: Symbol, ensure_ascii: bool = False, **others: Any) -> Symbol:
+    if others.keys() - {"indent", "separators", "sort_keys"}:
+        raise Untraceable
+    return json_of(text, bool(ensure_ascii), tojson(value(text), ensure_ascii=bool(ensure_ascii)))
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "string": _itself,
+    "trim": _trimmed,
+    "replace": _replaced,
+    "length": Length,
+    "count": Length,
+    "tojson": _json,
+    "default": _default,
+    "d": _default,
+}
+"""What filters give for symbols."""

@@ -1,0 +1,149 @@
+"""A chat template run once per structure of conversation, and replayed by joining strings.
+
+In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
+Out: the functions that give the text for other contents under the same tests (`traced_text`), or
+     None.
+
+    roles, tools ─┐
+                  ├─ template ─ "<|user|>", c[0], "<|assistant|>", c[1], "<|end|>"     joined
+    c[0], c[1]  ──┘             not ('</think>' in c[1])                               asked again
+
+Exact, since contents are symbols while the template runs: every test of a content is noted and
+asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
+with a content ends the trace; then Jinja renders. Blocks that hide text from symbols end it, too.
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.visitor import NodeTransformer
+
+from tasks.templating.environment import environment
+from tasks.templating.sandbox import Sandbox
+from tasks.templating.traced.filters import traced_filter, traced_test
+from tasks.templating.traced.symbol_lengths import Length
+from tasks.templating.traced.symbols import Part, Pieces, Symbol, Untraceable, parts_of, value
+from tasks.templating.traced.text import Replays, replays_of
+
+HIDING = (
+    *(nodes.AssignBlock, nodes.FilterBlock, nodes.CallBlock, nodes.Include, nodes.Import),
+    *(nodes.FromImport, nodes.Extends, nodes.Block, nodes.OverlayScope),
+    nodes.ScopedEvalContextModifier,
+)
+"""Blocks that make plain text of what stands in them, or bring in another template."""
+MARK = f"\U0010fffe{secrets.token_hex(8)}"
+_MARKS = re.compile(f"{MARK}(\\d+);")
+MOST_TESTS = 64
+
+
+class _Whole(Extension):
+    """`{% generation %}` blocks as plain scopes: their text stays visible."""
+
+    tags = {"generation"}  # noqa: RUF012  (Jinja's own protocol)
+
+    def parse(self, parser: Any) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class _Joins(NodeTransformer):
+    """`a ~ b` as `(a | string) + (b | string)`, which symbols see."""
+
+    def visit_Concat(self, node: Any) -> nodes.Node:
+        """One join as additions."""
+        self.generic_visit(node)
+        texts = [
+            nodes.Filter(n, "string", [], [], None, None, lineno=node.lineno) for n in node.nodes
+        ]
+        whole: Any = texts[0]
+        for text in texts[1:]:
+            whole = nodes.Add(whole, text, lineno=node.lineno)
+        return whole
+
+
+class _Environment(Sandbox):
+    """Gives a macro's text back as a symbol where contents are in it."""
+
+    tests_noted: list[tuple[str, bool]]
+    written: list[Symbol]
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The call's result; see the class."""
+        result = super().call(*args, **kwargs)
+        if isinstance(result, str) and MARK in result:
+            return joined_symbol(result, self.written, self.tests_noted)
+        return result
+
+
+@lru_cache(maxsize=4)
+def tracer(template: str) -> "Tracer | None":
+    """What traces the template; None where it cannot be followed."""
+    made = environment(_Environment, _Whole)
+    tree = made.parse(template)
+    if next(tree.find_all(HIDING), None) is not None or MARK in template:
+        return None
+    return Tracer(made, _Joins().visit(tree))
+
+
+class Tracer:
+    """Runs one template on symbols."""
+
+    def __init__(self, made: Any, tree: nodes.Template) -> None:
+        self.environment = made
+        made.finalize = self._written
+        made.filters = {name: traced_filter(name, f) for name, f in made.filters.items()}
+        made.tests = {name: traced_test(name, f) for name, f in made.tests.items()}
+        source = made.compile(tree)
+        self.template = made.template_class.from_code(made, source, made.make_globals(None))
+
+    def trace(
+        self, messages: Sequence[dict[str, Any]], contents: Sequence[str], given: dict[str, Any]
+    ) -> Replays | None:
+        """How the template makes its text of these messages; None where that is not followed.
+
+        `messages` lack their contents.
+        """
+        tests = self.environment.tests_noted = list[tuple[str, bool]]()
+        self.environment.written = list[Symbol]()
+        turns = [
+            {**turn, "content": Symbol(((True, f"c[{i}]"),), content, tests)}
+            for i, (turn, content) in enumerate(zip(messages, contents, strict=True))
+        ]
+        try:
+            text = self.template.render(messages=turns, **given)
+            symbol = joined_symbol(text, self.environment.written, tests)
+        except Exception:  # what the template refuses, Jinja refuses again and says why
+            return None
+        if len(tests) > MOST_TESTS:
+            return None
+        return replays_of(parts_of(symbol), dict.fromkeys(tests))
+
+    def _written(self, given: Any) -> Any:
+        if isinstance(given, Pieces | Length):
+            raise Untraceable
+        if not isinstance(given, Symbol):
+            return given
+        self.environment.written.append(given)
+        return f"{MARK}{len(self.environment.written) - 1};"
+
+
+def joined_symbol(text: str, written: list[Symbol], tests: list[tuple[str, bool]]) -> Symbol:
+    """The symbol of a rendered text in which marks stand for symbols."""
+    parts: list[Part] = []
+    whole: list[str] = []
+    for n, piece in enumerate(_MARKS.split(text)):
+        if n % 2:
+            parts += parts_of(written[int(piece)])
+            whole.append(value(written[int(piece)]))
+        elif piece:
+            parts.append((False, piece))
+            whole.append(piece)
+    if MARK in "".join(whole):
+        raise Untraceable
+    return Symbol(tuple(parts), "".join(whole), tests)
