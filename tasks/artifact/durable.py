@@ -129,15 +129,27 @@ def folders_of(names: Iterable[str]) -> set[str]:
 
 @contextmanager
 def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
-    """Turns a full disk or a read-only file system into a sentence that says what to do."""
+    """Turns a full disk or a read-only file system into a sentence that says what to do.
+
+    `directory`: where the work writes, unless the error names a place elsewhere.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
+        directory = _place_of(error, directory)
         status = os.statvfs(directory)
         free = status.f_bavail * status.f_frsize / 1e9
         raise ArtifactError(
             f"cannot write below {directory}: {error.strerror} ({free:.1f} GB free); finished "
             "pieces are kept, so make room or mend the permissions and run again"
         ) from error
+
+
+def _place_of(error: OSError, directory: Path) -> Path:
+    """The directory that an error is about, as far as it stands; `directory`, where that is it."""
+    named = error.filename2 or error.filename
+    if not isinstance(named, str) or (path := Path(named).absolute()).is_relative_to(directory):
+        return directory
+    return next(parent for parent in path.parents if parent.is_dir())

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use, keep, last_facts, verify
+from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
 from tasks.errors import ArtifactError
 
@@ -114,6 +115,16 @@ def test_a_store_that_cannot_be_written_to_is_told_in_one_sentence(store, monkey
     with pytest.raises(ArtifactError, match=f"cannot write below {store.root}: Read-only file"):
         collect(store)
     assert orphan.path.exists()
+
+
+def test_a_disk_that_is_full_elsewhere_is_told_by_its_own_place(store, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("another")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/dev/shm/a", None, f"{elsewhere}/x/b")
+    with (
+        pytest.raises(ArtifactError, match=f"cannot write below {elsewhere}: No space left"),
+        explained_disk_errors(store.root),
+    ):
+        raise full
 
 
 def test_a_read_only_store_can_be_looked_at_and_remembers_no_run(store, monkeypatch):

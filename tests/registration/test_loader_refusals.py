@@ -123,6 +123,13 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         ([{"role": "user", "content": 5}], "row 1 cannot be read: TypeError"),
         ([{"role": "user", "content": "a"}, "b"], "row 1: messages are"),
         ({"messages": [{"role": "user", "content": "a"}], "tools": "{"}, "row 1: Expecting"),
+        (
+            {
+                "messages": [{"role": "user", "content": "a"}],
+                "chat_template_kwargs": {"tools": []},
+            },
+            "row 1: chat_template_kwargs holds 'tools'; expected settings",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named_by_its_number(model, row, said):

@@ -169,6 +169,12 @@ def test_a_place_without_a_model_is_told(tmp_path):
         load_reward_model(tmp_path / "nowhere")
 
 
+def test_a_trainer_told_of_a_place_without_a_model_says_so(tmp_path):
+    config = RewardConfig(output_dir=str(tmp_path / "out"), use_cpu=True, report_to="none")
+    with pytest.raises(ParamsError, match=r"nowhere', which is no directory here, nor a repos"):
+        RewardTrainer(str(tmp_path / "nowhere"), config, train_dataset=[{}])
+
+
 def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path):
     hub = tmp_path / "models--some--model"
     main, other = "1" * 40, "2" * 40

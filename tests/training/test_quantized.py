@@ -13,6 +13,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.export import export
 from tasks.training.model.loading import load_reward_model
@@ -136,3 +137,16 @@ def test_a_run_in_four_bits_goes_on_from_its_checkpoint_in_the_same_bits(wide, t
     expected = {n: p for n, p in whole.model.named_parameters() if p.requires_grad}
     for name, parameter in resumed.model.named_parameters():
         assert not parameter.requires_grad or torch.equal(parameter, expected[name]), name
+
+
+def test_rounded_weights_without_anything_to_train_are_refused(wide, tmp_path):
+    arguments = {"args": RewardConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none")}
+    rows = Dataset.from_list(make_rows(4))
+    with pytest.raises(ParamsError, match="quantized, and no adapters are there to be trained"):
+        RewardTrainer(
+            str(wide), **arguments, train_dataset=rows, quantization_config=dict(FOUR_BITS)
+        )
+    with pytest.raises(ParamsError, match=r"load_in_5bit.*expected load_in_4bit or load_in_8bit"):
+        RewardTrainer(
+            str(wide), **arguments, train_dataset=rows, quantization_config={"load_in_5bit": True}
+        )

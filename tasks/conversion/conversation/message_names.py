@@ -1,4 +1,4 @@
-"""Names in messages: of roles, here and in other conventions, and of keys.
+"""Names in messages: of roles, here and in other conventions, and of keys; and beside them.
 
 Travels inside the registered model, which reads messages as conversion does: it must not import any
 other part of the project.
@@ -22,3 +22,12 @@ KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
 )
 """What a message may hold; a key that is null says nothing and is left out."""
+
+RENDERING = frozenset(
+    {
+        *("messages", "conversation", "tools", "chat_template", "tokenize", "return_dict"),
+        *("add_generation_prompt", "continue_final_message"),
+    }
+)
+"""Arguments of `apply_chat_template` that say what is rendered, with what, and how far: none that a
+row may bring along."""

@@ -12,16 +12,12 @@ from typing import Any, cast
 import orjson
 
 from tasks.conversion.conversation.json_text import json_value
+from tasks.conversion.conversation.message_names import RENDERING
 from tasks.conversion.conversation.nulls import schema_without_nulls
 from tasks.conversion.unusable import Unusable, found
 
 TOO_LARGE = 2**63
 """From here on readers of JSON round whole numbers: what stands in the row is no longer exact."""
-RENDERING = {
-    *("messages", "conversation", "tools", "chat_template", "tokenize", "return_dict"),
-    *("add_generation_prompt", "continue_final_message"),
-}
-"""Arguments of `apply_chat_template` that say what is rendered, with what, and how far."""
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tasks.conversion.conversation.message_names import RENDERING
 from tasks.registration.loader.given_messages import as_in_training
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
@@ -73,6 +74,11 @@ class RowTexts:
         messages = as_in_training(_plain(given))
         tools = _plain(options.get("tools")) or None
         settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
+        if taken := sorted(RENDERING.intersection(settings)):
+            raise ValueError(
+                f"chat_template_kwargs holds {taken[0]!r}; expected settings for the template that "
+                "the model was trained with, such as enable_thinking: leave it out"
+            )
         special = self.special
         if special and self.policy == "quarantine":
             _check_words(messages, tools, special)

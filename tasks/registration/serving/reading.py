@@ -71,7 +71,6 @@ class Reader:
             if isinstance(row, list):
                 return list(check_ids(row, self.model.scorer.vocabulary))
             if not isinstance(row, Query):
-                _check_template(row)
                 return list(self.model.token_ids(row))
             if not self.rendered:
                 return list(self.model.token_ids(row.text))
@@ -94,15 +93,4 @@ class Reader:
             f"{name} has {len(ids)} tokens, the limit is {self.limit}; shorten it, or start the "
             "server with --too-long cut_start",
             name,
-        )
-
-
-def _check_template(row: Any) -> None:
-    """Refuses a template that comes with the request: the model was not trained on what it would
-    write, and it may write gigabytes."""
-    options: Any = row.get("chat_template_kwargs") if isinstance(row, dict) else None
-    if options and "chat_template" in options:
-        raise ValueError(
-            "chat_template_kwargs holds 'chat_template'; expected settings for the template that "
-            "the model was trained with: give the messages without it, or text that was rendered"
         )

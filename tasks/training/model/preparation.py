@@ -23,7 +23,7 @@ from tasks.training.model.loading import (
     load_reward_model,
 )
 from tasks.training.model.padding import embedding, fit_tokenizer, pad_id
-from tasks.training.model.quantized import compute_exactly, with_quantization
+from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.scoring import read_by_length
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,11 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
+        known = Path(name).is_dir()
         raise ParamsError(
-            f"no tokenizer stands beside the model {name!r}; pass it as processing_class"
+            f"no tokenizer stands beside the model {name!r}"
+            f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
+            "; pass it as processing_class"
         ) from error
 
 
@@ -171,6 +174,7 @@ def prepare_model(
         if isinstance(model, PeftModel):
             raise ParamsError("the model is a PeftModel already; leave peft_config out")
         model = with_adapter(model, peft_config, args.seed)
+    check_trainable(model)
     check_padding_unseen(base_of(model), pad_id(tokenizer))
     logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
     if isinstance(model, PeftModel):

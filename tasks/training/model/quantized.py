@@ -9,10 +9,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasks.errors import ParamsError
 
+BITS = ("load_in_4bit", "load_in_8bit")
 CPU_SHORTCUT = "support_avx512bf16_for_cpu"
 """Switch of bitsandbytes' 4-bit layers on CPUs with AVX-512 BF16."""
 
@@ -39,6 +41,11 @@ def with_quantization(options: dict[str, Any], quantization: Any) -> dict[str, A
             "it (pip install 'bitsandbytes>=0.50'), or train plain LoRA adapters"
         )
     if isinstance(wanted, dict) and "quant_method" not in wanted:
+        if not any(wanted.get(bits) for bits in BITS):
+            raise ParamsError(
+                f"quantization_config is {wanted}; expected {' or '.join(BITS)} to be true in it, "
+                "or the quant_method of another package"
+            )
         wanted = {"quant_method": "bitsandbytes", **wanted}
     return {**options, "quantization_config": wanted}
 
@@ -53,6 +60,20 @@ def compute_exactly(model: PreTrainedModel) -> None:
     for module in model.modules():
         if hasattr(module, CPU_SHORTCUT):
             setattr(module, CPU_SHORTCUT, False)
+
+
+def check_trainable(model: PreTrainedModel | PeftModel) -> None:
+    """Refuses rounded weights with nothing beside them that could learn.
+
+    Raises:
+        ParamsError: as above.
+    """
+    by_rounding = getattr(getattr(model, "hf_quantizer", None), "is_qat_trainable", False)
+    if is_quantized(model) and not isinstance(model, PeftModel) and not by_rounding:
+        raise ParamsError(
+            "the body's weights are quantized, and no adapters are there to be trained; give some "
+            "(peft_config, or lora in the training section), or leave quantization_config out"
+        )
 
 
 def is_quantized(model: Any) -> bool:
