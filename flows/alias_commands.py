@@ -9,7 +9,7 @@ import typer
 from flows.console import AsJson, Root, told_in_one_sentence
 
 if TYPE_CHECKING:
-    from tasks.registration.aliases.promotion import Moved
+    from tasks.registration.aliases.moving import Moved
     from tasks.registration.params import RegistrationParams
 
 aliases = typer.Typer()
@@ -55,7 +55,7 @@ def rollback(
 ) -> None:
     """Make the former champion champion again, once it is proved again. Asked twice, it is one
     rollback; --from goes one further."""
-    from tasks.registration.aliases.promotion import rollback as rolled_back
+    from tasks.registration.aliases.rollback import rollback as rolled_back
 
     with told_in_one_sentence():
         params = _registry_of(model, tracking_uri)

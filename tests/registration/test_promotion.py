@@ -20,7 +20,8 @@ from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
 from tasks.registration.aliases import lock
 from tasks.registration.aliases.history import entries, former_champions, history, move_alias
-from tasks.registration.aliases.promotion import promote, rollback
+from tasks.registration.aliases.promotion import promote
+from tasks.registration.aliases.rollback import rollback
 from tasks.registration.params import GateParams
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for

@@ -20,7 +20,8 @@ def client(model):
 
     from starlette.testclient import TestClient
 
-    from tasks.registration.serving.app import Service, build_app
+    from tasks.registration.serving.app import build_app
+    from tasks.registration.serving.service import Service
     from tasks.registration.serving.settings import ServeSettings
 
     with ExitStack() as stack:
@@ -260,7 +261,8 @@ def test_more_than_the_line_holds_is_refused_until_it_has_shortened(client, mode
 
 
 def test_what_a_client_that_left_had_asked_for_is_not_scored(model):
-    from tasks.registration.serving.app import Service, build_app
+    from tasks.registration.serving.app import build_app
+    from tasks.registration.serving.service import Service
     from tasks.registration.serving.settings import ServeSettings
 
     service = Service(model, "m", ServeSettings(query_form="text", batch_tokens=16))

@@ -42,7 +42,8 @@ def serve(
         import uvicorn
 
         from tasks.registration.loader.inference import load_reward_model
-        from tasks.registration.serving.app import Service, build_app
+        from tasks.registration.serving.app import build_app
+        from tasks.registration.serving.service import Service
 
         try:
             model = load_reward_model(
