@@ -39,6 +39,7 @@ GIVEN = {
             ],
         },
     ],
+    "a call without content": [USER, {"role": "assistant", "tool_calls": [CALL]}],
     "a key that no template reads": [USER, ANSWER | {"weight": 1}],
     "texts in parts": [
         {"role": "user", "content": [{"type": "text", "text": t} for t in ("Wh", "at?")]},

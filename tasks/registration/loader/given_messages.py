@@ -6,8 +6,10 @@
 Conversion brings every message into one form before it is rendered: other names of a role are
 mapped, a key that is null or that no chat template reads is left out, texts in parts are joined.
 Clients and tables write such keys into every message, and a template that asks whether a message
-has one would render other text than in training. What conversion refuses is left as it is: that is
-for the template. Travels inside the registered model: it may import only modules that travel, too.
+has one would render other text than in training. A content that is no text is refused as there:
+one template would say so in words of Jinja's, another write it out. What else conversion refuses is
+left as it is, for the template. Travels inside the registered model: it may import only modules
+that travel, too.
 """
 
 from typing import Any
@@ -16,28 +18,44 @@ from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES
 
 
 def as_in_training(messages: list[Any]) -> list[Any]:
-    """The messages, of JSON's own types, as conversion would have made them."""
-    return [_message(message) for message in messages]
+    """The messages, of JSON's own types, as conversion would have made them.
+
+    Raises:
+        ValueError: a content is absent, or neither text nor parts of it.
+    """
+    return [_message(number, message) for number, message in enumerate(messages)]
 
 
-def _message(given: dict[str, Any]) -> dict[str, Any]:
+def _message(number: int, given: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in given.items() if key in KEYS and value is not None}
     if isinstance(role := given["role"], str):
         plain = role.strip().lower()
         kept["role"] = plain if plain in ROLES else ROLE_MAP.get(plain, role)
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
-    if "content" in given:
-        kept["content"] = _content(given["content"])
+    kept["content"] = _content(given.get("content"), f"messages[{number}]", calls=bool(calls))
     return kept
 
 
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
+def _content(content: Any, where: str, *, calls: bool) -> str | None:
+    if isinstance(content, str):
         return content
-    parts: list[Any] = content
-    texts = [part.get("text") for part in parts if _is_text(part)]
-    return "".join(texts) if len(texts) == len(parts) else parts
+    if content is None and calls:
+        return None
+    if content is None:
+        raise ValueError(
+            f"{where} has neither content nor tool_calls; expected its text: give it "
+            '"content": "" if it says nothing'
+        )
+    parts: list[Any] = content if isinstance(content, list) else []
+    texts = [part["text"] for part in parts if _is_text(part)]
+    if parts is not content or len(texts) < len(parts):
+        other = next((part for part in parts if not _is_text(part)), content)
+        raise ValueError(
+            f"{where}.content is or holds {str(other)[:80]!r}; expected text, or a list of "
+            "parts of it ({'type': 'text', 'text': ...}): the model reads nothing else"
+        )
+    return "".join(texts)
 
 
 def _is_text(part: Any) -> bool:
