@@ -82,6 +82,21 @@ def test_arena_conversations_and_a_winner():
     assert sides(one("arena", BATTLE | {"winner": "model_a"})) == (TALK[0], TALK[2], TALK[1])
 
 
+def test_an_arena_verdict_on_a_turn_is_on_the_answer_of_that_turn():
+    more = {
+        "conversation_a": [*BATTLE["conversation_a"], user("And?"), assistant("No!")],
+        "conversation_b": [*BATTLE["conversation_b"], user("And?"), assistant("Well.")],
+    }
+    assert sides(one("arena", BATTLE | more | {"turn": 1})) == TALK
+    whole = ([user("Hi")], [assistant("Hello."), user("And?"), assistant("Well.")],
+             [assistant("No."), user("And?"), assistant("No!")])  # fmt: skip
+    for turn in ({}, {"turn": None}, {"turn": 2}, {"turn": "2"}, {"turn": 7}):
+        assert sides(one("arena", BATTLE | more | turn)) == whole
+    for turn in (0, 1.5):
+        with pytest.raises(Unusable, match=r"wrong_type.*turn: found .*expected 1 for the first"):
+            one("arena", BATTLE | {"turn": turn})
+
+
 def completion(response, overall=None, **ratings):
     annotations = {aspect: {"Rating": r, "Rationale": "x"} for aspect, r in ratings.items()}
     return {"response": response, "annotations": annotations, "overall_score": overall}

@@ -9,6 +9,9 @@ rejected [assistant "No.", user "And?", assistant "No!"]. Each list has one elem
 list or as its JSON text. The other form has whole conversations as messages:
 
     {"model_a": "x", "model_b": "y", "winner": "model_b", "conversation_a": [{"role": "user", ...
+
+There, `turn` says which answer was judged, counted from 1 (MT-Bench shows whole conversations and
+has each answer judged); what comes behind it is left out.
 """
 
 from typing import Any, Literal
@@ -17,6 +20,7 @@ from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.labels import good
 from tasks.conversion.preference.pair import IMPLICIT, Pair
 from tasks.conversion.preference.ties import Tie
@@ -27,7 +31,7 @@ BETTER: tuple[Better, ...] = ("a", "b", "tie")
 WINNERS = ("winner_model_a", "winner_model_b", "winner_tie")
 READ = (
     *("prompt", "response_a", "response_b", *WINNERS),
-    *("winner", "conversation_a", "conversation_b"),
+    *("winner", "conversation_a", "conversation_b", "turn"),
 )
 TIES = ("tie", "tie (bothbad)", "both_bad", "tie (inconsistent)")
 _TURNS = 'a list with one text per turn, such as ["Hello."]'
@@ -51,10 +55,12 @@ def pairs(row: Row) -> list[Item]:
     """
     better = _better(row)
     if "conversation_a" in row or "winner" in row:
+        judged = _turn(row.get("turn"))
         sides = [
             as_messages(listed(required(row, name), name, "a list of messages"))
             for name in ("conversation_a", "conversation_b")
         ]
+        sides = [_until(judged, messages) for messages in sides]
     else:
         prompts = _texts(required(row, "prompt"), "prompt")
         sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
@@ -85,6 +91,24 @@ def _better(row: Row) -> Better:
             f"found {sum(won)} of {', '.join(WINNERS)} set, expected exactly one of them",
         )
     return BETTER[won.index(True)]
+
+
+def _turn(value: Any) -> int | None:
+    """Which answer of a conversation was judged, from 1; None: the last."""
+    number = exact_number(value, "wrong_type", "turn")
+    if number is not None and (number < 1 or number != int(number)):
+        raise Unusable(
+            "wrong_type", "turn", f"found {found(value)}, expected 1 for the first answer, 2 ..."
+        )
+    return None if number is None else int(number)
+
+
+def _until(judged: int | None, messages: Messages) -> Messages:
+    """A conversation up to the answer that was judged."""
+    answers = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    if judged is None or judged > len(answers):
+        return messages
+    return messages[: answers[judged - 1] + 1]
 
 
 def _texts(value: Any, field: str) -> list[str]:
