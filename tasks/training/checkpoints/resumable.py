@@ -1,42 +1,34 @@
-"""What lets a training outlive a kill: committed checkpoints, and the run that goes on from one.
+"""The run that goes on from a committed checkpoint (`saving.py`), after whatever ended the first.
 
 A run that was interrupted and continued ends in the same weights and the same history as one that
 was not: what Trainer itself does not keep (the unfinished logging interval) is kept beside it.
 """
 
-import contextlib
 import logging
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 from torch import nn
 from transformers import TrainerState
 from transformers.trainer_utils import TrainOutput
 
-from tasks.artifact import Inert
-from tasks.artifact.durable import read_json, write_json
+from tasks.artifact.durable import read_json
 from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import TrainingError
-from tasks.training.batches.pairs import data_digest
 from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.checkpoints import stateful
-from tasks.training.checkpoints.ending import EndingTrainer
-from tasks.training.checkpoints.space import checkpoint_bytes, room_for_checkpoint
-from tasks.training.guard import check_weights
-from tasks.training.params import OWN_FIELDS, TrainingParams
+from tasks.training.checkpoints.saving import SavingTrainer
 from tasks.training.preflight.forecast import Forecast
 from tasks.training.preflight.rehearsal import preflight
 
 logger = logging.getLogger(__name__)
 
 
-class ResumableTrainer(EndingTrainer):
-    """Trainer whose checkpoints count once their manifest stands, and only for the same job."""
+class ResumableTrainer(SavingTrainer):
+    """Trainer that goes on from a checkpoint of the same job."""
 
-    job: checkpoints.Job
-    """What a checkpoint must belong to."""
     _resumes_after_epoch: bool = False
     """Whether the checkpoint that is gone on from was saved once an epoch had ended."""
     forecast: Forecast | None = None
@@ -143,76 +135,6 @@ class ResumableTrainer(EndingTrainer):
             state.best_model_checkpoint = str(found.path.parent / name)  # it may have been moved
             self._load_best_model()
         return TrainOutput(state.global_step, float("nan"), {})
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Trainer's own files, then the interval's sums, then the manifest that makes it count."""
-        self.guard.settle()
-        if not self.sharded:
-            check_weights(model, self.state.global_step)
-        directory = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        if self.is_world_process_zero():
-            checkpoints.withdraw(directory)
-        needed = checkpoint_bytes(self.model, self.optimizer)
-        stateful.states_of(self.state).update(stateful.places(self.callback_handler.callbacks))
-        with room_for_checkpoint(directory, needed), self._unrotated():
-            super()._save_checkpoint(model, trial)
-            mine = checkpoints.interval_file(self.args.process_index)
-            write_json(directory / mine, self._unfinished())
-        # Trainer sets them in the process that writes; all processes look at them after an epoch
-        stateful.states_of(self.state).update(stateful.export(self.callback_handler.callbacks))
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero():
-            if not self.args.save_only_model:
-                required = checkpoints.required_files(self.args.world_size, sharded=self.sharded)
-                with room_for_checkpoint(directory, needed):
-                    checkpoints.commit(directory, self.state.global_step, self.job, required)
-            self._rotate(directory)
-        self.accelerator.wait_for_everyone()
-
-    def _unfinished(self) -> dict[str, Any]:
-        """What this process has begun beside the steps, as JSON data."""
-        ended = {"epoch_ended": self._epoch_end.reached}
-        return {**self.interval.state(), **ended, "halvings": self.halvings}
-
-    def _rotate(self, directory: Path) -> None:
-        """Deletes what is over `save_total_limit`, but neither this checkpoint nor the best.
-
-        Two are kept to go on from; where models alone are saved, nothing goes on from them.
-        """
-        limit, models = self.args.save_total_limit or 0, self.args.save_only_model
-        if limit > 0:
-            best = self.state.best_model_checkpoint
-            protected = [directory, *([Path(best)] if best else [])]
-            keep = limit if models else max(2, limit)
-            checkpoints.rotate(directory.parent, keep, protected, committed=not models)
-
-    @contextlib.contextmanager
-    def _unrotated(self) -> Any:
-        """Keeps Trainer from deleting checkpoints by their modification time."""
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            yield
-        finally:
-            self.args.save_total_limit = limit
-
-    def _default_job(self) -> checkpoints.Job:
-        decisive = [
-            name
-            for name, field in TrainingParams.model_fields.items()
-            if Inert not in field.metadata and name not in OWN_FIELDS
-        ]
-        rows: Any = self.train_dataset
-        return {
-            "args": {name: getattr(self.args, name) for name in decisive},
-            "world_size": self.args.world_size,
-            "chat_template": getattr(self.processing_class, "chat_template", None),
-            "train_data": data_digest(rows) if isinstance(rows, Dataset) else None,
-        }
-
-    @property
-    def sharded(self) -> bool:
-        """Whether each process holds a part of the model alone."""
-        return bool(self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
 
 def _is_evaluation_on_start(record: dict[str, Any]) -> bool:
