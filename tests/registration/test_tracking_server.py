@@ -21,7 +21,8 @@ import sys
 from pathlib import Path
 
 import mlflow.artifacts
-from tasks.registration import RegistrationParams, lock
+from tasks.registration import RegistrationParams
+from tasks.registration.aliases import lock
 from tasks.registration.aliases.promotion import promote
 
 root, uri, *versions = sys.argv[1:]
