@@ -23,18 +23,25 @@ class EndingTrainer(AdaptiveTrainer):
     def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
         """As in transformers, in two parts: what is logged and evaluated, then what follows of it.
 
-        Where the training ends here, the steps since the last record are logged before the save.
+        Where the training ends here, the steps since the last record are logged: before the
+        evaluation, or behind the one that ends it.
         """
-        self._put_off_save(also=False)
-        super()._maybe_log_save_evaluate(*given, **named)
         end, control = self._epoch_end, self.control
+        self._put_off_save(also=False)
+        self._log_if_last()
+        super()._maybe_log_save_evaluate(*given, **named)
         if not end.reached and ends_epoch(self.state, control):
             return
-        by_steps = self.args.logging_strategy == IntervalStrategy.STEPS
-        if end.reached and control.should_training_stop and by_steps:
-            control.should_log = True  # makes no record where the last step has been logged
+        self._log_if_last()
         control.should_save, end.save_due = end.save_due, False
         super()._maybe_log_save_evaluate(*given, **named)
+
+    def _log_if_last(self) -> None:
+        """Has the steps since the last record logged where the training ends with this epoch; no
+        record is made where there are none."""
+        by_steps = self.args.logging_strategy == IntervalStrategy.STEPS
+        if self._epoch_end.reached and self.control.should_training_stop and by_steps:
+            self.control.should_log = True
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """As in transformers; here that a model is the best is no reason yet to save it."""
