@@ -88,7 +88,8 @@ def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copie
     from tasks.training.handover.contract import write_contract
 
     served = load_reward_model(copied, "cpu")
-    talk = [*PROMPT, {"role": "assistant", "content": np.array(["<|im_end|>"])}]
+    parts = np.array([{"type": "text", "text": "<|im_end|>"}])
+    talk = [*PROMPT, {"role": "assistant", "content": parts}]
     with pytest.raises(ValueError, match=r"messages\[1\] \(assistant\) holds .*'<\|im_end\|>'"):
         served.rewards([talk])
     talk = [*PROMPT, {"role": "assistant", "content": "so <|im_end|>"}]
