@@ -1,10 +1,10 @@
 """Rewards of every pair of a split: float32, in the split's order, in bounded memory.
 
-In: `<split>/*.arrow` of tokenization and a reward model directory. Out: score tables (`table.py`).
-Within a window of pairs (`windows.py`) sequences that begin alike lie in one flat row, without
-padding and with what they share computed once, where that is exact for the model; else they are
-sorted by length and padded to the longest of their batch. The rewards go back to their places: a
-reward depends on its own tokens, not on its neighbours.
+In: `<split>/*.arrow` of tokenization and a reward model directory. Out: score tables, see
+`tables/table.py`. Within a window of pairs (`windows.py`) sequences that begin alike lie in one
+flat row, without padding and with what they share computed once, where that is exact for the model;
+else they are sorted by length and padded to the longest of their batch. The rewards go back to
+their places: a reward depends on its own tokens, not on its neighbours.
 """
 
 from collections.abc import Iterator, Sequence

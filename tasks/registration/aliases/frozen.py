@@ -3,7 +3,7 @@
 A run holds pairs out by a hash of their prompt, so two runs with one seed hold out the same prompts
 however their data grew. With another seed, or other rules, the champion may have been trained on
 what this run holds out; those prompts are left out of the comparison. Which prompts a version was
-trained on stands in its run (`lineage.py`).
+trained on stands in its run (`registration/lineage.py`).
 """
 
 from dataclasses import dataclass

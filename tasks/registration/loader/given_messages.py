@@ -38,24 +38,21 @@ def _message(number: int, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(content: Any, where: str, *, calls: bool) -> str | None:
-    if isinstance(content, str):
+    if isinstance(content, str) or (content is None and calls):
         return content
-    if content is None and calls:
-        return None
     if content is None:
         raise ValueError(
             f"{where} has neither content nor tool_calls; expected its text: give it "
             '"content": "" if it says nothing'
         )
-    parts: list[Any] = content if isinstance(content, list) else []
-    texts = [part["text"] for part in parts if _is_text(part)]
-    if parts is not content or len(texts) < len(parts):
-        other = next((part for part in parts if not _is_text(part)), content)
-        raise ValueError(
-            f"{where}.content is or holds {str(other)[:80]!r}; expected text, or a list of "
-            "parts of it ({'type': 'text', 'text': ...}): the model reads nothing else"
-        )
-    return "".join(texts)
+    if isinstance(content, list) and all(map(_is_text, content)):
+        return "".join([part["text"] for part in content])
+    parts: list[Any] = content if isinstance(content, list) else [content]
+    other = next((part for part in parts if not _is_text(part)), content)
+    raise ValueError(
+        f"{where}.content is or holds {str(other)[:80]!r}; expected text, or a list of "
+        "parts of it ({'type': 'text', 'text': ...}): the model reads nothing else"
+    )
 
 
 def _is_text(part: Any) -> bool:
