@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.__main__ import app
-from tests.ingestion.servers import Files, serving
+from tests.ingestion.places.servers import Files, serving
 
 ROWS = [
     {"prompt": f"Question {n}?", "chosen": f"Yes, {n} is so.", "rejected": "No."} for n in range(30)

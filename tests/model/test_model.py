@@ -14,7 +14,7 @@ from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
-from tests.ingestion.servers import Hub, serving
+from tests.ingestion.places.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
 

@@ -1,0 +1,343 @@
+"""Sources behind URLs, from local servers that cut, refuse, change and lie."""
+
+import hashlib
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from tasks.artifact import Store
+from tasks.errors import DataError
+from tasks.ingestion import IngestionParams
+from tasks.ingestion.places import downloads
+from tests.ingestion.places.servers import Files, GoogleBucket, serving
+
+LINES = "".join(json.dumps({"n": n, "text": "x" * 100}) + "\n" for n in range(3000)).encode()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture
+def files():
+    return Files({"/raw/a.jsonl": LINES})
+
+
+@pytest.fixture
+def address(files):
+    with serving(files.answer) as url:
+        yield url
+
+
+def test_a_url_is_read_like_a_file_and_recorded_with_its_version_and_hash(
+    ingestion, files, address
+):
+    url = f"{address}/raw/a.jsonl"
+    artifact = ingestion.run(f"{url}?X-Amz-Signature=hush#part")
+    rows = ingestion.rows(artifact)
+    assert [row["row"] for row in rows] == list(range(1, 3001))
+    assert {row["file"] for row in rows} == {url}
+    [fetched] = artifact.report["sources"]["s"]["downloads"]
+    assert fetched["bytes"] == len(LINES)
+    assert len(fetched["sha256"]) == 64
+    assert fetched["pin"].startswith('etag:"')
+    written = (artifact.path / "record.json").read_text()
+    assert "hush" not in written
+    assert ingestion.run(url).key == artifact.key
+    requests = len(files.requests)
+    assert ingestion.run(url).cached
+    assert len(files.requests) == requests + 1  # the version is asked for, nothing is fetched
+    files.content["/raw/a.jsonl"] = LINES[:1130]
+    changed = ingestion.run(url)
+    assert changed.key != artifact.key
+    assert changed.report["ledger"]["s"]["rows_in"] == 10
+
+
+@pytest.mark.parametrize("etags", [True, False])
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.catalogue(2, 48)
+def test_a_download_that_is_cut_is_continued_to_the_same_bytes(
+    ingestion, files, address, etags, ranges
+):
+    files.etags, files.ranges = etags, ranges
+    files.cuts = [100_000, 50_000, 1, 300_000] if ranges else [100_000, 300_000]
+    step = ingestion.step({"name": "s", "path": f"{address}/raw/a.jsonl"})
+    files.cuts = [100_000, 7, 100_000] if ranges else [100_000, 300_000]
+    artifact = ingestion.store.obtain(step)
+    assert len(ingestion.rows(artifact)) == 3000
+    offsets = [wanted for _, wanted in files.requests if wanted]
+    assert offsets
+    if ranges:
+        assert offsets[-3:] == ["bytes=100000-", "bytes=100007-", "bytes=200007-"]
+
+
+@pytest.mark.catalogue(48)
+def test_a_download_that_is_always_cut_fails_after_five_tries_and_goes_on_at_the_next_run(
+    ingestion, files, address
+):
+    url = f"{address}/raw/a.jsonl"
+    step = ingestion.step({"name": "s", "path": url})
+    files.cuts = [1000] * 5
+    with pytest.raises(DataError, match=rf"{url}: not fetched in 5 tries .*run again") as caught:
+        ingestion.store.obtain(step)
+    assert "bytes came" in str(caught.value)
+    artifact = ingestion.store.obtain(step)
+    assert files.requests[-1] == ("/raw/a.jsonl", "bytes=5000-")
+    assert len(ingestion.rows(artifact)) == 3000
+
+
+def test_parts_of_a_range_that_come_whole_are_no_failed_tries(ingestion, files, address):
+    files.part_bytes = 20_000
+    step = ingestion.step({"name": "s", "path": f"{address}/raw/a.jsonl"})
+    files.cuts = [100_000]
+    assert [row["raw"]["n"] for row in ingestion.rows(ingestion.store.obtain(step))] == [
+        *range(3000)
+    ]
+    parts = -(-(len(LINES) - 100_000) // 20_000)
+    assert len([wanted for _, wanted in files.requests if wanted]) == parts > downloads.TRIES
+
+
+@pytest.mark.parametrize("etags", [True, False])
+@pytest.mark.catalogue(46, 48)
+def test_a_file_that_changes_between_planning_and_fetching_is_refused(
+    ingestion, files, address, etags
+):
+    files.etags = etags
+    step = ingestion.step({"name": "s", "path": f"{address}/raw/a.jsonl"})
+    files.content["/raw/a.jsonl"] = LINES.replace(b"x", b"y")
+    with pytest.raises(DataError, match=r"a\.jsonl changed while it was fetched.*run again"):
+        ingestion.store.obtain(step)
+    assert len(ingestion.rows(ingestion.run(f"{address}/raw/a.jsonl"))) == 3000
+
+
+def test_a_server_that_is_busy_is_asked_again(ingestion, files, address):
+    files.statuses = [503, 429, 500, 502]
+    assert len(ingestion.rows(ingestion.run(f"{address}/raw/a.jsonl"))) == 3000
+    files.statuses = [503] * 5
+    with pytest.raises(DataError, match=r"not fetched in 5 tries.*status 503"):
+        ingestion.run(f"{address}/raw/a.jsonl?2")
+
+
+@pytest.mark.catalogue(47)
+def test_what_is_no_data_is_told_with_status_and_first_bytes(ingestion, files, address):
+    page = b"<!DOCTYPE html><title>Log in</title>" + b"x" * 200
+    files.content |= {"/login": page, "/page.jsonl": page}
+    for path, says in [
+        ("/gone.jsonl", r"status 404 .*starts with b'\\x1b\[31mno such file'; nothing is there"),
+        ("/page.jsonl", r"a web page and no data \(status 200\), starts with b'<!DOCTYPE html>"),
+        ("/to//login", rf"status 200, redirected to {address}/login\), starts with b'<!DOC"),
+    ]:
+        with pytest.raises(DataError, match=says) as caught:
+            ingestion.run(f"{address}{path}?token=hush")
+        assert f"{address}{path}" in str(caught.value)
+        assert "hush" not in str(caught.value)
+        assert str(caught.value).isprintable()
+    files.statuses = [403]
+    with pytest.raises(DataError, match=r"status 403.*not public, or the signed URL is too old"):
+        ingestion.run(f"{address}/raw/a.jsonl")
+
+
+def test_a_redirect_to_another_scheme_is_refused(ingestion, files, address):
+    files.content["/etc/passwd.jsonl"] = b"{}"
+    for target in ("file_///etc/passwd", "ftp_//127.0.0.1/x.jsonl"):
+        with pytest.raises(DataError, match=r"redirected to (file|ftp)://.*, not http"):
+            ingestion.run(f"{address}/to/{target}")
+    artifact = ingestion.run(f"{address}/to//raw/a.jsonl")
+    assert len(ingestion.rows(artifact)) == 3000
+
+
+def test_an_unreachable_host_and_an_unknown_scheme_are_told(ingestion):
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:1 cannot be reached.*network"):
+        ingestion.run("http://127.0.0.1:1/a.jsonl")
+    with pytest.raises(DataError, match="nosuch:// URLs cannot be read"):
+        ingestion.run("nosuch://bucket/a.jsonl")
+
+
+def test_secrets_are_refused_or_left_out_of_what_is_recorded(ingestion):
+    with pytest.raises(DataError, match="user name or password") as caught:
+        ingestion.run("https://me:hush@host/a.jsonl")
+    assert "hush" not in str(caught.value)
+    for storage in (
+        {"secret": "hush"},
+        {"token": "hush"},
+        {"client_kwargs": {"aws_session_token": "hush"}},
+    ):
+        with pytest.raises(
+            DataError, match=r"looks like a secret.*AWS_SECRET_ACCESS_KEY"
+        ) as caught:
+            ingestion.run("s3://bucket/a.jsonl", storage=storage)
+        assert "hush" not in str(caught.value)
+    source = {"name": "s", "path": "https://host/a.jsonl?sig=hush"}
+    params = IngestionParams.model_validate({"sources": [source]})
+    assert "hush" not in params.model_dump_json()
+    assert params.sources[0].path == source["path"]
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    pytest.importorskip("s3fs")
+    server_class = pytest.importorskip("moto.server").ThreadedMotoServer
+    import boto3
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = server_class("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client("s3", endpoint_url=url)
+    client.create_bucket(Bucket="raw")
+    yield url, client
+    server.stop()
+
+
+@pytest.mark.catalogue(36, 46, 47)
+def test_a_bucket_is_read_by_glob_and_its_changes_are_noticed(ingestion, bucket):
+    url, client = bucket
+    for n in range(3):
+        body = LINES[n * 113 * 10 :][: 113 * 10]
+        client.put_object(Bucket="raw", Key=f"train/{n}.jsonl", Body=body)
+    client.put_object(Bucket="raw", Key="eval/x.jsonl", Body=LINES)
+    source = {"name": "s", "path": "s3://raw/train/*.jsonl", "storage": {"endpoint_url": url}}
+    step = ingestion.step(source)
+    artifact = ingestion.store.obtain(step)
+    assert sorted({row["file"] for row in ingestion.rows(artifact)}) == [
+        f"s3://raw/train/{n}.jsonl" for n in range(3)
+    ]
+    assert ingestion.store.obtain(ingestion.step(source)).cached
+    client.put_object(Bucket="raw", Key="train/1.jsonl", Body=LINES)
+    with pytest.raises(DataError, match=r"s3://raw/train/1\.jsonl changed while it was fetched"):
+        Store(ingestion.directory / "other").obtain(step)
+    again = ingestion.store.obtain(ingestion.step(source))
+    assert not again.cached
+    for path, says in [
+        ("s3://raw/none/*.jsonl", "nothing matches s3://raw/none"),
+        ("s3://raw/gone.jsonl", "nothing matches s3://raw/gone.jsonl"),
+        ("s3://nobucket/gone.jsonl", "s3://nobucket/gone.jsonl"),
+        ("s3://raw/train", r"is a directory; give a glob such as s3://raw/train/\*"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            ingestion.store.obtain(ingestion.step(source | {"path": path}))
+
+
+def _ten(n):
+    return b"".join(LINES.splitlines(keepends=True)[10 * n : 10 * n + 10])
+
+
+@pytest.fixture
+def google():
+    pytest.importorskip("gcsfs", reason="gs:// needs gcsfs; without it see the test below")
+    bucket = GoogleBucket("raw", {f"train/{n}.jsonl": _ten(n) for n in range(3)})
+    with serving(bucket.answer) as url:
+        yield url, bucket
+
+
+def test_a_google_bucket_is_read_by_glob_and_its_changes_are_noticed(ingestion, google):
+    """Against a stand-in that lists, tells and gives objects as the JSON interface does."""
+    url, bucket = google
+    storage = {"endpoint_url": url, "token": "anon"}
+    source = {"name": "s", "path": "gs://raw/train/*.jsonl", "storage": storage}
+    step = ingestion.step(source)
+    artifact = ingestion.store.obtain(step)
+    rows = ingestion.rows(artifact)
+    assert {row["file"] for row in rows} == {f"gs://raw/train/{n}.jsonl" for n in range(3)}
+    assert len(rows) == 30
+    assert all(pin.startswith(("generation:", "etag:")) for pin in step.files.values())
+    assert ingestion.store.obtain(ingestion.step(source)).cached
+    bucket.objects["train/1.jsonl"] = _ten(1) + _ten(5)
+    with pytest.raises(DataError, match=r"gs://raw/train/1\.jsonl changed while it was fetched"):
+        Store(ingestion.directory / "other").obtain(step)
+    assert len(ingestion.rows(ingestion.store.obtain(ingestion.step(source)))) == 40
+    for path, says in [
+        ("gs://raw/none/*.jsonl", "nothing matches gs://raw/none"),
+        ("gs://raw/gone.jsonl", "nothing matches gs://raw/gone.jsonl"),
+        ("gs://raw/train", r"is a directory; give a glob such as gs://raw/train/\*"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            ingestion.store.obtain(ingestion.step(source | {"path": path}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"), [("gs", "gcsfs"), ("gcs", "gcsfs"), ("abfs", "adlfs"), ("az", "adlfs")]
+)
+def test_a_store_whose_package_is_missing_names_it(ingestion, scheme, package):
+    if find_spec(package):
+        pytest.skip(f"{package} is installed here")
+    says = rf"'s': {scheme}:// URLs cannot be read \(ImportError: .*\); pip install {package}, or"
+    with pytest.raises(DataError, match=says):
+        ingestion.run(f"{scheme}://bucket/a.jsonl?sig=hush")
+
+
+def test_a_store_without_versions_is_pinned_by_its_content(ingestion):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/pinned/a.jsonl", LINES)
+    step = ingestion.step({"name": "s", "path": "memory://pinned/*.jsonl"})
+    assert [pin[:7] for pin in step.files.values()] == ["sha256:"]
+    artifact = ingestion.store.obtain(step)
+    assert len(ingestion.rows(artifact)) == 3000
+    memory.pipe("/pinned/a.jsonl", LINES[:-1] + b" ")
+    with pytest.raises(DataError, match="changed while it was fetched"):
+        Store(ingestion.directory / "other").obtain(step)
+    memory.rm("/pinned", recursive=True)
+
+
+class _OddRanges(Files):
+    """Says nothing of the version behind the last byte, as nginx and S3; and begins parts at a
+    multiple of 1,000, whose length it does not tell."""
+
+    def answer(self, request):
+        wanted = request.headers.get("Range")
+        body = self.content[request.path]
+        if not wanted:
+            return super().answer(request)
+        self.requests.append((request.path, wanted))
+        start = int(wanted[6:-1]) // 1000 * 1000
+        if int(wanted[6:-1]) >= len(body):
+            return request.send(416, b"<html>416", Content_Range=f"bytes */{len(body)}")
+        told = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}", "ETag": self.etag}
+        return request.send(206, body[start:], Content_Length=None, Connection="close", **told)
+
+
+@pytest.fixture
+def odd():
+    files = _OddRanges({"/raw/a.jsonl": LINES})
+    files.etag = f'"{hashlib.md5(LINES).hexdigest()}"'
+    with serving(files.answer) as url:
+        files.url = f"{url}/raw/a.jsonl"
+        yield files
+
+
+@pytest.mark.parametrize("told", [None, str(len(LINES))])
+@pytest.mark.catalogue(48)
+def test_a_run_killed_behind_the_last_byte_of_a_download_is_continued(
+    ingestion, odd, monkeypatch, caplog, told
+):
+    odd.headers = {"Content-Length": told, "Connection": None if told else "close"}
+    step = ingestion.step({"name": "s", "path": odd.url})
+    unsure = "a.jsonl: its server tells no length; were it cut, nobody could tell"
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(downloads, "file_digest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingestion.store.obtain(step)
+    assert (unsure in caplog.text) is (told is None)
+    assert len(ingestion.rows(ingestion.store.obtain(step))) == 3000
+
+
+@pytest.mark.catalogue(48)
+def test_a_part_that_begins_before_what_was_asked_for_is_put_where_it_begins(ingestion, odd):
+    odd.etags = False
+    odd.headers = {"ETag": odd.etag}
+    odd.cuts = [len(LINES), 100_500]
+    artifact = ingestion.run(odd.url)
+    assert odd.requests[-1] == ("/raw/a.jsonl", "bytes=100500-")
+    assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]

@@ -1,0 +1,93 @@
+"""A stream is trained on as the rows that it is made of, and a run over it goes on where it was."""
+
+import pytest
+from datasets import Dataset
+
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.layout.stream import StreamShare
+from tests.training.checkpoints.test_checkpoint import FIELDS, result
+from tests.training.checkpoints.test_checkpoint_rotation import killed
+from tests.training.tiny import make_rows
+
+PASSES = {"max_steps": 16, "save_steps": 1, "logging_steps": 3}
+"""Over 26 pairs in batches of 4: two passes of 7 steps, and a part of a third."""
+
+
+def make(base, directory, streams=True, shuffled=False, **fields):
+    rows = Dataset.from_list(make_rows(26, margin=True))
+    stream = rows.to_iterable_dataset()
+    return RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(directory), **{**FIELDS, **PASSES, **fields}),
+        train_dataset=(stream.shuffle(seed=5, buffer_size=9) if shuffled else stream)
+        if streams
+        else rows,
+        eval_dataset=Dataset.from_list(make_rows(9, seed=1)),
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"gradient_accumulation_steps": 2},  # the last step of a pass has one batch, not two
+        {"gradient_accumulation_steps": 3},
+        {"dataloader_drop_last": True},
+    ],
+    ids=str,
+)
+def test_a_stream_is_trained_on_as_the_same_rows_in_their_order(base, tmp_path, fields):
+    stream = make(base, tmp_path / "a", **fields)
+    stream.train()
+    rows = make(base, tmp_path / "b", False, train_sampling_strategy="sequential", **fields)
+    rows.train()
+    histories = [
+        [{k: v for k, v in r.items() if k != "epoch"} for r in t.state.log_history[:-1]]
+        for t in (stream, rows)
+    ]
+    assert histories[0] == histories[1]
+    assert result(stream, tmp_path / "c")[0] == result(rows, tmp_path / "d")[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"gradient_accumulation_steps": 2},
+        {"shuffled": True, "disable_dropout": False},
+        {"save_strategy": "epoch", "eval_strategy": "epoch", "logging_strategy": "epoch"},
+        {"dataloader_num_workers": 1},
+    ],
+    ids=str,
+)
+def test_a_run_over_several_passes_of_a_stream_goes_on_where_it_was(base, tmp_path, fields):
+    whole = make(base, tmp_path / "whole", **fields)
+    whole.train()
+    epochs = [7, 14] if "save_strategy" in fields else [3, 7, 9, 14, 15]
+    for step in epochs:
+        killed(make(base, tmp_path / f"{step}", **fields), step)
+        resumed = make(base, tmp_path / f"{step}", **fields)
+        resumed.train(resume_from_checkpoint=True)
+        assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("count", [*range(1, 9)])
+def test_every_row_of_a_stream_is_computed_once_in_as_many_batches_of_each_process(
+    processes, count
+):
+    rows = Dataset.from_dict({"row": [*range(count)]}).to_iterable_dataset()
+    of_all = [
+        [item for [item] in StreamShare(rows, 2, processes, process, drop_last=False)]
+        for process in range(processes)
+    ]
+    assert len({len(items) for items in of_all}) == 1
+    computed = [
+        row["row"]
+        for step in zip(*of_all, strict=True)
+        for mine, filler in step
+        if not filler
+        for row in mine
+    ]
+    assert computed == [*range(count)]
+    assert all(mine for items in of_all for mine, _ in items)

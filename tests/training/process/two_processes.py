@@ -1,0 +1,81 @@
+"""Runs RewardTrainers in every process of a launch, so that a test can compare them with one.
+
+python -m torch.distributed.run --nproc_per_node 2 -m tests.training.process.two_processes \
+    BASE CASES_JSON OUT_DIRECTORY
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+
+from tasks.training import RewardConfig, RewardTrainer
+from tests.training.tiny import make_rows
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def history(base, directory, case):
+    """What a run of `case` logs; of it `rows` (a list or a number), `stream` (of how many files)
+    and `fields` (settings)."""
+    rows = case["rows"] if isinstance(case["rows"], list) else make_rows(case["rows"], margin=True)
+    rows = Dataset.from_list(rows)
+    fields = {
+        "use_cpu": True,
+        "gradient_checkpointing": False,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "preflight": False,
+        **case["fields"],
+    }
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(directory), **fields),
+        train_dataset=rows.to_iterable_dataset(case["stream"]) if case.get("stream") else rows,
+    )
+    trainer.train()
+    return [record for record in trainer.state.log_history if "loss" in record]
+
+
+def histories_of_two(base, directory, cases):
+    """The histories of all cases in two processes, of one launch."""
+    directory.mkdir(parents=True)
+    (directory / "cases.json").write_text(json.dumps(cases))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    words = [
+        "-m",
+        "tests.training.process.two_processes",
+        base,
+        directory / "cases.json",
+        directory,
+    ]
+    done = subprocess.run(
+        [*launch, *map(str, words)],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return {name: json.loads((directory / f"{name}.json").read_text()) for name in cases}
+
+
+if __name__ == "__main__":
+    base, cases, out = map(Path, sys.argv[1:])
+    torch.set_num_threads(1)
+    for name, case in json.loads(cases.read_text()).items():
+        found = history(base, out / f"run-{name}", case)
+        if os.environ["RANK"] == "0":
+            (out / f"{name}.json").write_text(json.dumps(found))
+    # gloo's threads must not outlive the interpreter: one that wants its lock then aborts
+    PartialState().wait_for_everyone()
+    PartialState().destroy_process_group()
