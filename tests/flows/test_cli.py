@@ -237,9 +237,17 @@ def of_a_library(number):
         raise RuntimeError("the registry cannot be reached") from error
 
 
+@pytest.fixture
+def not_ignored(number):
+    """What starts the tests in the background may have them ignore an interrupt."""
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)
+    yield usual
+    signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, number):
-    before = signal.getsignal(number)
+def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, number, not_ignored):
     with pytest.raises(typer.Exit) as ended, told_in_one_sentence():
         of_a_library(number)
     assert ended.value.exit_code == 75
@@ -247,7 +255,7 @@ def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, num
     assert said == (
         f"interrupted: stopped by {number.name}; run the same command again to continue\n"
     )
-    assert signal.getsignal(number) == before
+    assert signal.getsignal(number) == not_ignored
 
 
 def test_an_interrupt_that_the_caller_ignores_is_ignored():
