@@ -115,6 +115,9 @@ def _from_pretrained(
     fixed = {"num_labels": 1, "use_safetensors": True, "output_loading_info": True}
     given = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
     given.setdefault("ignore_mismatched_sizes", True)  # told by `check_keys`, by name
+    # transformers looks for an adapter in its usual cache and on the hub, unless told once more.
+    placed = {name: options[name] for name in ("cache_dir", "local_files_only") if name in options}
+    given.setdefault("adapter_kwargs", placed)
     try:
         return AutoModelForSequenceClassification.from_pretrained(path, **given)
     except SafetensorError as error:

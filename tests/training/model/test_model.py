@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from huggingface_hub import file_download
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
@@ -175,7 +176,10 @@ def test_a_trainer_told_of_a_place_without_a_model_says_so(tmp_path):
         RewardTrainer(str(tmp_path / "nowhere"), config, train_dataset=[{}])
 
 
-def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path):
+def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        file_download, "get_hf_file_metadata", lambda *_, **__: pytest.fail("asked")
+    )
     hub = tmp_path / "models--some--model"
     main, other = "1" * 40, "2" * 40
     three = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
@@ -183,7 +187,7 @@ def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path):
     shutil.copytree(base, hub / "snapshots" / other)
     (hub / "refs").mkdir()
     (hub / "refs" / "main").write_text(main)
-    place = {"cache_dir": str(tmp_path), "local_files_only": True}
+    place = {"cache_dir": str(tmp_path), "local_files_only": True}  # no hub is asked
     with pytest.raises(ModelError, match="some/model classifies into 3 labels"):
         load_reward_model("some/model", **place)
     found = load_reward_model("some/model", revision=other, **place)
