@@ -177,9 +177,8 @@ def test_a_trainer_told_of_a_place_without_a_model_says_so(tmp_path):
 
 
 def test_the_labels_are_those_of_the_revision_that_is_loaded(base, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        file_download, "get_hf_file_metadata", lambda *_, **__: pytest.fail("asked")
-    )
+    asked = lambda *_, **__: pytest.fail("the hub was asked")  # noqa: E731
+    monkeypatch.setattr(file_download, "get_hf_file_metadata", asked)
     hub = tmp_path / "models--some--model"
     main, other = "1" * 40, "2" * 40
     three = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
