@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from tasks.errors import RegistrationError
 from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
+from tasks.registration.quiet import quietly
 from tasks.registration.registry import database_path, prepare_environment, store_uri
-from tasks.registration.tracking import client_for, quietly
+from tasks.registration.tracking import client_for
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -12,9 +12,7 @@ import json
 import logging
 import math
 import time
-import warnings
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ from tasks.artifact.durable import TEMPORARY_SUFFIX, writing
 from tasks.artifact.lock import locked
 from tasks.registration.experiment import experiment_for
 from tasks.registration.params import RegistrationParams
+from tasks.registration.quiet import quietly
 from tasks.registration.registry import (
     SQLITE,
     database_path,
@@ -83,14 +82,6 @@ def make_database(database: Path) -> None:
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             client.search_experiments(max_results=1)
             client.search_registered_models(max_results=1)
-
-
-@contextmanager
-def quietly() -> Generator[None, None, None]:
-    """Without the warnings of MLflow about its own use of its libraries."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:

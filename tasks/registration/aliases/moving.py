@@ -23,10 +23,10 @@ from tasks.registration.aliases.history import (
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.proof import prove_again
+from tasks.registration.quiet import quietly
 from tasks.registration.register import REFUSED
 from tasks.registration.registry import CHAMPION
 from tasks.registration.store import client_of_existing, refusals_told
-from tasks.registration.tracking import quietly
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

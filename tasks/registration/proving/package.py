@@ -23,7 +23,7 @@ from tasks.errors import RegistrationError
 from tasks.registration.loader import reward_scale
 from tasks.registration.loader.allowed_files import UNNAMED, shipped_digest
 from tasks.registration.loader.champion_scale import PLACE
-from tasks.registration.tracking import quietly
+from tasks.registration.quiet import quietly
 
 CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
 _LOADER = Path(__file__).parents[1] / "loader"
