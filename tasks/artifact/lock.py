@@ -32,12 +32,13 @@ def locked(path: Path, what: str, *, shared: bool = False) -> Generator[int, Non
     `shared`: others that share it may hold it, too; nobody else may.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor, writable = _opened(path, os.O_CREAT)
     try:
         _acquire(descriptor, path, what, shared)
-        mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(mine).encode(), 0)
+        if writable:
+            mine = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(mine).encode(), 0)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -47,12 +48,22 @@ def is_locked(path: Path) -> bool:
     """Whether somebody holds the lock right now."""
     if not path.exists():
         return False
-    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # some need it to be writable
-    descriptor = os.open(path, access | os.O_CLOEXEC)
+    descriptor, _ = _opened(path)
     try:
         return not _try(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path, create: int = 0) -> tuple[int, bool]:
+    """The lock's descriptor, and whether its text can be written; some file systems lock nothing
+    else. Where users share a store, its maker's umask says whether the others may write to it."""
+    try:
+        return os.open(path, os.O_RDWR | create | os.O_CLOEXEC, 0o666), True
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS) or not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC), False
 
 
 def _acquire(descriptor: int, path: Path, what: str, shared: bool) -> None:

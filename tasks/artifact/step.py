@@ -7,7 +7,7 @@ build(workspace)                                               writes it, resuma
 import os
 import shutil
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -86,7 +86,8 @@ class Workspace:
         statuses = statuses_below(self.path)
         wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
         for name in wrong:
-            (self.path / name).chmod(MODE)
+            with suppress(PermissionError):  # another user began the work: it stays as he made it
+                (self.path / name).chmod(MODE)
         return statuses_below(self.path) if wrong else statuses
 
     def _mark(self, unit: str, summary: Mapping[str, Any]) -> None:

@@ -78,6 +78,7 @@ def make_database(database: Path) -> None:
         for torn in database.parent.glob(f"{database.name}{TEMPORARY_SUFFIX}*"):
             torn.unlink()
         with writing(database) as temporary:
+            temporary.touch()  # as the umask says: SQLite's own are for their maker to write to
             uri = f"{SQLITE}{temporary}"
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             client.search_experiments(max_results=1)
