@@ -23,6 +23,17 @@ Lasts = Literal["now", "by_mark", "later"]
 """When a file that was written has to last: at once; before the next mark is set (`lasting.last`);
 or when whoever has the directory makes it last, as a commit does."""
 
+ROOM = "make room or mend the permissions"
+REFUSALS = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EROFS: ROOM,
+    errno.EACCES: ROOM,
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
+    errno.EIO: "see to the disk",
+}
+"""What a file system says where it takes nothing, and what to do about it."""
+
 
 def fsync(path: Path) -> None:
     """Makes the bytes of a file, or the entries of a directory, last."""
@@ -129,21 +140,22 @@ def folders_of(names: Iterable[str]) -> set[str]:
 
 @contextmanager
 def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
-    """Turns a full disk or a read-only file system into a sentence that says what to do.
+    """Turns a full, read-only or failing disk into a sentence that says what to do.
 
     `directory`: where the work writes, unless the error names a place elsewhere.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        advice = REFUSALS.get(error.errno or 0)
+        if advice is None:
             raise
         directory = _place_of(error, directory)
         status = os.statvfs(directory)
         free = status.f_bavail * status.f_frsize / 1e9
         raise ArtifactError(
             f"cannot write below {directory}: {error.strerror} ({free:.1f} GB free); finished "
-            "pieces are kept, so make room or mend the permissions and run again"
+            f"pieces are kept, so {advice} and run again"
         ) from error
 
 

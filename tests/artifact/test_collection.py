@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import threading
 from pathlib import Path
 
@@ -125,6 +126,19 @@ def test_a_disk_that_is_full_elsewhere_is_told_by_its_own_place(store, tmp_path_
         explained_disk_errors(store.root),
     ):
         raise full
+
+
+def test_a_limit_on_the_size_of_files_is_told_with_what_to_do(store):
+    def build(workspace):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            (workspace.path / "large.bin").write_bytes(bytes(5000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with pytest.raises(ArtifactError, match=r"File too large .* raise the limit .*ulimit -f"):
+        store.obtain(Step("large", 1, "1_large", {}, {}, build))
 
 
 def test_a_read_only_store_can_be_looked_at_and_remembers_no_run(store, monkeypatch):

@@ -12,6 +12,7 @@ whose names hold their hash: two versions in one process do not take each other'
 
 import json
 import shutil
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def package(model_directory: Path, destination: Path, evaluation: Path | None = 
 
     Raises:
         RegistrationError: a file is missing, or the model would run code of its own.
+        OSError: the disk takes no more.
     """
     names = carried_files(model_directory)
     shutil.rmtree(destination, ignore_errors=True)
@@ -62,15 +64,7 @@ def package(model_directory: Path, destination: Path, evaluation: Path | None = 
     sources = shipped_sources()
     for name, text in sources.items():
         destination.with_name(f"{name}.py").write_text(text, "utf-8")
-    with quietly():
-        from mlflow import pyfunc
-
-        pyfunc.save_model(
-            path=str(destination),
-            loader_module=next(name for name in sources if "_inference_" in name),
-            code_paths=[str(destination.with_name(f"{name}.py")) for name in sources],
-            pip_requirements=requirements(),
-        )
+    _save(destination, sources)
     for name in names:
         target = destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +74,25 @@ def package(model_directory: Path, destination: Path, evaluation: Path | None = 
     for path in destination.rglob("*"):
         if path.is_file():  # transformers saves weights readable for their owner alone
             path.chmod(0o644)
+
+
+def _save(destination: Path, sources: Iterable[str]) -> None:
+    """MLflow's files, and the modules of these names, which stand beside the destination."""
+    with quietly():
+        from mlflow import pyfunc
+        from mlflow.exceptions import MlflowException
+
+        try:
+            pyfunc.save_model(
+                path=str(destination),
+                loader_module=next(name for name in sources if "_inference_" in name),
+                code_paths=[str(destination.with_name(f"{name}.py")) for name in sources],
+                pip_requirements=requirements(),
+            )
+        except MlflowException as error:
+            if isinstance(error.__cause__, OSError):  # MLflow blames the modules for a full disk
+                raise error.__cause__ from None
+            raise
 
 
 def _enclose(evaluation: Path, destination: Path) -> None:
