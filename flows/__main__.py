@@ -126,7 +126,9 @@ def verify(
 @app.command()
 def gc(
     root: Root = Path(),
-    keep_runs: Annotated[int, typer.Option(min=1, help="Finished runs to keep.")] = 5,
+    keep_runs: Annotated[
+        int, typer.Option(min=1, help="Runs to keep, of finished and of stopped ones.")
+    ] = 5,
     dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
 ) -> None:
     """Remove what no recent run, registered version or pin refers to."""
@@ -143,7 +145,7 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
     """Show the last run: its artifacts with their paths, its metrics, what it registered."""
     from flows.summary import print_summary
     from tasks.artifact import Store
-    from tasks.artifact.collection import last_facts
+    from tasks.artifact.refs import last_facts
 
     summary: dict[str, Any] | None = last_facts(Store(root.resolve() / "data"), "run")
     if summary is None:

@@ -4,12 +4,14 @@ What a registered version was made from stays beyond the runs: later champions a
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
 from flows.summary import summary_of
-from tasks.artifact import Artifact, Step
-from tasks.artifact.collection import in_use, keep, run_name
+from tasks.artifact import Artifact, Step, Store
+from tasks.artifact.collection import in_use
+from tasks.artifact.refs import RUN, UNFINISHED, VERSION, keep, release, run_name
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
@@ -46,18 +48,49 @@ def run_pipeline(
     def ask_store(step: Step) -> Artifact:
         return store.obtain(step, force=step.stage in force)
 
-    artifacts: dict[str, Artifact] = {}
+    progress = _Progress(store, obtain or ask_store)
+    artifacts = progress.artifacts
     with in_use(store):
-        for stage, artifact in run_steps(pipeline, obtain or ask_store, until):
-            artifacts[stage] = artifact
+        for stage, artifact in run_steps(pipeline, progress, until):
+            progress.add(stage, artifact)
             if stage == "tokenization" and _comes_to("evaluation", until):
                 _check_held_out(artifacts)
         summary = summary_of(artifacts)
-        keep(store, "run", run_name(), artifacts.values(), summary)
+        keep(store, RUN, run_name(), artifacts.values(), summary)
+        release(store, artifacts.values())
         if registered := summary["registered"]:
             version = f"{registered['name']}-{registered['version']}"
-            keep(store, "version", version, artifacts.values(), registered)
+            keep(store, VERSION, version, artifacts.values(), registered)
     return summary
+
+
+@dataclass
+class _Progress:
+    """Obtains a run's artifacts; they are kept from the next build on, should the run not come to
+    its end: what takes hours is not collected because what came behind it failed."""
+
+    store: Store
+    obtain: Obtain
+    artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
+    name: str = field(default_factory=run_name)
+    kept: int = 0
+
+    def __call__(self, step: Step) -> Artifact:
+        """The step's artifact."""
+        if not self.store.place(step).exists():
+            self._keep()
+        return self.obtain(step)
+
+    def add(self, stage: str, artifact: Artifact) -> None:
+        """Takes up what was obtained."""
+        self.artifacts[stage] = artifact
+        if not artifact.cached:
+            self._keep()
+
+    def _keep(self) -> None:
+        if len(self.artifacts) > self.kept:
+            self.kept = len(self.artifacts)
+            keep(self.store, UNFINISHED, self.name, self.artifacts.values())
 
 
 def _check_stages(until: str | None, force: Collection[str]) -> None:

@@ -1,29 +1,26 @@
 """Verification of all that stands, and collection of what nothing refers to any more.
 
-    data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}: what a finished
-                                    run, a registered model version or a pin by hand keeps alive
-    data/.locks/runs                shared by all runs that are going
+    data/.locks/runs    shared by all runs that are going
 
 What can be reached from a ref through the records' inputs stays. The rest is renamed into the
-trash under its key's lock, and deleted after a grace period. A run has no ref before its end, so
-nothing is collected while one is going.
+trash under its key's lock, and deleted after a grace period. A run is known by its ref as far as
+it has come, but reads what it has found before: nothing is collected while one is going.
 """
 
 import errno
 import re
 import shutil
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from tasks.artifact.durable import explained_disk_errors, read_json, write_json
+from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.key import KEY_LENGTH
 from tasks.artifact.lock import holder, is_locked, locked
 from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
+from tasks.artifact.refs import RUN, UNFINISHED, Name, keeps, refs
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
@@ -61,31 +58,6 @@ def in_use(store: Store) -> Generator[None, None, None]:
                 if error.errno not in (errno.EROFS, errno.EACCES):
                     raise
         yield
-
-
-def keep(
-    store: Store, kind: str, name: str, artifacts: Iterable[Artifact], facts: Any = None
-) -> Path:
-    """Writes a ref: these artifacts, and all that they were made from, stay.
-
-    Raises:
-        ArtifactError: the store cannot be written to.
-    """
-    path = store.root / "refs" / f"{kind}-{name}.json"
-    with explained_disk_errors(store.root):
-        write_json(path, {"keeps": [[a.stage, a.key] for a in artifacts], "facts": facts})
-    return path
-
-
-def last_facts(store: Store, kind: str) -> Any:
-    """The facts of the newest ref of a kind, or None where there is none."""
-    refs = sorted((store.root / "refs").glob(f"{kind}-*.json"))
-    return read_json(refs[-1])["facts"] if refs else None
-
-
-def run_name() -> str:
-    """A name for a run's ref that sorts by time."""
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def committed(store: Store) -> list[Artifact | str]:
@@ -129,19 +101,16 @@ def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[
 
 
 def _collected(store: Store, keep_runs: int, dry_run: bool) -> list[Swept]:
-    stale = sorted((store.root / "refs").glob("run-*.json"))[:-keep_runs] if keep_runs else []
+    stale = [ref for kind in (RUN, UNFINISHED) for ref in refs(store, kind)[:-keep_runs]]
     alive = _reachable(store, ignoring=set(stale))
     swept: list[Swept] = []
-    for found in committed(store):
-        if isinstance(found, str) or (found.stage, found.key) in alive:
-            continue
-        lock = store.root / ".locks" / found.name
+    for path, lock, why in _out_of_reach(store, alive):
         if is_locked(lock):
             continue
-        swept.append(Swept(found.path, size_of(found.path), "out of reach of every ref", True))
+        swept.append(Swept(path, size_of(path), why, True))
         if not dry_run:
             with locked(lock, "gc"):
-                store.discard(found.path)
+                store.discard(path)
     swept += [_old(path, "abandoned work") for path in _abandoned(store)]
     swept += [_old(path, "trash") for path in _expired(store.root / ".trash")]
     if not dry_run:
@@ -162,15 +131,10 @@ def size_of(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _reachable(store: Store, ignoring: set[Path]) -> set[tuple[str, str]]:
+def _reachable(store: Store, ignoring: set[Path]) -> set[Name]:
     by_name = {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
-    waiting = [
-        (str(stage), str(key))
-        for path in (store.root / "refs").glob("*.json")
-        if path not in ignoring
-        for stage, key in (read_json(path) or {"keeps": []})["keeps"]
-    ]
-    alive: set[tuple[str, str]] = set()
+    waiting = [name for path in refs(store) if path not in ignoring for name in keeps(path)]
+    alive: set[Name] = set()
     while waiting:
         name = waiting.pop()
         if name in alive:
@@ -182,18 +146,43 @@ def _reachable(store: Store, ignoring: set[Path]) -> set[tuple[str, str]]:
     return alive
 
 
+def _out_of_reach(store: Store, alive: set[Name]) -> Generator[tuple[Path, Path, str], None, None]:
+    """Each place that no ref leads to, with its lock, and why.
+
+    A record that cannot be read does not say of which stage it is. The key does, by its lock; what
+    has none is somebody else's directory.
+    """
+    locks = store.root / ".locks"
+    for place in _places(store):
+        found = read_artifact(place)
+        if isinstance(found, Artifact):
+            if (found.stage, found.key) not in alive:
+                yield place, locks / found.name, "out of reach of every ref"
+        elif place.name not in {key for _, key in alive}:
+            for lock in list(locks.glob(f"*-{place.name}"))[:1]:
+                yield place, lock, "out of reach of every ref, its record cannot be read"
+
+
 def _abandoned(store: Store) -> list[Path]:
-    """Work directories that nobody holds and nobody has touched within the grace period."""
+    """Work directories that nobody holds, and in which nothing was made within the grace period."""
     return [
         path
         for path in _expired(store.root / ".work")
-        if not is_locked(store.root / ".locks" / path.name)
+        if max(map(_modified, path.rglob("*")), default=0.0) < _limit()
+        and not is_locked(store.root / ".locks" / path.name)
     ]
 
 
 def _expired(directory: Path) -> list[Path]:
-    limit = time.time() - GRACE_SECONDS
-    return [p for p in sorted(directory.glob("*")) if p.is_dir() and p.stat().st_mtime < limit]
+    return [p for p in sorted(directory.glob("*")) if p.is_dir() and _modified(p) < _limit()]
+
+
+def _modified(path: Path) -> float:
+    return path.lstat().st_mtime
+
+
+def _limit() -> float:
+    return time.time() - GRACE_SECONDS
 
 
 def _old(path: Path, why: str) -> Swept:

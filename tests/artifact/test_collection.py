@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tasks.artifact import Step, Store
-from tasks.artifact.collection import RUNS, collect, in_use, keep, last_facts, verify
+from tasks.artifact.collection import RUNS, collect, in_use, verify
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
+from tasks.artifact.refs import keep, last_facts
 from tasks.errors import ArtifactError
 
 
@@ -92,6 +93,46 @@ def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
     fresh.mkdir()
     assert len(collect(store)) == 2
     assert fresh.exists()
+
+
+def test_work_whose_last_checkpoint_is_young_is_not_abandoned_however_long_ago_it_began(store):
+    work = store.root / ".work" / "training-1"
+    checkpoint = work / "scratch" / "checkpoint-9000" / "model.safetensors"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("thirty hours of work")
+    for old in (checkpoint.parent, work / "scratch", work):
+        os.utime(old, (0, 0))
+    assert collect(store) == []
+    os.utime(checkpoint, (0, 0))
+    assert [swept.path for swept in collect(store)] == [work]
+
+
+def test_what_has_lost_its_record_is_collected_unless_a_ref_keeps_it(store):
+    kept, lost = (store.obtain(text_step("root", text)) for text in "ab")
+    keep(store, "pin", "mine", [kept])
+    others = store.root / "raw" / "0123456789abcdef"  # named as a key is, but nobody built it
+    others.mkdir(parents=True)
+    for directory in (kept.path, lost.path, others):
+        (directory / "record.json").write_text("{}")
+    foretold = collect(store, dry_run=True)
+    assert collect(store) == foretold
+    assert [(swept.path, swept.why) for swept in foretold] == [
+        (lost.path, "out of reach of every ref, its record cannot be read")
+    ]
+    assert (kept.path.exists(), others.exists()) == (True, True)
+
+
+def test_nothing_is_collected_while_a_ref_does_not_say_what_it_keeps(store):
+    artifact = store.obtain(text_step("root", "x"))
+    ref = keep(store, "version", "reward-model-1", [artifact], {"n": 1})
+    ref.write_bytes(ref.read_bytes()[:-9])
+    for ask in (lambda: collect(store), lambda: last_facts(store, "version")):
+        with pytest.raises(
+            ArtifactError, match=r"version-reward-model-1\.json is damaged: no JSON"
+        ):
+            ask()
+    ref.unlink()
+    assert [swept.path for swept in collect(store)] == [artifact.path]
 
 
 def test_what_was_built_long_ago_lies_in_the_trash_for_the_grace_period_too(store):

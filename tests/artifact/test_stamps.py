@@ -7,9 +7,10 @@ import time
 import pytest
 
 from tasks.artifact import Memo, Step, Store, Workspace
-from tasks.artifact.collection import collect, keep
+from tasks.artifact.collection import collect
 from tasks.artifact.durable import fsync_bytes
 from tasks.artifact.record import damage
+from tasks.artifact.refs import keep
 from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS
 from tasks.artifact.units import REUSED, build_shards
 from tasks.errors import DataError

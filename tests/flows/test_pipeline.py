@@ -11,7 +11,8 @@ import pytest
 
 from flows.summary import print_summary
 from tasks.artifact import Store
-from tasks.artifact.collection import collect, keep
+from tasks.artifact.collection import collect
+from tasks.artifact.refs import keep
 
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = (

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.artifact import Artifact, Store, file_digest
-from tasks.artifact.collection import collect, keep
+from tasks.artifact.collection import collect
+from tasks.artifact.refs import keep
 from tasks.conversion.first_pass.tables import SCHEMA
 from tasks.errors import DataError
 from tasks.model.directory import describe

@@ -1,0 +1,84 @@
+"""What keeps artifacts alive: the roots of the collection.
+
+    data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}
+
+Kinds: `run` is a finished run, `unfinished` one that has not come to its end (yet), `version` a
+registered model version, `pin` one by hand.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tasks.artifact.durable import explained_disk_errors, write_json
+from tasks.artifact.record import Artifact
+from tasks.artifact.store import Store
+from tasks.errors import ArtifactError
+
+RUN, UNFINISHED, VERSION = "run", "unfinished", "version"
+Name = tuple[str, str]
+"""Stage and key of an artifact."""
+
+
+def keep(
+    store: Store, kind: str, name: str, artifacts: Iterable[Artifact], facts: Any = None
+) -> Path:
+    """Writes a ref: these artifacts, and all that they were made from, stay.
+
+    Raises:
+        ArtifactError: the store cannot be written to.
+    """
+    path = store.root / "refs" / f"{kind}-{name}.json"
+    with explained_disk_errors(store.root):
+        write_json(path, {"keeps": [[a.stage, a.key] for a in artifacts], "facts": facts})
+    return path
+
+
+def release(store: Store, artifacts: Iterable[Artifact]) -> None:
+    """Removes the refs of unfinished runs that keep none but these, which a finished run keeps."""
+    kept = {(a.stage, a.key) for a in artifacts}
+    with explained_disk_errors(store.root):
+        for path in refs(store, UNFINISHED):
+            if keeps(path) <= kept:
+                path.unlink(missing_ok=True)
+
+
+def refs(store: Store, kind: str = "*") -> list[Path]:
+    """The refs of a kind, the oldest first."""
+    return sorted((store.root / "refs").glob(f"{kind}-*.json"))
+
+
+def keeps(path: Path) -> set[Name]:
+    """What a ref keeps alive.
+
+    Raises:
+        ArtifactError: that cannot be read.
+    """
+    return {(str(stage), str(key)) for stage, key in _read(path)["keeps"]}
+
+
+def last_facts(store: Store, kind: str) -> Any:
+    """The facts of the newest ref of a kind, or None where there is none.
+
+    Raises:
+        ArtifactError: they cannot be read.
+    """
+    found = refs(store, kind)
+    return _read(found[-1])["facts"] if found else None
+
+
+def run_name() -> str:
+    """A name for a run's ref that sorts by time."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        raise ArtifactError(
+            f"{path} is damaged: no JSON, so it is not known which artifacts it keeps; restore it, "
+            "or remove it to let them go (a run of the same params keeps them anew)"
+        ) from None

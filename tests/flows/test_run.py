@@ -1,0 +1,75 @@
+"""A run that does not come to its end: what it has built is there for the next one."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.params import check
+from flows.pipeline import Pipeline
+from flows.run import run_pipeline
+from tasks.artifact.collection import collect
+from tasks.artifact.refs import RUN, UNFINISHED, refs
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pipeline(tmp_path) -> Pipeline:
+    columns = {"prompt": "question", "chosen": "better", "rejected": "worse"}
+    path = str(REPOSITORY / "data/samples/votes.csv")
+    source = {"name": "votes", "path": path, "columns": columns, "limit": 60}
+    model = {"scratch": {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8}}
+    value = {"model": model, "ingestion": {"sources": [source]}}
+    return Pipeline(check(value, "test"), tmp_path)
+
+
+def stops_at(pipeline, stage):
+    """Obtains what comes before a stage, whose build is killed."""
+
+    def obtain(step):
+        if step.stage != stage:
+            return pipeline.store.obtain(step)
+        pipeline.store.work(step).mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    return obtain
+
+
+def test_what_a_stopped_run_has_built_is_kept_until_another_has_finished(pipeline):
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(pipeline, until="conversion", obtain=stops_at(pipeline, "conversion"))
+    assert collect(pipeline.store) == []
+    summary = run_pipeline(pipeline, until="conversion")
+    found = summary["stages"]
+    assert (found["ingestion"]["cached"], found["conversion"]["cached"]) == (True, False)
+    assert (len(refs(pipeline.store, RUN)), refs(pipeline.store, UNFINISHED)) == (1, [])
+    assert collect(pipeline.store) == []
+
+
+def test_the_inputs_of_work_that_was_begun_are_kept_though_all_of_them_were_cached(pipeline):
+    run_pipeline(pipeline, until="model")
+    (ref,) = refs(pipeline.store, RUN)
+    ref.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(pipeline, until="conversion", obtain=stops_at(pipeline, "conversion"))
+    assert collect(pipeline.store) == []
+
+
+def test_of_stopped_runs_too_only_the_newest_are_kept(pipeline):
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(pipeline, until="conversion", obtain=stops_at(pipeline, "conversion"))
+    (ref,) = refs(pipeline.store, UNFINISHED)
+    ref.with_name("unfinished-99990101T000000.json").write_text('{"keeps": []}')
+    assert {s.path.parent.name for s in collect(pipeline.store, keep_runs=1)} == {
+        "1_ingestion",
+        "model",
+    }
+    assert not ref.exists()
+
+
+def test_a_run_in_which_all_is_cached_leaves_no_trace_of_being_unfinished(pipeline, monkeypatch):
+    run_pipeline(pipeline, until="ingestion")
+    written = []
+    monkeypatch.setattr("flows.run.keep", lambda _store, kind, *_more: written.append(kind))
+    run_pipeline(pipeline, until="ingestion")
+    assert written == [RUN]
