@@ -3,12 +3,16 @@
 read_yaml("- &d {name: s, path: a.jsonl}\\n- {<<: *d, name: s2}")    # merge keys are read
 """
 
+import re
 from typing import Any
 
 import yaml
 from yaml.composer import ComposerError
 
 MERGE = "tag:yaml.org,2002:merge"
+INT, FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+OTHER_BASE = re.compile(r"[-+]?0[0-9_]+|.*:.*")
+"""Numbers that YAML 1.1 reads otherwise than they look: 010 is 8, 1:30 is 90."""
 
 
 def read_yaml(text: str) -> Any:
@@ -58,4 +62,14 @@ class _StrictLoader(yaml.SafeLoader):
                 line = key_node.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: the key {key!r} stands twice in one mapping")
             seen.add(key)
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        if node.tag in (INT, FLOAT) and OTHER_BASE.fullmatch(node.value):
+            problem = (
+                f"YAML reads {node.value} as {self.construct_object(node)!r}; write the number "
+                "plainly, or quote it if it is meant as text"
+            )
+            raise ComposerError(None, None, problem, node.start_mark)
         return node

@@ -24,7 +24,7 @@ class ScratchParams(Params):
     """None: hidden_size / num_attention_heads."""
     max_position_embeddings: int = Field(default=4096, ge=16)
     tie_word_embeddings: bool = True
-    seed: int = 0
+    seed: int = Field(default=0, ge=-(2**63), lt=2**64)
     """Seed of the weights."""
 
 

@@ -103,9 +103,9 @@ class TrainingParams(Params):
     """Deterministic GPU kernels, at a cost in speed."""
 
     # randomness
-    seed: int = Field(default=42, ge=0)
+    seed: int = Field(default=42, ge=0, lt=2**32)
     """Seed of a new head, of adapters and of the order of the pairs."""
-    data_seed: int | None = Field(default=None, ge=0)
+    data_seed: int | None = Field(default=None, ge=0, lt=2**32)
     """Seed of the order of the pairs alone; None: `seed`."""
     dataloader_drop_last: bool = False
     """Leaves out the last, smaller batch of an epoch."""

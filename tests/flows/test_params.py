@@ -119,6 +119,10 @@ def test_a_mistake_within_a_source_is_told_once_and_no_source_at_all_still_is(pa
         ("seed: !!bool foo", "is no valid YAML: .*; quote the text"),
         ("seed: !!timestamp foo", "is no valid YAML: .*; quote the text"),
         ("? !!map foo\n: 1", "is no valid YAML: "),
+        ("training: {seed: 010}", r"line 1, column 18: YAML reads 010 as 8; write the number"),
+        ("training: {max_steps: 1:30}", "YAML reads 1:30 as 90; .* or quote it"),
+        ("training: {learning_rate: -1:30.5}", "YAML reads -1:30.5 as -90.5"),
+        ("x: [!!int '017']", "YAML reads 017 as 15"),
         ("model: [", "is no valid YAML"),
         ("- 1", "must be a mapping"),
         ("training: {seed: 1}", "model: required, but missing"),
@@ -130,6 +134,30 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(ParamsError, match=sentence):
         load(path)
+
+
+def test_numbers_that_are_read_as_they_look_are_taken(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "model: {path: x}\ningestion: {sources: [{name: '010', path: '1:30'}]}\n"
+        "training: {seed: 0, max_steps: 1_000, learning_rate: 0.5}\n"
+    )
+    params = load(path, ["training.data_seed=0x10"])
+    training, (source,) = params.training, params.ingestion.sources
+    assert (training.seed, training.data_seed, training.max_steps) == (0, 16, 1000)
+    assert (training.learning_rate, source.name, source.path) == (0.5, "010", "1:30")
+    with pytest.raises(
+        ParamsError, match=r"override 'training.seed=007' is no valid YAML: .* as 7"
+    ):
+        load(path, ["training.seed=007"])
+
+
+@pytest.mark.parametrize("place", ["training.seed", "training.data_seed", "model.scratch.seed"])
+def test_a_seed_that_no_generator_takes_is_refused_before_any_work(tmp_path, place):
+    path = tmp_path / "p.yaml"
+    path.write_text("model: {scratch: {}}\ningestion: {sources: [{name: s, path: a.jsonl}]}\n")
+    with pytest.raises(ParamsError, match=rf"{place}: Input should be less than \d+, found 99999"):
+        load(path, [f"{place}=99999999999999999999999"])
 
 
 def test_merge_keys_take_what_a_mapping_does_not_say_itself(tmp_path):
