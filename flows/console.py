@@ -1,5 +1,6 @@
 """What the commands share: where they look, how they speak, and how they fail."""
 
+import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
@@ -61,7 +62,7 @@ def usable_root(root: Path) -> Path:
     """The root, made absolute: a directory, or a place where one can be made.
 
     Raises:
-        ParamsError: it is neither.
+        ParamsError: it is neither, or this user may not read what is there.
     """
     try:
         root = root.resolve()
@@ -72,13 +73,26 @@ def usable_root(root: Path) -> Path:
         if not root.exists():
             with TemporaryDirectory(dir=nearest):
                 pass  # it can be written to
+    except ParamsError:
+        raise
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL character
         said = getattr(error, "strerror", None) or error
         raise ParamsError(
             f"root {root} is no directory, and none can be made there ({said}); give another as "
             "--root"
         ) from error
+    _check_open(root)
     return root
+
+
+def _check_open(root: Path) -> None:
+    """Refuses a store whose owner keeps it closed: to look for artifacts there finds none."""
+    for place in (root / "data", root / "mlruns"):
+        if place.exists() and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
+            raise ParamsError(
+                f"root {root}: user id {os.geteuid()} may not read {place}; have its owner open "
+                "it (users of one store share a group, with umask 002), or give another as --root"
+            )
 
 
 def _usable_root(root: Path) -> Path:
