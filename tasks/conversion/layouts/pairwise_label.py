@@ -51,12 +51,21 @@ class PairwiseLabelOptions(TextOptions):
     """Label or annotators' share become the pair's preference, in place of a majority or margin."""
 
     def missing(self) -> str:
-        """The meaning of both values, unless the label is a probability."""
+        """The meaning of both values, each its own, unless the label is a probability."""
         if self.preference is None and (self.first is None or self.second is None):
             return (
                 "what the label means: options {first: 1, second: 2} (the label's value where the "
                 "first, the second answer is better; also tie), or {preference: second}"
             )
+        meanings = _meanings(self)
+        for name, value in meanings.items():
+            if isinstance(value, list | dict):
+                return f"one value of the label as options.{name}, found {found(value)}"
+            if same := [n for n, other in meanings.items() if plain(other) == plain(value)][1:]:
+                return (
+                    f"a value of its own for each meaning: options.{name} is {found(value)} and "
+                    f"options.{same[0]} {found(meanings[same[0]])}, the same label"
+                )
         return ""
 
     def named(self) -> list[str]:
@@ -106,13 +115,13 @@ def _prompt(row: Row) -> Any:
 
 def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
     """How many of the labels say first, second and tie."""
-    meanings = {"first": options.first, "second": options.second, "tie": options.tie}
-    known = {plain(value): name for name, value in meanings.items() if value is not None}
+    meanings = _meanings(options)
+    known = {plain(value): name for name, value in meanings.items()}
     votes: Counter[str] = Counter()
     for name, value in zip(options.labels, values, strict=True):
         meaning = known.get(plain(value)) if value is not None else None
         if meaning is None:
-            listing = ", ".join(f"{shown!r} ({m})" for m, shown in meanings.items() if shown)
+            listing = ", ".join(f"{value!r} ({name})" for name, value in meanings.items())
             raise Unusable(
                 "bad_label" if value is not None else "null",
                 name,
@@ -120,6 +129,12 @@ def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
             )
         votes[meaning] += 1
     return votes
+
+
+def _meanings(options: PairwiseLabelOptions) -> dict[str, JsonValue]:
+    """The value of the label that is declared for first, second and tie."""
+    values = {"first": options.first, "second": options.second, "tie": options.tie}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _majority(votes: Counter[str]) -> Decimal:

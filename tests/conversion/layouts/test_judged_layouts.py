@@ -227,6 +227,13 @@ def test_what_a_pairwise_label_means_is_declared(label, options, margin):
     assert (*sides(pair), pair.margin) == ("Hi", "Hello.", "No.", margin)
 
 
+def test_a_label_of_no_meaning_is_told_with_all_that_are_declared():
+    with pytest.raises(
+        Unusable, match=r"found the number 2, expected .*: 0 \(first\), 1 \(second\)"
+    ):
+        one("pairwise_label", JUDGED, first=0, second=1)
+
+
 def test_several_annotators_decide_by_majority_and_an_input_goes_below_the_prompt():
     options = {"first": 1, "second": 2, "tie": 0, "labels": ["a1", "a2", "a3"]}
     row = JUDGED | {"input": "there", "a1": 2, "a2": 2, "a3": 1}
@@ -394,6 +401,12 @@ def test_a_label_is_never_recognised_and_its_meaning_never_guessed():
         ("unpaired", {"pairs": "adjacent"}, r"options\.pairs: Input should be 'all' or"),
         ("scored", {"max_pairs": 0}, r"options\.max_pairs.*greater than or equal to 1, found 0"),
         ("scored", {"responses": ["a"]}, "one path in options.scores for each"),
+        (
+            "pairwise_label",
+            {"first": 0, "second": 1, "tie": "1.0"},
+            r"options\.second is the number 1 and options\.tie the text '1\.0', the same label",
+        ),
+        ("pairwise_label", {"first": [1, 2], "second": 3}, r"options\.first, found a list of 2"),
         (None, {"by": "id"}, "options 'by' without a layout"),
     ],
 )
