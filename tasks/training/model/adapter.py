@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from peft.utils import SAFETENSORS_WEIGHTS_NAME
+from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError, meant, shown
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.padding import embedding
 from tasks.training.model.quantized import dequantized, is_quantized
 from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
@@ -121,7 +124,27 @@ def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftMod
             "PeftModel"
         )
     body = load_reward_model(base, seed=seed, **options).model
+    rows = _embedding_rows(directory, body)
+    if rows is not None and rows != embedding(body).num_embeddings:
+        body.resize_token_embeddings(rows, mean_resizing=False)  # the adapter brings their values
     return PeftModel.from_pretrained(body, str(directory), is_trainable=True)
+
+
+def _embedding_rows(directory: Path, body: PreTrainedModel) -> int | None:
+    """Rows of the embedding that an adapter brings along, as peft saves one that has grown."""
+    path = directory / SAFETENSORS_WEIGHTS_NAME
+    if not path.is_file():
+        return None
+    table = body.get_input_embeddings()
+    place = next(name for name, module in body.named_modules() if module is table)
+    with safe_open(path, "pt") as file:
+        shapes = [
+            file.get_slice(name).get_shape()
+            for name in file.keys()  # noqa: SIM118 - the file is no mapping
+            if f".{place}." in name and name.endswith(".weight")
+        ]
+    width = embedding(body).embedding_dim
+    return next((shape[0] for shape in shapes if shape[1:] == [width]), None)
 
 
 def merged_anew(directory: Path, body: PreTrainedModel) -> PreTrainedModel:
