@@ -20,6 +20,7 @@ from tasks.training.evaluating import EvaluatingTrainer
 from tasks.training.layout.lengths import item_costs
 from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_batches
 from tasks.training.layout.stream import StreamShare, fillers, shared_out
+from tasks.training.loss.objective import weight_of
 
 BY_LENGTH = "group_by_length"
 
@@ -114,10 +115,7 @@ class DealtTrainer(EvaluatingTrainer):
         """The weight of all pairs of one optimizer step, over micro-batches and processes."""
         if not batch_samples:
             return None
-        weight: Any = sum(
-            b["weight"].sum(dtype=torch.float32) if "weight" in b else len(b["input_ids"]) // 2
-            for b in micro_batches(batch_samples)
-        )
+        weight: Any = sum(weight_of(batch) for batch in micro_batches(batch_samples))
         if self.accelerator.num_processes == 1:
             return weight
         shares: Any = self.accelerator.gather(torch.as_tensor(weight, device=device).float())

@@ -39,6 +39,8 @@ class EvaluatingTrainer(SharedTrainer):
     user_metrics: Metrics | None
     user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     _table: EvaluationTable
+    has_own_loss: bool = False
+    """Whether the class has a `compute_loss` that is not RewardTrainer's."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -70,16 +72,24 @@ class EvaluatingTrainer(SharedTrainer):
         inputs: dict[str, Any],
         prediction_loss_only: bool,  # noqa: ARG002
         ignore_keys: list[str] | None = None,  # noqa: ARG002
-    ) -> tuple[None, torch.Tensor, torch.Tensor]:
-        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32."""
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32.
+
+        Before them the mean of a loss of a script's own, else None: the table's is exact.
+        """
         inputs = self._prepare_inputs(inputs)
+        own: torch.Tensor | None = None
         with torch.no_grad():
             rewards = batch_rewards(model, inputs)
+            if self.has_own_loss:
+                with self.compute_loss_context_manager():
+                    mean: Any = self.compute_loss(model, dict(inputs))
+                own = mean.detach()
         table = torch.stack(rewards.chunk(2), 1)
         ones = torch.ones_like(table[:, 0])
         margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
         preference = inputs.get("preference", ones)
-        return None, table, torch.stack([margin, weight, preference], 1)
+        return own, table, torch.stack([margin, weight, preference], 1)
 
     def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -134,7 +144,10 @@ class EvaluatingTrainer(SharedTrainer):
         found = self._user_metrics(rewards, labels(terms), prediction, compute_result)
         if not compute_result:
             return {}
-        return {"num_tokens": self.interval.tokens(), **self._table.metrics(), **found}
+        metrics = self._table.metrics()
+        if self.has_own_loss:
+            metrics = {k: v for k, v in metrics.items() if not k.endswith("loss")}
+        return {"num_tokens": self.interval.tokens(), **metrics, **found}
 
     def _user_metrics(
         self,

@@ -66,7 +66,10 @@ class IntervalSums:
         self._highest = torch.maximum(self._highest, highest.max().to(self.dtype))
 
     def flush(self) -> dict[str, float | int]:
-        """The metrics of the interval over all processes; the next interval starts empty."""
+        """The metrics of the interval over all processes; the next interval starts empty.
+
+        Of one without pairs, whose loss is a script's own, there are none.
+        """
         values = torch.cat([self._sums, self._lowest[None], self._highest[None]])
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(values[:-2])
@@ -78,6 +81,8 @@ class IntervalSums:
         self.tokens_before += int(total["tokens"])
         self.pairs_before += int(total["pairs"])
         pairs, decided = total["pairs"], total["decided"]
+        if not pairs:
+            return {}
         return {
             "num_tokens": self.tokens_before,
             "loss": total["loss"] / total["weight"],

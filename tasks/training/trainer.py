@@ -27,7 +27,7 @@ from tasks.training.evaluating import AnyRows, prepared
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.layout.loader import FILLER
-from tasks.training.loss.objective import Objective, sides
+from tasks.training.loss.objective import Objective, sides, weight_of
 from tasks.training.loss.params import loss_params
 from tasks.training.metrics import IntervalSums
 from tasks.training.model.adapter import base_of
@@ -35,6 +35,7 @@ from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model, prepare_tokenizer
 from tasks.training.optimization import check_optimization
+from tasks.training.own_loss import shared_out
 from tasks.training.process.sharding import shard_on_cpu, whole_again
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
@@ -43,6 +44,10 @@ from tasks.training.user_metrics import Metrics, check_best_metric, check_metric
 
 class RewardTrainer(DealtTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
+
+    A subclass may have a `compute_loss` of its own, which returns the mean over the pairs of a
+    micro-batch, `input_ids` and `attention_mask` `[2B, T]`; it is logged, and evaluated, as `loss`.
+    The other metrics of a training record are there where it calls RewardTrainer's.
 
     Args:
         model: a model directory or hub id, an adapter directory that names its base model, a
@@ -66,6 +71,9 @@ class RewardTrainer(DealtTrainer):
         ModelError, DataError, ParamsError, TemplateError: an argument cannot be used; nothing has
             been done yet.
     """
+
+    has_shared_out: bool = False
+    """Whether `compute_loss` has last divided by the weight of the whole step."""
 
     def __init__(
         self,
@@ -121,6 +129,10 @@ class RewardTrainer(DealtTrainer):
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
+        me: Any = self
+        if type(self).compute_loss is not RewardTrainer.compute_loss:
+            self.has_own_loss = True
+            me.compute_loss = shared_out(self, RewardTrainer.compute_loss)
         show_bar(self)
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -159,7 +171,6 @@ class RewardTrainer(DealtTrainer):
         num_items_in_batch: torch.Tensor | float | None = None,
     ) -> Any:
         """This micro-batch's share of the mean loss over the global batch, a float32 scalar."""
-        weight: torch.Tensor | None = inputs.get("weight")
         with self._activations():
             rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
         if FILLER in inputs:  # nothing is left to compute, but the other processes wait for it
@@ -169,8 +180,9 @@ class RewardTrainer(DealtTrainer):
         if model.training:
             self.interval.add((chosen, rejected), total, inputs)
             self.guard.saw_batch(inputs.get("pair_id", []), total)
+        self.has_shared_out = num_items_in_batch is not None
         if num_items_in_batch is None:
-            loss = total / (len(chosen) if weight is None else weight.sum())
+            loss = total / weight_of(inputs)
         else:  # gradients are averaged over processes: their number makes a sum of it again
             loss = total * (self.accelerator.num_processes / num_items_in_batch)
         return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
@@ -192,7 +204,8 @@ class RewardTrainer(DealtTrainer):
         """Logs; a training record gets the exact metrics of its interval."""
         if "loss" in logs and "learning_rate" in logs:
             self.guard.settle()
-            rest = {name: logs[name] for name in ("learning_rate", "grad_norm") if name in logs}
+            kept = ("loss",) if self.has_own_loss else ()
+            rest = {n: logs[n] for n in (*kept, "learning_rate", "grad_norm") if n in logs}
             logs = {**self.interval.flush(), **rest}
         super().log(logs, start_time)
 

@@ -90,3 +90,10 @@ def sides(rewards: torch.Tensor, batch: Mapping[str, Any]) -> tuple[torch.Tensor
         return rewards[batch["chosen_row"]], rewards[batch["rejected_row"]]
     chosen, rejected = rewards.chunk(2)
     return chosen, rejected
+
+
+def weight_of(batch: Mapping[str, Any]) -> torch.Tensor | int:
+    """The weight of all pairs of a batch; where they have none, their number."""
+    if "weight" in batch:
+        return batch["weight"].sum(dtype=torch.float32)
+    return len(batch["input_ids"]) // 2

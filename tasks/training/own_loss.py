@@ -1,0 +1,51 @@
+"""A `compute_loss` of a script's own, in a subclass of RewardTrainer: what it returns, shared out.
+
+    what it returns                                    what is trained on
+    the mean over the pairs of its micro-batch         that mean, times the micro-batch's share of
+                                                       the weight of all pairs of the step
+    RewardTrainer's own, given num_items_in_batch      the same: it has been shared out there
+
+So a step's loss is the mean over its pairs, whatever its micro-batches are and whoever has them.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tasks.training.layout.loader import FILLER
+from tasks.training.loss.objective import weight_of
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+SHARE = "num_items_in_batch"
+"""The argument that older scripts do not take."""
+
+
+def shared_out(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The `compute_loss` of a trainer whose class has one of its own; `ours` is RewardTrainer's."""
+    theirs: Callable[..., Any] = trainer.compute_loss
+    takes = inspect.signature(theirs).parameters
+    told = SHARE in takes or any(p.kind is p.VAR_KEYWORD for p in takes.values())
+
+    def compute_loss(
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | float | None = None,
+    ) -> Any:
+        if FILLER in inputs:
+            return ours(trainer, model, inputs)
+        weight = weight_of(inputs)
+        trainer.has_shared_out = False
+        more = {SHARE: num_items_in_batch} if told else {}
+        found = theirs(model, inputs, return_outputs=return_outputs, **more)
+        if num_items_in_batch is None or trainer.has_shared_out:
+            return found
+        trainer.guard.saw_batch(inputs.get("pair_id", []), found)
+        return found * (weight * trainer.accelerator.num_processes / num_items_in_batch)
+
+    return compute_loss
