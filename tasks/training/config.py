@@ -46,6 +46,10 @@ class RewardConfig(TrainingArguments):
         default=None,
         metadata={"help": "Arguments of from_pretrained when the model is given as a string."},
     )
+    trust_remote_code: bool = field(
+        default=False,
+        metadata={"help": "Run code that a model or a tokenizer brings along."},
+    )
     chat_template_path: str | None = field(
         default=None, metadata={"help": "A Jinja file, or a tokenizer whose template is taken."}
     )

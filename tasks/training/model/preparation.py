@@ -29,15 +29,24 @@ from tasks.training.scoring import read_by_length
 logger = logging.getLogger(__name__)
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory or hub id.
+PLACE = ("revision", "cache_dir", "token", "local_files_only", "force_download")
+"""Of `model_init_kwargs`, what says where the tokenizer is, too."""
+
+
+def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory or hub id; `options` go to `from_pretrained`.
 
     Raises:
-        ParamsError: there is none.
+        ParamsError: there is none, or it brings code that is not to be run.
     """
     try:
-        return AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name, **{"trust_remote_code": False, **options})
     except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise ParamsError(
+                f"the tokenizer of {name!r} asks to run code of its own, which is refused unless "
+                "RewardConfig says trust_remote_code=True"
+            ) from error
         known = Path(name).is_dir()
         raise ParamsError(
             f"no tokenizer stands beside the model {name!r}"
@@ -61,7 +70,11 @@ def prepare_tokenizer(
     """
     if tokenizer is not None:
         _warn_of_another(tokenizer, model_name)
-    tokenizer = tokenizer or load_tokenizer(model_name)
+    else:
+        options = _options(args)
+        place = {name: options[name] for name in PLACE if name in options}
+        trusted = options["trust_remote_code"]
+        tokenizer = load_tokenizer(model_name, trust_remote_code=trusted, **place)
     for token in ("eos_token", "pad_token"):
         if getattr(args, token) is not None:
             tokenizer.add_special_tokens({token: getattr(args, token)})
@@ -75,6 +88,12 @@ def prepare_tokenizer(
             logger.warning("the chat template asks for today's date; it is fixed to %s", today)
         tokenizer.chat_template = with_one_bos(tokenizer)
     return tokenizer
+
+
+def _options(args: RewardConfig) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for a model that is given as a path."""
+    given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
+    return {"trust_remote_code": args.trust_remote_code, **given}
 
 
 def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> None:
@@ -150,8 +169,7 @@ def prepare_model(
 ) -> tuple[PreTrainedModel | PeftModel, Head]:
     """The model that is trained, ready to be scored, and where its head comes from."""
     if isinstance(model, str):
-        given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-        options = with_quantization(given, quantization)
+        options = with_quantization(_options(args), quantization)
         if (Path(model) / "adapter_config.json").is_file():
             model = load_adapter(Path(model), args.seed, options)
             head = Head("loaded", head_digest(base_of(model)))
