@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import load_reward_model
-from tests.training.beside_peer import FIELDS, quiet
+from tests.training.peer.beside_peer import FIELDS, quiet
 from tests.training.tiny import make_rows, make_tokenizer
 
 UNEVEN = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 3}
