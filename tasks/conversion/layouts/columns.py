@@ -13,14 +13,14 @@ margin 1.5. A column that is not mapped keeps its name. `system`, `weight`, `sco
 `score_rejected` are only read when they are mapped, as is `preference`: from 0 to 1, how sure it
 is that chosen is the better answer, where below 0.5 the sides change places and 0.5 is a tie. The
 margin of two scores is their difference, and equal ones are a tie; with a `system`, prompt and
-answers become messages. Messages may be under `from` and `value`, and may be JSON text in the cells
-of a column (`json_cells`).
+answers become messages. Messages may be under `from` and `value`, one may stand without a list
+around it, and they may be JSON text in the cells of a column (`json_cells`).
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tasks.conversion.conversation.turns import under_role
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.options import CellOptions
 from tasks.conversion.preference.answers import Item
 from tasks.conversion.preference.fields import (
@@ -98,7 +98,7 @@ def pairs(row: Row) -> list[Item]:
     Raises:
         Unusable: missing_column, wrong_type, or the reason of a single value.
     """
-    prompt = under_role(row.get("prompt", IMPLICIT))
+    prompt = as_messages(row.get("prompt", IMPLICIT))
     if "system" in row:
         prompt = _with_system(row["system"], prompt)
     margin, difference = margin_of(row.get("margin")), None
@@ -106,8 +106,8 @@ def pairs(row: Row) -> list[Item]:
         difference = score_margin(row.get("score_chosen"), row.get("score_rejected"))
     pair = Pair(
         prompt=prompt,
-        chosen=under_role(required(row, "chosen")),
-        rejected=under_role(required(row, "rejected")),
+        chosen=as_messages(required(row, "chosen")),
+        rejected=as_messages(required(row, "rejected")),
         tools=tools_of(row.get("tools")),
         chat_template_kwargs=template_kwargs_of(row.get("chat_template_kwargs")),
         margin=difference if margin is None else margin,

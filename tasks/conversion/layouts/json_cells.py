@@ -4,13 +4,13 @@ r"""Cells that hold messages as JSON text, as those of a CSV file do: decided on
      "rejected": "[{\"role\": \"assistant\", \"content\": \"No.\"}]"}
 
 A column holds messages when each text that stands in it among the first rows of the source is the
-JSON of a list of messages: objects with `role` and `content`, or with `from` and `value`. All of
-its cells are then read so, and one that cannot be is `bad_json`, wherever it stands. Where most of
-the first texts are something else, the column holds texts, those included that happen to be such
-JSON: no cell is judged by itself. Where most are messages, but not all, a cell may be cut off as
-well as a text be like messages: such a source is refused, unless its options tell.
-`options: {json_columns: [chosen, rejected]}` says which columns hold messages whatever the first
-rows are, and `json_columns: []` that none does.
+JSON of a list of messages, or of one: objects with `role` and `content`, or with `from` and
+`value`. All of its cells are then read so, and one that cannot be is `bad_json`, wherever it
+stands. Where most of the first texts are something else, the column holds texts, those included
+that happen to be such JSON: no cell is judged by itself. Where most are messages, but not all, a
+cell may be cut off as well as a text be like messages: such a source is refused, unless its options
+tell. `options: {json_columns: [chosen, rejected]}` says which columns hold messages whatever the
+first rows are, and `json_columns: []` that none does.
 
 Not JSON is what Python prints of a list, "[{'role': 'user', ...": as text it would be trained on
 as an answer, so a column of such cells is refused.
@@ -35,7 +35,7 @@ CHOICES = [names for n in range(1, 4) for names in combinations(COLUMNS, n)]
 """What `holding` may find beside nothing."""
 LEAST = 2
 """So many texts that are messages are no chance."""
-_PRINTED = re.compile(r"\s*(array\()?\[\s*\{\s*'(role|content|from|value)'\s*:")
+_PRINTED = re.compile(r"\s*(array\()?\[?\s*\{\s*'(role|content|from|value)'\s*:")
 
 
 def holding(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _cell(value: Any, column: str) -> Any:
 
 def _opened(text: str) -> list[Any] | None:
     """The messages that a text is the JSON of; None where it is not."""
-    if text.lstrip()[:1] != "[":
+    if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
         value = as_messages(json_value(text))
@@ -148,7 +148,7 @@ def _all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
 
 def _said(text: str) -> str:
     """A text that is no messages, and what is wrong with it where it begins as such."""
-    if text.lstrip()[:1] != "[":
+    if text.lstrip()[:1] not in ("[", "{"):
         return found(text)
     try:
         json_value(text)

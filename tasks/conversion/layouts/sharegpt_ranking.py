@@ -5,7 +5,7 @@
 
 is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."]. An answer
 may also be plain text, or a list of turns. Optional: `system` (put before the conversation),
-`tools`, `margin`.
+`tools`, `margin`. Without `conversations`, answers of one turn each may be to `messages`.
 """
 
 from typing import Any
@@ -16,12 +16,15 @@ from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
 
-READ = ("conversations", "chosen", "rejected", "system", "tools", "margin")
+READ = ("conversations", "messages", "chosen", "rejected", "system", "tools", "margin")
 
 
 def fits(columns: set[str], row: Row) -> bool:
-    """A list of conversations beside two answers."""
-    return isinstance(row.get("conversations"), list) and {"chosen", "rejected"} <= columns
+    """A list of conversations beside two answers, or one of messages beside two turns."""
+    if isinstance(row.get("conversations"), list):
+        return {"chosen", "rejected"} <= columns
+    turns = all(isinstance(row.get(name), dict) for name in ("chosen", "rejected"))
+    return turns and isinstance(row.get("messages"), list) and "prompt" not in columns
 
 
 def pairs(row: Row) -> list[Pair]:
@@ -30,9 +33,10 @@ def pairs(row: Row) -> list[Pair]:
     Raises:
         Unusable: missing_column, wrong_type, or the reason of a single value.
     """
-    turns = required(row, "conversations")
+    name = "messages" if "conversations" not in row and "messages" in row else "conversations"
+    turns = required(row, name)
     if not isinstance(turns, list):
-        raise Unusable("wrong_type", "conversations", f"found {found(turns)}, expected a list")
+        raise Unusable("wrong_type", name, f"found {found(turns)}, expected a list")
     prompt = as_messages(turns)
     if row.get("system"):
         prompt.insert(0, {"role": "system", "content": row["system"]})

@@ -8,7 +8,8 @@ is one pair: the prompt's messages, an answer on each side, margin 2. Optional b
 `margin`, `tools` (a list, or its JSON text), `chat_template_kwargs`, `images`. Each row's shape is
 found on its own: text or messages, explicit or implicit prompt, a prompt that both answers repeat,
 a text prompt beside messages. Messages may be under `from` and `value` in place of `role` and
-`content`, and may be JSON text in the cells of a column (`json_cells`).
+`content`, one may stand without a list around it, and they may be JSON text in the cells of a
+column (`json_cells`).
 Other columns (`score_chosen`, `messages`, ids ...) are not read; but texts beside a column such as
 `question` and no `prompt`, or beside a `system`, are not taken for this layout: these have to be
 mapped, or they would be lost in silence.
@@ -17,7 +18,7 @@ mapped, or they would be lost in silence.
 from typing import Any, Literal
 
 from tasks.conversion.conversation.message_names import ROLE_MAP
-from tasks.conversion.conversation.turns import under_role
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.options import CellOptions
@@ -51,7 +52,7 @@ def fits(columns: set[str], row: Row) -> bool:
     if isinstance(chosen, str) and isinstance(rejected, str):
         plain_prompt = isinstance(row.get("prompt", ""), str | list)
         return plain_prompt and not hh_rlhf.fits(columns, row) and not _asked_elsewhere(row)
-    if not is_messages(under_role(chosen)) or not is_messages(under_role(rejected)):
+    if not is_messages(as_messages(chosen)) or not is_messages(as_messages(rejected)):
         return False
     return is_messages(chosen) or not _asked_elsewhere(row)
 
@@ -78,7 +79,7 @@ def read(row: Row, options: TrlOptions) -> list[Item]:
 
 def _is_whole(answer: Any) -> bool:
     """Whether an answer is a conversation from its beginning."""
-    turns = under_role(answer)
+    turns = as_messages(answer)
     return is_messages(turns) and turns[0]["role"] not in ANSWERERS
 
 

@@ -47,6 +47,24 @@ def test_a_prompt_of_messages_beside_answers_as_text_and_turns_under_from_and_va
     assert pairs_of(artifact)[0]["prompt"] == [{"role": "user", "content": "Hi"}]
 
 
+def test_one_message_without_a_list_around_it_is_read_as_one(convert, pairs_of):
+    asked, *answers = cell(("user", "Hi")), cell(("gpt", "Hello.")), cell(("gpt", "No."))
+    chosen, rejected = (text.removeprefix("[").removesuffix("]") for text in answers)
+    row = {"messages": asked, "chosen": chosen, "rejected": rejected}
+    artifact = convert([row], columns={"prompt": "messages"})
+    assert artifact.report["layouts"] == {
+        "votes": "columns, JSON in prompt and chosen and rejected"
+    }
+    (pair,) = pairs_of(artifact)
+    assert (pair["prompt"], pair["chosen"]) == (
+        [{"role": "user", "content": "Hi"}],
+        [{"role": "assistant", "content": "Hello."}],
+    )
+    printed = row | {"chosen": str(json.loads(chosen)), "rejected": str(json.loads(rejected))}
+    with pytest.raises(DataError, match="cells of chosen and rejected hold messages as Python"):
+        convert([printed], columns={"prompt": "messages"})
+
+
 def test_a_mapping_is_looked_through(convert, pairs_of):
     rows = [{"q": "Hi", "good": row(1)["chosen"], "bad": row(1)["rejected"], "chosen": "x"}]
     rows[0]["q"] = "Hi 1"

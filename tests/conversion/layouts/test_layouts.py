@@ -1,5 +1,7 @@
 """Every layout on worked rows: what comes out, and what is told apart row by row."""
 
+import re
+
 import pytest
 
 from tasks.conversion import Unusable, checked
@@ -207,6 +209,16 @@ def test_scores_give_an_exact_margin_only_where_they_are_mapped():
         ("trl", {
             "prompt": "Hi", "chosen": [turn("human", "Hi"), turn("gpt", "Hello.")],
             "rejected": [turn("human", "Hi"), assistant("No.")]}),
+        ("sharegpt_ranking", {
+            "messages": [user("Hi")], "chosen": assistant("Hello."),
+            "rejected": assistant("No."), "tools": "[]"}),
+        ("sharegpt_ranking", {
+            "conversations": [user("Hi")], "chosen": assistant("Hello."),
+            "rejected": assistant("No.")}),
+        ("trl", {
+            "prompt": [user("Hi")], "chosen": assistant("Hello."), "rejected": assistant("No.")}),
+        ("trl", {
+            "prompt": "Hi", "chosen": turn("gpt", "Hello."), "rejected": turn("gpt", "No.")}),
         ("openai_dpo", {
             "input": {"messages": [user("Hi")], "parallel_tool_calls": True},
             "preferred_output": [assistant("Hello.")], "non_preferred_output": [assistant("No.")]}),
@@ -236,6 +248,14 @@ def test_turns_under_from_and_value_are_read_by_a_mapping_too_and_beside_a_promp
     assert sides(one("trl", apart, options=in_answers)) == TALK
     with pytest.raises(DataError, match="no layout fits the columns 'question', 'chosen', 'rej"):
         recognise("votes", None, {}, [{"question": "Hi"} | whole])
+
+
+def test_a_turn_without_a_list_around_it_is_read_by_the_lines_that_a_refusal_says_to_write():
+    row = {"question": [user("Hi")], "chosen": assistant("Hello."), "rejected": assistant("No.")}
+    said = "Write columns: {prompt: question, chosen: chosen, rejected: rejected} if"
+    with pytest.raises(DataError, match=re.escape(said)):
+        recognise("votes", None, {}, [row])
+    assert sides(one("columns", row, {"prompt": "question"})) == TALK
 
 
 def test_an_older_call_that_a_table_leaves_empty_is_none():
