@@ -96,8 +96,10 @@ class RewardTrainer(DealtTrainer):
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
         check_metrics(compute_metrics, by_batch=args.batch_eval_metrics)
         check_optimization(args, type(self), optimizers, optimizer_cls_and_kwargs)
-        tokenizer = prepare_tokenizer(processing_class, args, name)
-        trained, self.head = prepare_model(model, args, tokenizer, peft_config, quantization_config)
+        tokenizer, added = prepare_tokenizer(processing_class, args, name)
+        trained, self.head = prepare_model(
+            model, args, tokenizer, added, peft_config, quantization_config
+        )
         loss = loss_params(args.loss)
         self.objective = Objective(loss, args.center_rewards_coefficient)
         super().__init__(

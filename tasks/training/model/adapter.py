@@ -2,16 +2,16 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
-from peft.utils import SAFETENSORS_WEIGHTS_NAME
-from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError, meant, shown
+from tasks.training.model.added_tokens import embedding_rows, tell_of_frozen_rows, train_rows
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import embedding
 from tasks.training.model.quantized import dequantized, is_quantized
@@ -32,8 +32,11 @@ def lora_config(params: LoraParams) -> LoraConfig:
     )
 
 
-def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftModel:
-    """The model with adapters drawn from `seed`; its head is trained and saved whole.
+def with_adapter(
+    model: PreTrainedModel, config: PeftConfig, seed: int, added: Sequence[int] = ()
+) -> PeftModel:
+    """The model with adapters drawn from `seed`; its head is trained and saved whole, and so are
+    the embedding's rows of tokens that were `added` to its vocabulary.
 
     Raises:
         ModelError: no module has a name that `target_modules` or `modules_to_save` asks for, or
@@ -55,14 +58,18 @@ def with_adapter(model: PreTrainedModel, config: PeftConfig, seed: int) -> PeftM
         )
     if config.task_type is None:
         config.task_type = TaskType.SEQ_CLS
+    if added:
+        train_rows(model, config, added)
     with torch.random.fork_rng(), warnings.catch_warnings():
         # peft 0.21 asks under a name that transformers 5.23 calls deprecated
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         torch.manual_seed(seed)
         try:
-            return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
+            adapted: Any = get_peft_model(model, config)
         except ValueError as error:
             raise ModelError(f"{error} {_there_are(model, linear=True)}") from error
+    tell_of_frozen_rows(model, added)
+    return adapted
 
 
 def _check_names(model: PreTrainedModel, config: PeftConfig, saved: list[str]) -> None:
@@ -124,27 +131,10 @@ def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftMod
             "PeftModel"
         )
     body = load_reward_model(base, seed=seed, **options).model
-    rows = _embedding_rows(directory, body)
+    rows = embedding_rows(directory, body)
     if rows is not None and rows != embedding(body).num_embeddings:
         body.resize_token_embeddings(rows, mean_resizing=False)  # the adapter brings their values
     return PeftModel.from_pretrained(body, str(directory), is_trainable=True)
-
-
-def _embedding_rows(directory: Path, body: PreTrainedModel) -> int | None:
-    """Rows of the embedding that an adapter brings along, as peft saves one that has grown."""
-    path = directory / SAFETENSORS_WEIGHTS_NAME
-    if not path.is_file():
-        return None
-    table = body.get_input_embeddings()
-    place = next(name for name, module in body.named_modules() if module is table)
-    with safe_open(path, "pt") as file:
-        shapes = [
-            file.get_slice(name).get_shape()
-            for name in file.keys()  # noqa: SIM118 - the file is no mapping
-            if f".{place}." in name and name.endswith(".weight")
-        ]
-    width = embedding(body).embedding_dim
-    return next((shape[0] for shape in shapes if shape[1:] == [width]), None)
 
 
 def merged_anew(directory: Path, body: PreTrainedModel) -> PreTrainedModel:

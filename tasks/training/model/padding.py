@@ -20,7 +20,7 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     that, or a new one (and the embedding a row of zeros, which no sequence ever reads).
 
     Raises:
-        ModelError: the tokenizer has ids that the embedding has no row for.
+        ModelError: the tokenizer has ids that the embedding has no row for, or as `grow`.
     """
     rows = embedding(model).num_embeddings
     highest = max(tokenizer.get_vocab().values())
@@ -36,7 +36,7 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
         tokenizer.add_special_tokens({"pad_token": kept[0] if kept else OWN_PAD_TOKENS[0]})
     pad = pad_id(tokenizer)
     if pad >= rows:
-        model.resize_token_embeddings(pad + 1, mean_resizing=False)
+        grow(model, pad + 1)
         with torch.no_grad():
             embedding(model).weight[rows:] = 0
     model.config.get_text_config().pad_token_id = pad
@@ -61,6 +61,22 @@ def _ends_rows(tokenizer: PreTrainedTokenizerBase) -> bool:
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """The padding id of a tokenizer that has one."""
     return cast(int, tokenizer.pad_token_id)
+
+
+def grow(model: PreTrainedModel, rows: int) -> None:
+    """Gives the embedding as many rows; what the new ones hold is up to the caller.
+
+    Raises:
+        ModelError: an adapter has wrapped the embedding, and its shapes with it.
+    """
+    if not isinstance(model.get_input_embeddings(), nn.Embedding):
+        raise ModelError(
+            f"the tokenizer now needs {rows} rows of the embedding, which has "
+            f"{embedding(model).num_embeddings} within an adapter that is on the model already; "
+            "merge that adapter (merge_and_unload, save_pretrained) and put a new one on the "
+            "merged model, with peft_config"
+        )
+    model.resize_token_embeddings(rows, mean_resizing=False)
 
 
 def embedding(model: PreTrainedModel) -> nn.Embedding:

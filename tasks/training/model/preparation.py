@@ -13,7 +13,13 @@ from tasks.errors import ParamsError, shown
 from tasks.templating.template import joined, pin
 from tasks.templating.tokenizer.opening import with_one_bos
 from tasks.training.config import RewardConfig
-from tasks.training.model.adapter import base_of, check_head_is_trained, load_adapter, with_adapter
+from tasks.training.model.adapter import (
+    base_of,
+    check_head_is_trained,
+    load_adapter,
+    with_adapter,
+)
+from tasks.training.model.added_tokens import grow_embedding, tell_of_frozen_rows
 from tasks.training.model.families import check_padding_unseen
 from tasks.training.model.kernels import tell_of_liger
 from tasks.training.model.loading import (
@@ -22,7 +28,7 @@ from tasks.training.model.loading import (
     head_digest,
     load_reward_model,
 )
-from tasks.training.model.padding import embedding, fit_tokenizer, pad_id
+from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.scoring import read_by_length
 
@@ -57,8 +63,9 @@ def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
 
 def prepare_tokenizer(
     tokenizer: PreTrainedTokenizerBase | None, args: RewardConfig, model_name: str
-) -> PreTrainedTokenizerBase:
-    """The tokenizer, given or the model's, with the special tokens and the template of `args`.
+) -> tuple[PreTrainedTokenizerBase, list[int]]:
+    """The tokenizer, given or the model's, with the special tokens and the template of `args`; and
+    the ids of tokens that it got with the template.
 
     A template that asks for today's date gets the date of this day written into it, so that the
     model leaves with the template that its rows were rendered by. Where the tokenizer puts a BOS
@@ -78,8 +85,9 @@ def prepare_tokenizer(
     for token in ("eos_token", "pad_token"):
         if getattr(args, token) is not None:
             tokenizer.add_special_tokens({token: getattr(args, token)})
+    added: list[int] = []
     if args.chat_template_path is not None:
-        _take_template(tokenizer, args.chat_template_path)
+        added = _take_template(tokenizer, args.chat_template_path)
     if tokenizer.chat_template is not None:
         template = joined(tokenizer.chat_template)
         today = datetime.datetime.now(datetime.UTC).date()
@@ -87,7 +95,7 @@ def prepare_tokenizer(
         if tokenizer.chat_template != template:
             logger.warning("the chat template asks for today's date; it is fixed to %s", today)
         tokenizer.chat_template = with_one_bos(tokenizer)
-    return tokenizer
+    return tokenizer, added
 
 
 def _options(args: RewardConfig) -> dict[str, Any]:
@@ -115,11 +123,12 @@ def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Non
         )
 
 
-def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> None:
-    """Gives the tokenizer the template of a Jinja file, or that and the tokens of another one."""
+def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
+    """Gives the tokenizer the template of a Jinja file, or that and the tokens of another one,
+    whose ids are returned."""
     if Path(source).is_file():
         tokenizer.chat_template = Path(source).read_text("utf-8")
-        return
+        return []
     try:
         other: Any = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
@@ -132,17 +141,7 @@ def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> None:
     known = tokenizer.get_vocab()
     added = [t for _, t in sorted(other.added_tokens_decoder.items()) if str(t) not in known]
     tokenizer.add_tokens(added)
-
-
-def _grow_embedding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Rows for the tokens that a template brought along, each the mean of the rows there were."""
-    rows = embedding(model).num_embeddings
-    if len(tokenizer) <= rows:
-        return
-    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    with torch.no_grad():
-        table = embedding(model).weight
-        table[rows:] = table[:rows].float().mean(0).to(table.dtype)
+    return [tokenizer.get_vocab()[str(token)] for token in added]
 
 
 def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
@@ -164,10 +163,14 @@ def prepare_model(
     model: str | PreTrainedModel | PeftModel,
     args: RewardConfig,
     tokenizer: PreTrainedTokenizerBase,
+    added: list[int],
     peft_config: PeftConfig | None,
     quantization: Any = None,
 ) -> tuple[PreTrainedModel | PeftModel, Head]:
-    """The model that is trained, ready to be scored, and where its head comes from."""
+    """The model that is trained, ready to be scored, and where its head comes from.
+
+    `added`: ids of the tokens that the tokenizer got with a template.
+    """
     if isinstance(model, str):
         options = with_quantization(_options(args), quantization)
         if (Path(model) / "adapter_config.json").is_file():
@@ -186,12 +189,14 @@ def prepare_model(
     _check_half(base_of(model), args)
     compute_exactly(base_of(model))
     if args.chat_template_path is not None:
-        _grow_embedding(base_of(model), tokenizer)
+        grow_embedding(base_of(model), tokenizer)
     fit_tokenizer(base_of(model), tokenizer)
     if peft_config is not None:
         if isinstance(model, PeftModel):
             raise ParamsError("the model is a PeftModel already; leave peft_config out")
-        model = with_adapter(model, peft_config, args.seed)
+        model = with_adapter(model, peft_config, args.seed, added)
+    elif added and isinstance(model, PeftModel):
+        tell_of_frozen_rows(base_of(model), added)
     check_trainable(model)
     check_padding_unseen(base_of(model), pad_id(tokenizer))
     logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
