@@ -5,13 +5,14 @@ The names and defaults are those that TRL documents, so that a script switches b
 
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import torch
 from transformers import TrainingArguments
 
 from tasks.errors import ParamsError
 from tasks.training.batches.reading import Policy
+from tasks.training.given_arguments import OLDER_SETTINGS, check_known
 from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
 from tasks.training.model.kernels import liger_settings
@@ -101,6 +102,15 @@ class RewardConfig(TrainingArguments):
         default=True,
         metadata={"help": "Rehearse the longest batch and the saving of the model first."},
     )
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """As object's.
+
+        Raises:
+            ParamsError: a setting is not known; says what it is called now.
+        """
+        check_known(cls, given, OLDER_SETTINGS)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Decides what was left open.

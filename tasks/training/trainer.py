@@ -10,7 +10,8 @@ Legend: B pairs of one micro-batch.
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, Self
 
 import torch
 from peft import PeftConfig, PeftModel
@@ -24,6 +25,7 @@ from tasks.training.batches.pairs import COLUMNS
 from tasks.training.config import RewardConfig
 from tasks.training.dealt import DealtTrainer
 from tasks.training.evaluating import AnyRows, prepared
+from tasks.training.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.layout.loader import FILLER
@@ -75,9 +77,18 @@ class RewardTrainer(DealtTrainer):
     has_shared_out: bool = False
     """Whether `compute_loss` has last divided by the weight of the whole step."""
 
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """As object's.
+
+        Raises:
+            ParamsError: an argument is not known; says what to give in its place.
+        """
+        check_known(cls, given, OLDER_ARGUMENTS)
+        return super().__new__(cls)
+
     def __init__(
         self,
-        model: str | PreTrainedModel | PeftModel,
+        model: str | Path | PreTrainedModel | PeftModel,
         args: RewardConfig | None = None,
         data_collator: Callable[[list[Any]], dict[str, Any]] | None = None,
         train_dataset: AnyRows | None = None,
@@ -92,6 +103,13 @@ class RewardTrainer(DealtTrainer):
         peft_config: PeftConfig | None = None,
         quantization_config: Any = None,
     ) -> None:
+        check_kinds(
+            model=(model, str, Path, PreTrainedModel, PeftModel),
+            args=(args, RewardConfig, NoneType),
+            processing_class=(processing_class, PreTrainedTokenizerBase, NoneType),
+            peft_config=(peft_config, PeftConfig, NoneType),
+        )
+        model = str(model) if isinstance(model, Path) else model
         name = model if isinstance(model, str) else base_of(model).name_or_path or "model"
         args = args or RewardConfig(output_dir=f"{Path(name).name}-Reward")
         check_metrics(compute_metrics, by_batch=args.batch_eval_metrics)

@@ -1,0 +1,95 @@
+"""Arguments of a script that was written for another version, or another package: told in words.
+
+A name that there is no more is answered with the one that there is, or with why to leave it out.
+"""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from tasks.errors import ParamsError, meant
+
+GONE = "transformers has dropped it; leave it out"
+OLDER_SETTINGS: Mapping[str, str] = {
+    "evaluation_strategy": "say eval_strategy=...",
+    "group_by_length": "say train_sampling_strategy='group_by_length'",
+    "per_gpu_train_batch_size": "say per_device_train_batch_size=...",
+    "per_gpu_eval_batch_size": "say per_device_eval_batch_size=...",
+    "no_cuda": "say use_cpu=True",
+    "use_mps_device": "a device is found by itself; leave it out",
+    "adafactor": "say optim='adafactor'",
+    "torchdynamo": "say torch_compile_backend=...",
+    "include_inputs_for_metrics": "say include_for_metrics=['inputs']",
+    "include_tokens_per_second": "say include_num_input_tokens_seen=True",
+    "push_to_hub_model_id": "say hub_model_id=...",
+    "push_to_hub_organization": "say hub_model_id='organization/name'",
+    "push_to_hub_token": "say hub_token=...",
+    "dispatch_batches": "say accelerator_config={'dispatch_batches': ...}",
+    "split_batches": "say accelerator_config={'split_batches': ...}",
+    "fsdp_min_num_params": "say fsdp_config={'min_num_params': ...}",
+    "fsdp_transformer_layer_cls_to_wrap": (
+        "say fsdp_config={'transformer_layer_cls_to_wrap': ...}"
+    ),
+    "fp16_backend": "torch's is the only one; leave it out",
+    "half_precision_backend": "torch's is the only one; leave it out",
+    "overwrite_output_dir": (
+        "a run starts anew unless train(resume_from_checkpoint=True) asks to go on; leave it out"
+    ),
+    "save_safetensors": "weights are always saved as safetensors; leave it out",
+    "logging_dir": "set TENSORBOARD_LOGGING_DIR in the environment",
+    **dict.fromkeys(
+        (
+            *("fp16_opt_level", "jit_mode_eval", "mp_parameters", "past_index", "ray_scope"),
+            *("tpu_metrics_debug", "tpu_num_cores", "use_ipex", "use_legacy_prediction_loop"),
+        ),
+        GONE,
+    ),
+}
+"""Settings of TRL's documented RewardConfig that are none of transformers' any more."""
+OLDER_ARGUMENTS: Mapping[str, str] = {
+    "tokenizer": "say processing_class=...",
+    "max_length": "say args=RewardConfig(max_length=...)",
+    "model_init": "give the model, or its path, as model",
+    "compute_loss_func": "subclass RewardTrainer with a compute_loss of your own",
+}
+"""Arguments of older, or of other trainers."""
+
+
+def check_known(made: type, given: Mapping[str, Any], older: Mapping[str, str]) -> None:
+    """Refuses an argument that the class does not take, before Python does without a word of help.
+
+    Raises:
+        ParamsError: as above, with what to say in its place.
+    """
+    takes = inspect.signature(made.__init__).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
+        return
+    for name in given:
+        if name not in takes:
+            help_ = older.get(name)
+            said = f": {help_}" if help_ else meant(name, takes, str)
+            raise ParamsError(f"{made.__name__} takes no {name}{said}")
+
+
+def check_kinds(**expected: tuple[Any, *tuple[type, ...]]) -> None:
+    """Refuses arguments of another type; each is a value and the types that do.
+
+    Raises:
+        ParamsError: as above.
+    """
+    for name, (value, *kinds) in expected.items():
+        if isinstance(value, tuple(kinds)):
+            continue
+        found = f"{type(value).__module__}.{type(value).__qualname__}"
+        wanted = " or ".join(_place(kind) for kind in kinds if kind is not NoneType)
+        raise ParamsError(f"{name} is of type {found.removeprefix('builtins.')}; expected {wanted}")
+
+
+def _place(kind: type) -> str:
+    """What a type is imported as."""
+    if kind in (str, Path):
+        return kind.__name__
+    package = kind.__module__.split(".")
+    return f"{'.'.join(package[: 2 if package[0] == 'tasks' else 1])}.{kind.__name__}"
