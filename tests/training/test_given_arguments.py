@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.given_arguments import OLDER_SETTINGS
-from tests.training.beside_peer import quiet
+from tests.training.peer.beside_peer import quiet
 from tests.training.tiny import make_rows
 
 DOCUMENTED = """
@@ -22,7 +22,7 @@ DOCUMENTED = """
     push_to_hub_model_id push_to_hub_organization push_to_hub_token ray_scope save_safetensors
     split_batches torchdynamo tpu_metrics_debug tpu_num_cores use_ipex use_legacy_prediction_loop
     use_mps_device
-""".split()
+""".split()  # noqa: SIM905
 """Settings of RewardConfig in TRL's documentation of versions 0.11 and 0.24 that are gone."""
 
 
@@ -41,7 +41,7 @@ def test_every_setting_that_is_answered_was_documented():
 
 
 def test_a_misspelt_setting_is_answered_with_the_nearest(tmp_path):
-    with pytest.raises(ParamsError, match="takes no max_lenght; did you mean max_length?"):
+    with pytest.raises(ParamsError, match=r"takes no max_lenght; did you mean max_length\?"):
         RewardConfig(output_dir=str(tmp_path), max_lenght=3)
 
 
