@@ -5,26 +5,29 @@
 
 is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistant "No."]. An answer
 may also be plain text, or a list of turns. Optional: `system` (put before the conversation),
-`tools`, `margin`. Without `conversations`, answers of one turn each may be to `messages`.
+`tools`, `margin`. Without `conversations`, turns that answer may be to `messages`.
 """
 
 from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.trl import is_whole
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
+from tasks.conversion.preference.shapes import is_messages
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("conversations", "messages", "chosen", "rejected", "system", "tools", "margin")
 
 
 def fits(columns: set[str], row: Row) -> bool:
-    """A list of conversations beside two answers, or one of messages beside two turns."""
+    """A list of conversations beside two answers, or one of messages beside turns that answer."""
     if isinstance(row.get("conversations"), list):
         return {"chosen", "rejected"} <= columns
-    turns = all(isinstance(row.get(name), dict) for name in ("chosen", "rejected"))
-    return turns and isinstance(row.get("messages"), list) and "prompt" not in columns
+    answers = [as_messages(row.get(name)) for name in ("chosen", "rejected")]
+    answering = all(is_messages(turns) and not is_whole(turns) for turns in answers)
+    return answering and isinstance(row.get("messages"), list) and "prompt" not in columns
 
 
 def pairs(row: Row) -> list[Pair]:

@@ -54,7 +54,8 @@ def fits(columns: set[str], row: Row) -> bool:
         return plain_prompt and not hh_rlhf.fits(columns, row) and not _asked_elsewhere(row)
     if not is_messages(as_messages(chosen)) or not is_messages(as_messages(rejected)):
         return False
-    return is_messages(chosen) or not _asked_elsewhere(row)
+    asked = "prompt" in row or is_whole(chosen)
+    return (asked and is_messages(chosen)) or not _asked_elsewhere(row)
 
 
 def _asked_elsewhere(row: Row) -> bool:
@@ -72,12 +73,12 @@ def read(row: Row, options: TrlOptions) -> list[Item]:
     for name in ("chosen", "rejected"):
         columns.required(row, name)  # told with all columns of the row
     taken = {name: row[name] for name in READ if name in row}
-    if options.prompt == "in_answers" and _is_whole(row.get("chosen")):
+    if options.prompt == "in_answers" and is_whole(row.get("chosen")):
         taken.pop("prompt", None)
     return columns.pairs(taken)
 
 
-def _is_whole(answer: Any) -> bool:
+def is_whole(answer: Any) -> bool:
     """Whether an answer is a conversation from its beginning."""
     turns = as_messages(answer)
     return is_messages(turns) and turns[0]["role"] not in ANSWERERS

@@ -213,6 +213,9 @@ def test_scores_give_an_exact_margin_only_where_they_are_mapped():
             "messages": [user("Hi")], "chosen": assistant("Hello."),
             "rejected": assistant("No."), "tools": "[]"}),
         ("sharegpt_ranking", {
+            "messages": [user("Hi")], "chosen": [assistant("Hello.")],
+            "rejected": [assistant("No.")]}),
+        ("sharegpt_ranking", {
             "conversations": [user("Hi")], "chosen": assistant("Hello."),
             "rejected": assistant("No.")}),
         ("trl", {
@@ -256,6 +259,12 @@ def test_a_turn_without_a_list_around_it_is_read_by_the_lines_that_a_refusal_say
     with pytest.raises(DataError, match=re.escape(said)):
         recognise("votes", None, {}, [row])
     assert sides(one("columns", row, {"prompt": "question"})) == TALK
+
+
+def test_turns_that_answer_a_question_in_another_column_are_not_taken_without_it():
+    row = {"question": "Hi", "chosen": [assistant("Hello.")], "rejected": [assistant("No.")]}
+    with pytest.raises(DataError, match=re.escape("columns: {prompt: question, chosen: chosen")):
+        recognise("votes", None, {}, [row])
 
 
 def test_an_older_call_that_a_table_leaves_empty_is_none():
