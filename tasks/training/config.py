@@ -74,8 +74,9 @@ class RewardConfig(TrainingArguments):
     max_length: int | None = field(
         default=1024, metadata={"help": "Longest sequence of a pair that is kept; None keeps all."}
     )
-    pad_to_multiple_of: int | None = field(
-        default=None, metadata={"help": "Pad the batch to a multiple of this."}
+    pad_to_multiple_of: int | str | None = field(
+        default=None,
+        metadata={"help": "Pad the batch to a multiple of this; auto, as None, does not."},
     )
     loss: dict[str, Any] | str | None = field(
         default=None,
@@ -164,6 +165,7 @@ class RewardConfig(TrainingArguments):
         budget = self.max_tokens_per_micro_batch
         if budget is not None and budget < 1:
             raise ParamsError(f"max_tokens_per_micro_batch is {budget}; expected 1 or more tokens")
+        self.pad_to_multiple_of = _multiple(self.pad_to_multiple_of)
         loss_params(self.loss)  # refused here, not in the first step
 
     @property
@@ -199,6 +201,18 @@ class RewardConfig(TrainingArguments):
         for old, new in newer.items():
             if new in names and getattr(self, new) is None:
                 setattr(self, new, getattr(self, old))
+
+
+def _multiple(given: int | str | None) -> int | None:
+    """`pad_to_multiple_of`, also as text of a command line, or TRL's default, "auto"."""
+    text = str(given).strip().lower()
+    if text in ("auto", "none", "null", "0"):
+        return None
+    if not text.isdecimal():
+        raise ParamsError(
+            f"pad_to_multiple_of is {given!r}; expected a number of tokens, 1 or more, or None"
+        )
+    return int(text)
 
 
 def _need(module: str, package: str, setting: str, wanted: Any) -> None:

@@ -119,12 +119,13 @@ class RewardTrainer(DealtTrainer):
             model, args, tokenizer, added, peft_config, quantization_config
         )
         loss = loss_params(args.loss)
+        multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
         self.objective = Objective(loss, args.center_rewards_coefficient)
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
             data_collator=data_collator
-            or DataCollatorForPreference(pad_id(tokenizer), args.pad_to_multiple_of, loss=loss),
+            or DataCollatorForPreference(pad_id(tokenizer), multiple, loss=loss),
             train_dataset=prepared(train_dataset, args, tokenizer, "train"),
             eval_dataset=prepared(eval_dataset, args, tokenizer, "eval"),
             processing_class=tokenizer,

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 from datasets import Dataset
-from transformers import TrainingArguments
+from transformers import AutoConfig, AutoTokenizer, TrainingArguments
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
@@ -94,3 +94,46 @@ def test_a_model_is_given_as_a_path_too(base, tmp_path):
     args = RewardConfig(str(tmp_path), use_cpu=True, report_to="none")
     trainer = RewardTrainer(base, args, train_dataset=Dataset.from_list(make_rows(4)))
     assert trainer.base_name == str(base)
+
+
+@pytest.mark.parametrize(
+    ("given", "multiple"), [("auto", None), ("None", None), (None, None), ("8", 8), (8, 8)]
+)
+def test_a_multiple_to_pad_to_is_read_as_a_command_line_gives_it(base, tmp_path, given, multiple):
+    args = RewardConfig(str(tmp_path), use_cpu=True, pad_to_multiple_of=given)
+    assert args.pad_to_multiple_of == multiple
+    trainer = RewardTrainer(base, args, train_dataset=make_rows(4))
+    length = trainer.data_collator([trainer.train_dataset[0]])["input_ids"].shape[1]
+    assert length % (multiple or 1) == 0
+
+
+@pytest.mark.parametrize("given", ["eight", -8, 1.5])
+def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
+    with pytest.raises(ParamsError, match=f"pad_to_multiple_of is {given!r}; expected a number"):
+        RewardConfig(str(tmp_path), use_cpu=True, pad_to_multiple_of=given)
+
+
+@pytest.mark.parametrize("setting", ["eos_token", "pad_token"])
+def test_a_special_token_that_the_tokenizer_lacks_is_told_by_its_setting(base, tmp_path, setting):
+    args = RewardConfig(str(tmp_path), use_cpu=True, **{setting: "<eoss>"})
+    said = f"{setting} is '<eoss>', which the tokenizer does not have; did you mean '<eos>'"
+    with pytest.raises(ParamsError, match=said):
+        RewardTrainer(base, args, train_dataset=make_rows(4))
+
+
+def test_the_end_token_that_is_asked_for_is_the_saved_model_s_too(base, tmp_path):
+    args = RewardConfig(str(tmp_path), use_cpu=True, report_to="none", eos_token="w5")
+    trainer = RewardTrainer(base, args, train_dataset=[{"chosen": "w8", "rejected": "w9"}])
+    assert trainer.train_dataset[0]["chosen_input_ids"] == [11, 8]  # w5 is the eighth, after three
+    trainer.save_model(str(tmp_path / "saved"))
+    assert AutoConfig.from_pretrained(tmp_path / "saved").eos_token_id == 8
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved").eos_token == "w5"
+
+
+def test_an_end_token_may_come_with_the_template(base, tiny_model_directory, tmp_path):
+    given = {"chat_template_path": str(tiny_model_directory), "eos_token": "<|im_end|>"}
+    args = RewardConfig(str(tmp_path), use_cpu=True, report_to="none", **given)
+    trainer = RewardTrainer(base, args, train_dataset=[{"chosen": "w8", "rejected": "w9"}])
+    end = trainer.processing_class.eos_token_id
+    assert trainer.train_dataset[0]["chosen_input_ids"] == [11, end]
+    assert end < len(trainer.model.get_input_embeddings().weight)

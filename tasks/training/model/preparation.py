@@ -9,7 +9,7 @@ import torch
 from peft import PeftConfig, PeftModel
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from tasks.errors import ParamsError, shown
+from tasks.errors import ParamsError, meant, shown
 from tasks.templating.template import joined, pin
 from tasks.templating.tokenizer.opening import with_one_bos
 from tasks.training.config import RewardConfig
@@ -72,7 +72,8 @@ def prepare_tokenizer(
     before every text, the template is completed to write it once, as in the templating stage.
 
     Raises:
-        ParamsError: there is no tokenizer, or none at `chat_template_path`.
+        ParamsError: there is no tokenizer, or none at `chat_template_path`; or it has not the
+            tokens that are asked for.
         TemplateError: the template depends on chance, or writes the BOS twice.
     """
     if tokenizer is not None:
@@ -82,12 +83,13 @@ def prepare_tokenizer(
         place = {name: options[name] for name in PLACE if name in options}
         trusted = options["trust_remote_code"]
         tokenizer = load_tokenizer(model_name, trust_remote_code=trusted, **place)
-    for token in ("eos_token", "pad_token"):
-        if getattr(args, token) is not None:
-            tokenizer.add_special_tokens({token: getattr(args, token)})
     added: list[int] = []
-    if args.chat_template_path is not None:
+    if args.chat_template_path is not None:  # it may bring the tokens that are asked for
         added = _take_template(tokenizer, args.chat_template_path)
+    for setting in ("eos_token", "pad_token"):
+        if getattr(args, setting) is not None:
+            _check_token(tokenizer, setting, getattr(args, setting))
+            tokenizer.add_special_tokens({setting: getattr(args, setting)})
     if tokenizer.chat_template is not None:
         template = joined(tokenizer.chat_template)
         today = datetime.datetime.now(datetime.UTC).date()
@@ -121,6 +123,21 @@ def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Non
             len(absent),
             ", ".join(map(shown, [*moved, *absent][:3])),
         )
+
+
+def _check_token(tokenizer: PreTrainedTokenizerBase, setting: str, token: str) -> None:
+    """Refuses a special token that would be a new one, which the model has never read.
+
+    Raises:
+        ParamsError: as above, with the nearest of the tokenizer's special tokens.
+    """
+    if token in tokenizer.get_vocab():
+        return
+    known = [str(added) for added in tokenizer.added_tokens_decoder.values()]
+    raise ParamsError(
+        f"{setting} is {token!r}, which the tokenizer does not have{meant(token, known)}; name a "
+        f"token of its vocabulary, or leave {setting} out"
+    )
 
 
 def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
@@ -191,6 +208,9 @@ def prepare_model(
     if args.chat_template_path is not None:
         grow_embedding(base_of(model), tokenizer)
     fit_tokenizer(base_of(model), tokenizer)
+    if args.eos_token is not None:
+        config = base_of(model).config
+        config.eos_token_id = config.get_text_config().eos_token_id = tokenizer.eos_token_id
     if peft_config is not None:
         if isinstance(model, PeftModel):
             raise ParamsError("the model is a PeftModel already; leave peft_config out")
