@@ -66,7 +66,7 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from tasks.training.handover.export import export
     from tasks.training.model.adapter import base_of, lora_config
     from tasks.training.model.families import check_positions
-    from tasks.training.model.preparation import load_tokenizer
+    from tasks.training.model.tokenizer import load_tokenizer
     from tasks.training.process.progress import ProgressCallback, say
     from tasks.training.trainer import RewardTrainer
 

@@ -35,7 +35,8 @@ from tasks.training.metrics import IntervalSums
 from tasks.training.model.adapter import base_of
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
-from tasks.training.model.preparation import prepare_model, prepare_tokenizer
+from tasks.training.model.preparation import prepare_model
+from tasks.training.model.tokenizer import prepare_tokenizer
 from tasks.training.optimization import check_optimization
 from tasks.training.own_loss import shared_out
 from tasks.training.process.sharding import shard_on_cpu, whole_again

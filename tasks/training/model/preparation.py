@@ -1,17 +1,14 @@
-"""What a trainer starts from: the tokenizer, and the model with its head and its adapters."""
+"""What a trainer starts from: the model with its head and its adapters."""
 
-import datetime
 import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import PeftConfig, PeftModel
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tasks.errors import ParamsError, meant, shown
-from tasks.templating.template import joined, pin
-from tasks.templating.tokenizer.opening import with_one_bos
+from tasks.errors import ParamsError
 from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import (
     base_of,
@@ -30,135 +27,10 @@ from tasks.training.model.loading import (
 )
 from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
+from tasks.training.model.tokenizer import loading_options
 from tasks.training.scoring import read_by_length
 
 logger = logging.getLogger(__name__)
-
-
-PLACE = ("revision", "cache_dir", "token", "local_files_only", "force_download")
-"""Of `model_init_kwargs`, what says where the tokenizer is, too."""
-
-
-def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory or hub id; `options` go to `from_pretrained`.
-
-    Raises:
-        ParamsError: there is none, or it brings code that is not to be run.
-    """
-    try:
-        return AutoTokenizer.from_pretrained(name, **{"trust_remote_code": False, **options})
-    except (OSError, ValueError) as error:
-        if "trust_remote_code" in str(error):
-            raise ParamsError(
-                f"the tokenizer of {name!r} asks to run code of its own, which is refused unless "
-                "RewardConfig says trust_remote_code=True"
-            ) from error
-        known = Path(name).is_dir()
-        raise ParamsError(
-            f"no tokenizer stands beside the model {name!r}"
-            f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
-            "; pass it as processing_class"
-        ) from error
-
-
-def prepare_tokenizer(
-    tokenizer: PreTrainedTokenizerBase | None, args: RewardConfig, model_name: str
-) -> tuple[PreTrainedTokenizerBase, list[int]]:
-    """The tokenizer, given or the model's, with the special tokens and the template of `args`; and
-    the ids of tokens that it got with the template.
-
-    A template that asks for today's date gets the date of this day written into it, so that the
-    model leaves with the template that its rows were rendered by. Where the tokenizer puts a BOS
-    before every text, the template is completed to write it once, as in the templating stage.
-
-    Raises:
-        ParamsError: there is no tokenizer, or none at `chat_template_path`; or it has not the
-            tokens that are asked for.
-        TemplateError: the template depends on chance, or writes the BOS twice.
-    """
-    if tokenizer is not None:
-        _warn_of_another(tokenizer, model_name)
-    else:
-        options = _options(args)
-        place = {name: options[name] for name in PLACE if name in options}
-        trusted = options["trust_remote_code"]
-        tokenizer = load_tokenizer(model_name, trust_remote_code=trusted, **place)
-    added: list[int] = []
-    if args.chat_template_path is not None:  # it may bring the tokens that are asked for
-        added = _take_template(tokenizer, args.chat_template_path)
-    for setting in ("eos_token", "pad_token"):
-        if getattr(args, setting) is not None:
-            _check_token(tokenizer, setting, getattr(args, setting))
-            tokenizer.add_special_tokens({setting: getattr(args, setting)})
-    if tokenizer.chat_template is not None:
-        template = joined(tokenizer.chat_template)
-        today = datetime.datetime.now(datetime.UTC).date()
-        tokenizer.chat_template = pin(template, today)
-        if tokenizer.chat_template != template:
-            logger.warning("the chat template asks for today's date; it is fixed to %s", today)
-        tokenizer.chat_template = with_one_bos(tokenizer)
-    return tokenizer, added
-
-
-def _options(args: RewardConfig) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for a model that is given as a path."""
-    given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-    return {"trust_remote_code": args.trust_remote_code, **given}
-
-
-def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> None:
-    """Says so where ids mean other tokens than in the tokenizer beside the model."""
-    if not any((Path(model_name) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        return
-    own = load_tokenizer(model_name).get_vocab()
-    given = tokenizer.get_vocab()
-    moved = [token for token, number in own.items() if given.get(token, number) != number]
-    absent = [token for token in own if token not in given]
-    if moved or absent:
-        logger.warning(
-            "the tokenizer is not the one beside %s: %d of its tokens have other ids and %d are "
-            "absent (%s); the model would read other words than were written",
-            model_name,
-            len(moved),
-            len(absent),
-            ", ".join(map(shown, [*moved, *absent][:3])),
-        )
-
-
-def _check_token(tokenizer: PreTrainedTokenizerBase, setting: str, token: str) -> None:
-    """Refuses a special token that would be a new one, which the model has never read.
-
-    Raises:
-        ParamsError: as above, with the nearest of the tokenizer's special tokens.
-    """
-    if token in tokenizer.get_vocab():
-        return
-    known = [str(added) for added in tokenizer.added_tokens_decoder.values()]
-    raise ParamsError(
-        f"{setting} is {token!r}, which the tokenizer does not have{meant(token, known)}; name a "
-        f"token of its vocabulary, or leave {setting} out"
-    )
-
-
-def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
-    """Gives the tokenizer the template of a Jinja file, or that and the tokens of another one,
-    whose ids are returned."""
-    if Path(source).is_file():
-        tokenizer.chat_template = Path(source).read_text("utf-8")
-        return []
-    try:
-        other: Any = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        raise ParamsError(
-            f"chat_template_path {source!r} is no Jinja file, and no tokenizer stands there"
-        ) from error
-    if other.chat_template is None:
-        raise ParamsError(f"chat_template_path {source!r} is a tokenizer without a chat template")
-    tokenizer.chat_template = other.chat_template
-    known = tokenizer.get_vocab()
-    added = [t for _, t in sorted(other.added_tokens_decoder.items()) if str(t) not in known]
-    tokenizer.add_tokens(added)
-    return [tokenizer.get_vocab()[str(token)] for token in added]
 
 
 def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
@@ -189,7 +61,7 @@ def prepare_model(
     `added`: ids of the tokens that the tokenizer got with a template.
     """
     if isinstance(model, str):
-        options = with_quantization(_options(args), quantization)
+        options = with_quantization(loading_options(args), quantization)
         if (Path(model) / "adapter_config.json").is_file():
             model = load_adapter(Path(model), args.seed, options)
             head = Head("loaded", head_digest(base_of(model)))
