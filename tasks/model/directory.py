@@ -18,13 +18,17 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
-    "tokenizer.model",
     "vocab.json",
     "vocab.txt",
     "merges.txt",
+    "bpe.codes",
+    "emoji.json",
+    "word_shape.json",
+    "word_pronunciation.json",
     "chat_template.jinja",
     "chat_template.json",
 )
+"""And `*.model`, of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
 WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
 
 
@@ -39,17 +43,24 @@ class BaseModel:
     """Where it comes from: path, hub repository and commit, or the scratch fields."""
 
 
+def tokenizer_files(directory: Path) -> list[str]:
+    """The names of the files that decide which ids a text gets."""
+    pieces = sorted(path.name for path in directory.glob("*.model") if path.is_file())
+    return [*(name for name in TOKENIZER_FILES if (directory / name).is_file()), *pieces]
+
+
 def tokenizer_digest(directory: Path) -> str:
     """Digest of the tokenizer's and the chat template's bytes.
 
     Raises:
         ModelError: there is no tokenizer in the directory, or one that reads no special token.
     """
-    names = [name for name in TOKENIZER_FILES if (directory / name).is_file()]
-    if not {"tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"} & set(names):
+    names = tokenizer_files(directory)
+    vocabularies = {"tokenizer.json", "vocab.txt", "vocab.json"}
+    if not any(name in vocabularies or name.endswith(".model") for name in names):
         raise ModelError(
-            f"{directory} holds no tokenizer: expected tokenizer.json (or tokenizer.model, "
-            f"vocab.json, vocab.txt), found {_listing(directory)}; save it there with "
+            f"{directory} holds no tokenizer: expected tokenizer.json (or *.model, vocab.json, "
+            f"vocab.txt), found {_listing(directory)}; save it there with "
             "tokenizer.save_pretrained"
         )
     settings = read_json(directory / "tokenizer_config.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.errors import ModelError
 from tasks.ingestion.places.hub import endpoint, explained
 
-DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
+DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.codes", "*.txt")
 """No pickles and no Python: only what is read here is fetched."""
 
 

@@ -14,6 +14,7 @@ from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
+from tasks.model.directory import describe
 from tests.ingestion.places.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
@@ -80,6 +81,22 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     assert before.tokenizer_digest != after.tokenizer_digest
     assert before.weights_digest == after.weights_digest
     assert payload_digests(copy).keys() == payload_digests(tiny_model_directory).keys()
+
+
+@pytest.mark.parametrize("name", ["spiece.model", "sentencepiece.bpe.model", "bpe.codes"])
+def test_a_tokenizer_without_a_tokenizer_json_is_known_by_the_files_that_it_has(
+    tmp_path, tiny_model_directory, name
+):
+    copy = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, copy)
+    (copy / "tokenizer.json").unlink()
+    if name == "bpe.codes":  # PhoBERT's merges, beside its words
+        (copy / "vocab.txt").write_text("a 1\n")
+    digests: set[str] = set()
+    for content in (b"one", b"other"):
+        (copy / name).write_bytes(content)
+        digests.add(describe(copy, {}).tokenizer_digest)
+    assert len(digests) == 2
 
 
 def break_config(directory):

@@ -22,13 +22,13 @@ from tasks.artifact import Artifact
 from tasks.evaluation.scoring.score import RewardScorer, check_finite
 from tasks.evaluation.scoring.windows import read_windows, split_files
 from tasks.evaluation.tables.table import SCHEMA, Mask, TokenIds, score_table, sequences
+from tasks.model.directory import tokenizer_files
 from tasks.registration.lineage import conversion_directory, conversion_rows
 from tasks.registration.loader.contract_replay import policy_of
 from tasks.registration.loader.inference import UNREADABLE, ServedModel, load_reward_model
 from tasks.registration.loader.row_text import Policy
 from tasks.training.model.positions import last_readable
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 ROW = ("format", "prompt", "chosen", "rejected", "tools", "chat_template_kwargs")
 Sides = tuple[TokenIds, TokenIds]
 """Token ids of the chosen and of the rejected side."""
@@ -97,7 +97,8 @@ def _as_tokenized(window: pa.Table) -> Iterator[Sides | str]:
 
 def same_tokenizer(first: Path, second: Path) -> bool:
     """Whether two model directories turn conversations into the same token ids."""
-    return all(_bytes(first / name) == _bytes(second / name) for name in TOKENIZER_FILES)
+    names = {*tokenizer_files(first), *tokenizer_files(second)}
+    return all(_bytes(first / name) == _bytes(second / name) for name in names)
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -17,7 +17,7 @@ from tasks.training.handover.contract_file import parsed
 
 SUFFIXES = frozenset(
     [
-        *(".json", ".jsonl", ".safetensors", ".jinja", ".txt", ".model", ".md", ".yaml"),
+        *(".json", ".jsonl", ".safetensors", ".jinja", ".txt", ".model", ".codes", ".md", ".yaml"),
         *(".html", ".png", ".svg", ".csv", ".parquet"),
     ]
 )

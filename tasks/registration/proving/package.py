@@ -26,7 +26,7 @@ from tasks.registration.loader.allowed_files import UNNAMED, shipped_digest
 from tasks.registration.loader.champion_scale import PLACE
 from tasks.registration.quiet import quietly
 
-CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".md")
+CARRIED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".codes", ".md")
 _LOADER = Path(__file__).parents[1] / "loader"
 SHIPPED = {
     **{p.stem: f"tasks.registration.loader.{p.stem}" for p in _LOADER.glob("[a-z]*.py")},
