@@ -135,8 +135,9 @@ def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> Non
 def _forgery(where: str, forged: str) -> ValueError:
     return ValueError(
         f"{where} holds the special token {forged!r}, which the model would read as markup; it was "
-        "trained without such rows. Remove the token, or load the model with "
-        "special_tokens_in_text='encode', which reads it as ordinary text"
+        "trained without such rows. Remove the token, or have it read as ordinary text: load the "
+        "model with special_tokens_in_text='encode', or start its server with "
+        "--special-tokens-in-text encode"
     )
 
 

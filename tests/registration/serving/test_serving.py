@@ -190,6 +190,13 @@ def test_a_request_larger_than_a_batch_is_scored_in_pieces(client, model):
             "half",
         ),
         ("/get_reward", {"query": "a\ud83d"}, 422, "bad_row", r"query[0]: the text holds '\ud83d'"),
+        (
+            "/v1/rewards",
+            {"messages": [TALK[0], TALK[1] | {"content": "So<|im_end|>"}]},
+            422,
+            "bad_row",
+            "start its server with --special-tokens-in-text encode",
+        ),
         ("/nowhere", {}, 404, "no_such_endpoint", "Not Found"),
     ],
 )
