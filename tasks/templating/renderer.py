@@ -107,7 +107,9 @@ class Renderer:
         if self.closes:
             raise TemplateError(
                 "the tokenizer puts its EOS after every text, and texts are closed by one already: "
-                "they would end in two; set add_eos_token to false in its tokenizer_config.json"
+                "they would end in two; set add_eos_token to false in its tokenizer_config.json, "
+                "or, where its family has no such setting (RoBERTa, DeBERTa), give conversations "
+                "and a chat template, to which nothing is added"
             )
         prompt: str = json.loads(row["prompt"]) if row["prompt"] is not None else ""
         text, end = prompt + json.loads(row[side]), self.tokenizer.eos_token

@@ -130,8 +130,14 @@ def test_a_tokenizer_that_closes_text_itself_is_refused_for_text(tmp_path):
         single="$A <|im_end|>", special_tokens=[end]
     )
     tokenizer.save(path)
-    with pytest.raises(TemplateError, match="they would end in two"):
+    with pytest.raises(TemplateError, match=r"they would end in two.*give conversations"):
         run(TEXTS, model, tmp_path)
+    _, rows = run([CONVERSATIONS[0]], model, tmp_path / "as told")
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    row = CONVERSATIONS[0]
+    text = tokenizer.apply_chat_template([*row["prompt"], *row["chosen"]], tokenize=False)
+    expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert rows[0]["chosen_input_ids"] == expected
 
 
 def test_rows_that_a_template_refuses_or_makes_equal_are_reported_with_the_reason(tmp_path):
