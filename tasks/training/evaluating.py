@@ -25,7 +25,7 @@ from tasks.training.model.adapter import base_of
 from tasks.training.model.padding import embedding
 from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
-from tasks.training.table import EvaluationTable, labels
+from tasks.training.table import EvaluationTable, labels, pair_shares
 from tasks.training.user_metrics import Metrics, call_metrics
 
 AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
@@ -133,15 +133,20 @@ class EvaluatingTrainer(SharedTrainer):
             output = super().evaluation_loop(dataloader, *args, **kwargs)
         if output.label_ids is None:  # `batch_eval_metrics`: every batch has had its own
             return output
-        return output._replace(label_ids=labels(_numpy(output.label_ids)))  # pyright: ignore[reportArgumentType]
+        better = _like(output.label_ids, [labels(terms) for terms in _parts(output.label_ids)])
+        return output._replace(label_ids=better)
 
     def _metrics_of_table(
         self, prediction: EvalPrediction, compute_result: bool = True
     ) -> dict[str, Any]:
         """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
-        rewards, terms = _numpy(prediction.predictions), _numpy(prediction.label_ids)
+        rewards = np.concatenate(_parts(prediction.predictions))
+        terms = np.concatenate(_parts(prediction.label_ids))
         self._table.add(rewards, terms)
-        found = self._user_metrics(rewards, labels(terms), prediction, compute_result)
+        losses: Any = prediction.losses
+        if losses is None and "loss" in self.args.include_for_metrics:
+            losses, _ = pair_shares(self.objective, rewards, terms, None)
+        found = self._user_metrics(prediction, losses, compute_result)
         if not compute_result:
             return {}
         metrics = self._table.metrics()
@@ -150,19 +155,20 @@ class EvaluatingTrainer(SharedTrainer):
         return {"num_tokens": self.interval.tokens(), **metrics, **found}
 
     def _user_metrics(
-        self,
-        rewards: np.ndarray,
-        better: np.ndarray,
-        prediction: EvalPrediction,
-        compute_result: bool,
+        self, prediction: EvalPrediction, losses: Any, compute_result: bool
     ) -> Mapping[str, Any]:
         if self.user_metrics is None:
             return {}
+        rewards: list[Any] = _parts(prediction.predictions)
+        better = [labels(terms) for terms in _parts(prediction.label_ids)]
         if self.user_preprocessing is not None:
-            rewards = _numpy(
-                self.user_preprocessing(torch.from_numpy(rewards), torch.from_numpy(better))
-            )
-        shown = EvalPrediction(rewards, better, inputs=prediction.inputs, losses=prediction.losses)
+            rewards = [
+                _numpy(self.user_preprocessing(torch.from_numpy(part), torch.from_numpy(label)))
+                for part, label in zip(rewards, better, strict=True)
+            ]
+        given = prediction.predictions
+        predictions, label_ids = _like(given, rewards), _like(given, better)
+        shown = EvalPrediction(predictions, label_ids, inputs=prediction.inputs, losses=losses)
         by_batch = self.args.batch_eval_metrics
         return call_metrics(
             self.user_metrics, shown, by_batch=by_batch, compute_result=compute_result
@@ -205,7 +211,19 @@ def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, 
     return prepare_dataset(given, args, tokenizer, name)
 
 
-def _numpy(values: Any) -> np.ndarray:
+def _parts(values: Any) -> list[np.ndarray]:
+    """The array of all pairs; of each batch, where `eval_do_concat_batches` is off."""
+    return [_numpy(part) for part in values] if isinstance(values, list) else [_numpy(values)]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _like(given: Any, parts: list[Any]) -> Any:
+    """The parts as a list where they were given as one, else the only one."""
+    return parts if isinstance(given, list) else parts[0]
+
+
+def _numpy(values: Any) -> Any:
+    if isinstance(values, tuple):
+        return tuple(_numpy(value) for value in values)  # pyright: ignore[reportUnknownVariableType]
     return values.float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
 
 

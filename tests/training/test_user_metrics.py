@@ -1,5 +1,6 @@
 """`compute_metrics` of a script: one that an evaluation cannot use is told so, in words."""
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
@@ -71,3 +72,44 @@ def test_every_metric_of_a_table_is_among_the_names(base, tmp_path):
     assert {"tied_pairs", "equal_rewards", "accuracy_ties_half", "b_equal_rewards"} <= found
     times = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
     assert found - times - {"num_tokens", "epoch"} <= set(metric_names(Dataset.from_list(rows)))
+
+
+def test_metrics_see_the_batches_where_they_are_not_joined(base, tmp_path):
+    rows, seen = make_rows(5), []
+
+    def metrics(prediction):
+        seen.append(prediction)
+        return {"batches": len(prediction.predictions)}
+
+    fields = {"per_device_eval_batch_size": 2}
+    joined = make(base, tmp_path, eval_dataset=rows, compute_metrics=metrics, fields=fields)
+    fields |= {"eval_do_concat_batches": False}
+    apart = make(base, tmp_path, eval_dataset=rows, compute_metrics=metrics, fields=fields)
+    one, other = joined.evaluate(), apart.evaluate()
+    assert (one["eval_batches"], other["eval_batches"]) == (5, 3)  # 5 pairs; 2 and 2 and 1
+    for name in ("loss", "accuracy", "margin", "min_reward"):
+        assert other[f"eval_{name}"] == one[f"eval_{name}"]
+    for field in ("predictions", "label_ids"):
+        assert (np.concatenate(getattr(seen[1], field)) == getattr(seen[0], field)).all()
+    assert [len(part) for part in apart.predict(rows).label_ids] == [2, 2, 1]
+
+
+def test_metrics_get_what_preprocessing_makes_of_the_rewards_and_the_loss_of_every_pair(
+    base, tmp_path
+):
+    seen = []
+    trainer = make(
+        base,
+        tmp_path,
+        eval_dataset=make_rows(5),
+        compute_metrics=lambda prediction: seen.append(prediction),
+        preprocess_logits_for_metrics=lambda rewards, _: (rewards.argmax(-1), rewards),
+        fields={"include_for_metrics": ["loss"], "center_rewards_coefficient": 0.5},
+    )
+    found = trainer.evaluate()
+    best, rewards = seen[0].predictions
+    chosen, rejected = rewards.astype(np.float64).T
+    assert (best == (rejected > chosen)).all()
+    expected = np.log1p(np.exp(rejected - chosen)) + 0.5 * (chosen + rejected) ** 2
+    assert seen[0].losses == pytest.approx(expected, abs=1e-9)
+    assert found["eval_loss"] == pytest.approx(expected.mean(), abs=1e-9)
