@@ -28,6 +28,8 @@ MANIFEST = "MANIFEST.json"
 SET_ASIDE = "set_aside"
 KEEP_TORN = 2
 """Of those set aside that were never finished; the others stay until somebody deletes them."""
+STATE = "trainer_state.json"
+"""What Trainer writes last: where it stands, the model does, whoever saved it."""
 LIBRARIES = ("torch", "transformers", "accelerate", "peft")
 
 Job = Mapping[str, Any]
@@ -52,9 +54,9 @@ def required_files(world_size: int, *, sharded: bool) -> list[str]:
     processes = range(world_size)
     intervals = [interval_file(process) for process in processes]
     if sharded:
-        return ["trainer_state.json", *intervals]
+        return [STATE, *intervals]
     states = ["rng_state.pth"] if world_size == 1 else [f"rng_state_{p}.pth" for p in processes]
-    return ["trainer_state.json", "optimizer.pt", "scheduler.pt", *states, *intervals]
+    return [STATE, "optimizer.pt", "scheduler.pt", *states, *intervals]
 
 
 def commit(directory: Path, step: int, job: Job, required: Iterable[str]) -> None:
@@ -86,7 +88,10 @@ def problem(checkpoint: Checkpoint, job: Job) -> str | None:
     """Why the run must not go on from this checkpoint, as a sentence, or None."""
     manifest = read_json(checkpoint.path / MANIFEST)
     if not isinstance(manifest, dict):
-        return f"{MANIFEST} is missing or no JSON: it was never finished"
+        return (
+            f"{MANIFEST} is missing or no JSON: it was never finished, or saved by another trainer "
+            "or with save_only_model; where its model is whole, start from it: give it as model"
+        )
     if manifest.get("step") != checkpoint.step:
         return f"{MANIFEST} is of step {shown(manifest.get('step'))}"
     changed = differences(manifest["job"], plain(job)) + differences(
@@ -182,7 +187,8 @@ def _set_aside(checkpoint: Checkpoint) -> Path:
     number = 1 + max((int(p.name.partition("-")[0]) for p in aside.iterdir()), default=0)
     place = aside / f"{number:04d}-{checkpoint.path.name}"
     checkpoint.path.rename(place)
-    torn = sorted(path for path in aside.iterdir() if not (path / MANIFEST).is_file())
+    ends = (MANIFEST, STATE)
+    torn = sorted(p for p in aside.iterdir() if not any((p / name).is_file() for name in ends))
     for old in torn[:-KEEP_TORN]:
         shutil.rmtree(old)
     return place

@@ -280,6 +280,23 @@ def test_checkpoints_of_another_job_are_set_aside_and_none_is_deleted(tmp_path, 
     assert kept == [*whole, "0006-checkpoint-12", "0007-checkpoint-11"]
 
 
+def test_whole_checkpoints_without_a_manifest_are_set_aside_and_none_is_deleted(
+    base, pairs, tmp_path
+):
+    fields = {"save_only_model": True, "max_steps": 4, "save_steps": 1, "save_total_limit": 4}
+    trainer = make(base, pairs, tmp_path, **fields)
+    trainer.train()
+    said = "it was never finished, or saved by another trainer or with save_only_model"
+    with pytest.raises(TrainingError, match=rf"cannot resume from .*checkpoint-4: .*{said}.*model"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    with pytest.raises(TrainingError, match="holds no valid checkpoint"):
+        trainer.train(resume_from_checkpoint=True)
+    kept = sorted(path.name[5:] for path in (tmp_path / checkpoint.SET_ASIDE).iterdir())
+    assert kept == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
+    further = RewardTrainer(tmp_path / checkpoint.SET_ASIDE / "0001-checkpoint-4", trainer.args)
+    assert further.head.origin == "loaded"
+
+
 def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(base, pairs, tmp_path, stopped):
     undisturbed = make(base, pairs, tmp_path / "whole")
     undisturbed.train()
