@@ -3,11 +3,8 @@
 The loss is the mean over the pairs of the global batch, however they are spread over micro-batches
 and processes; metrics are sums divided once; checkpoints are committed by a manifest; a loss that
 is not finite ends the run.
-
-Legend: B pairs of one micro-batch.
 """
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
@@ -15,21 +12,18 @@ from typing import Any, Self
 
 import torch
 from peft import PeftConfig, PeftModel
-from torch import nn
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.pairs import COLUMNS
+from tasks.training.computing import ComputingTrainer
 from tasks.training.config import RewardConfig
-from tasks.training.dealt import DealtTrainer
 from tasks.training.evaluating import AnyRows, prepared
 from tasks.training.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
-from tasks.training.layout.loader import FILLER
-from tasks.training.loss.objective import Objective, sides, weight_of
+from tasks.training.loss.objective import Objective
 from tasks.training.loss.params import loss_params
 from tasks.training.metrics import IntervalSums
 from tasks.training.model.adapter import base_of
@@ -40,12 +34,11 @@ from tasks.training.model.tokenizer import prepare_tokenizer
 from tasks.training.optimization import check_optimization
 from tasks.training.own_loss import shared_out
 from tasks.training.process.sharding import shard_on_cpu, whole_again
-from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable
 from tasks.training.user_metrics import Metrics, check_best_metric, check_metrics
 
 
-class RewardTrainer(DealtTrainer):
+class RewardTrainer(ComputingTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     A subclass may have a `compute_loss` of its own, which returns the mean over the pairs of a
@@ -74,9 +67,6 @@ class RewardTrainer(DealtTrainer):
         ModelError, DataError, ParamsError, TemplateError: an argument cannot be used; nothing has
             been done yet.
     """
-
-    has_shared_out: bool = False
-    """Whether `compute_loss` has last divided by the weight of the whole step."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """As object's.
@@ -184,52 +174,6 @@ class RewardTrainer(DealtTrainer):
         partitioned = bool(self.is_deepspeed_enabled)
         collator.layout = choose_layout(wanted, base_of(model), self.args, partitioned=partitioned)
         return collator.layout
-
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | float | None = None,
-    ) -> Any:
-        """This micro-batch's share of the mean loss over the global batch, a float32 scalar."""
-        with self._activations():
-            rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
-        if FILLER in inputs:  # nothing is left to compute, but the other processes wait for it
-            return rewards.sum() * 0
-        total = self.objective.total(rewards, inputs)
-        chosen, rejected = sides(rewards, inputs)  # (B,) each
-        if model.training:
-            self.interval.add((chosen, rejected), total, inputs)
-            self.guard.saw_batch(inputs.get("pair_id", []), total)
-        self.has_shared_out = num_items_in_batch is not None
-        if num_items_in_batch is None:
-            loss = total / weight_of(inputs)
-        else:  # gradients are averaged over processes: their number makes a sum of it again
-            loss = total * (self.accelerator.num_processes / num_items_in_batch)
-        return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
-
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        norm: Any = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if isinstance(norm, DTensor):  # of shards: their norms are not yet one
-            norm = norm.full_tensor()
-        self.guard.finish_step(self.state.global_step + 1, norm)
-        return norm
-
-    def _activations(self) -> contextlib.AbstractContextManager[Any]:
-        if self._args.activation_offloading and torch.is_grad_enabled():
-            pinned = self.args.device.type == "cuda"
-            return torch.autograd.graph.save_on_cpu(pin_memory=pinned)
-        return contextlib.nullcontext()
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Logs; a training record gets the exact metrics of its interval."""
-        if "loss" in logs and "learning_rate" in logs:
-            self.guard.settle()
-            kept = ("loss",) if self.has_own_loss else ()
-            rest = {n: logs[n] for n in (*kept, "learning_rate", "grad_norm") if n in logs}
-            logs = {**self.interval.flush(), **rest}
-        super().log(logs, start_time)
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)
