@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from peft.utils import ModulesToSaveWrapper
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError, meant, shown
@@ -100,6 +101,27 @@ def _there_are(model: PreTrainedModel, *, linear: bool) -> str:
     return f"The model's {kind} are {names}."
 
 
+def check_kind(model: PeftModel) -> None:
+    """Refuses adapters that can never be added into the weights of one plain model.
+
+    Raises:
+        ModelError: they are virtual tokens, or adapt layers that share their weights.
+    """
+    for config in model.peft_config.values():
+        if config.is_prompt_learning:
+            raise ModelError(
+                f"adapters of type {shown(str(config.peft_type.value))} are virtual tokens before "
+                "every sequence, which a model that is loaded without peft has not; use LoRA, "
+                "whose adapters are merged into the weights"
+            )
+        if getattr(config, "layer_replication", None):
+            raise ModelError(
+                f"layer_replication={config.layer_replication} repeats layers that share their "
+                "weights, and the adapters of several cannot be merged into the same weights; "
+                "leave it out, or save a model whose layers are repeated, and train that"
+            )
+
+
 def check_head_is_trained(model: PeftModel) -> None:
     """Refuses an adapter that would leave a random head frozen and unsaved.
 
@@ -152,8 +174,21 @@ def base_of(model: PeftModel | PreTrainedModel) -> PreTrainedModel:
 
 
 def merged(model: PeftModel) -> PreTrainedModel:
-    """One plain model with the adapters added into float32 weights; `model` is used up."""
+    """One plain model with the adapters added into float32 weights; `model` is used up.
+
+    Raises:
+        ModelError: peft cannot add adapters of this kind, or leaves a part of them where it was.
+    """
     model.float()
-    plain: Any = model.merge_and_unload()
+    kind = shown(str(model.active_peft_config.peft_type.value))
+    try:
+        plain: Any = model.merge_and_unload()
+    except (RuntimeError, NotImplementedError) as error:
+        raise ModelError(f"adapters of type {kind} cannot be merged: {error}") from error
+    if any(isinstance(module, ModulesToSaveWrapper) for module in plain.modules()):
+        raise ModelError(
+            f"adapters of type {kind} cannot be merged: peft leaves modules that were trained "
+            "whole, as the head is, beside those before; use LoRA"
+        )
     read_by_length(plain)
     return plain

@@ -13,6 +13,7 @@ from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import (
     base_of,
     check_head_is_trained,
+    check_kind,
     load_adapter,
     with_adapter,
 )
@@ -89,6 +90,8 @@ def prepare_model(
         model = with_adapter(model, peft_config, args.seed, added)
     elif added and isinstance(model, PeftModel):
         tell_of_frozen_rows(base_of(model), added)
+    if isinstance(model, PeftModel):
+        check_kind(model)
     check_trainable(model)
     check_padding_unseen(base_of(model), pad_id(tokenizer))
     logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)

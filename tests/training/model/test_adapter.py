@@ -1,5 +1,6 @@
 """With adapters the head is trained and saved, and the merged export scores alike."""
 
+import copy
 import sys
 from importlib.util import find_spec
 
@@ -7,7 +8,14 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel
+from peft import (
+    LNTuningConfig,
+    LoraConfig,
+    PeftModel,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    get_peft_model,
+)
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
@@ -193,6 +201,44 @@ def test_adapters_for_another_task_are_refused(base, tmp_path, task):
     config = LoraConfig(r=2, target_modules=["q_proj"], task_type=task)
     with pytest.raises(ModelError, match=f"task_type .*{task}.*leave task_type out"):
         trainer_of(str(base), tmp_path, peft_config=config)
+
+
+@pytest.mark.parametrize("given", ["config", "PeftModel"])
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (PromptTuningConfig(num_virtual_tokens=3, task_type="SEQ_CLS"), "'PROMPT_TUNING' are virt"),
+        (PrefixTuningConfig(num_virtual_tokens=3, task_type="SEQ_CLS"), "'PREFIX_TUNING' are virt"),
+        (
+            LoraConfig(layer_replication=[[0, 2], [1, 2]], task_type="SEQ_CLS"),
+            r"layer_replication=\[\[0, 2\], \[1, 2\]\] repeats layers",
+        ),
+    ],
+    ids=["prompt", "prefix", "replicated"],
+)
+def test_adapters_that_no_plain_model_can_hold_are_refused(base, tmp_path, config, said, given):
+    config = copy.deepcopy(config)
+    model, options = str(base), {"peft_config": config}
+    if given == "PeftModel":
+        model = get_peft_model(load_reward_model(base).model, config)
+        options = {"processing_class": make_tokenizer()}
+    with pytest.raises(ModelError, match=said):
+        trainer_of(model, tmp_path, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*merging LoRA weights won't be possible")
+@pytest.mark.filterwarnings("ignore:Unsupported layer type:UserWarning")
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (LoraConfig(target_modules=["q_proj"], lora_bias=True), "'LORA' .*the base layer has no"),
+        (LNTuningConfig(), "'LN_TUNING' cannot be merged: peft leaves modules"),
+    ],
+    ids=["bias", "norms"],
+)
+def test_adapters_that_peft_cannot_merge_are_told_before_training(base, tmp_path, config, said):
+    with pytest.raises(ModelError, match=said):
+        trainer_of(str(base), tmp_path, peft_config=config).train()
 
 
 def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_path):
