@@ -16,6 +16,7 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
+from transformers.training_args import ParallelMode
 
 from tasks.errors import ParamsError
 
@@ -24,8 +25,17 @@ def shard_on_cpu(accelerator: Accelerator, args: TrainingArguments) -> bool:
     """Whether FSDP was asked for and left out; from here on the accelerator shards.
 
     Raises:
-        ParamsError: what was asked for is not FSDP2, or torch would take a GPU for it.
+        ParamsError: there is one process alone; or on CPUs what was asked for is not FSDP2, or
+            torch would take a GPU for it.
     """
+    if args.fsdp and args.parallel_mode in (
+        ParallelMode.NOT_PARALLEL,
+        ParallelMode.NOT_DISTRIBUTED,
+    ):
+        raise ParamsError(
+            f"fsdp is {args.fsdp!r}, but this process was started alone and has none to share the "
+            "model with; start several (accelerate launch --num_processes 2), or leave fsdp out"
+        )
     settings: dict[str, Any] = args.fsdp_plugin_args or {}
     wanted = settings or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     if not wanted or accelerator.distributed_type != DistributedType.MULTI_CPU:

@@ -6,14 +6,17 @@ import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from datasets import Dataset
 
 from tasks.errors import ParamsError
+from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import (
     ACCELERATE_CONFIGS,
     check_accelerate_config,
     launch_command,
 )
+from tests.training.tiny import make_rows
 
 KINDS = {
     "one_gpu": "NO",
@@ -109,3 +112,12 @@ def test_what_a_file_says_is_what_every_process_is_told(name, expected, monkeypa
     else:
         told = prepare_multi_gpu_env(args)
     assert {key: told.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "fields", [{"fsdp": True}, {"fsdp": True, "fsdp_config": {"fsdp_version": 2}}]
+)
+def test_shards_of_one_process_are_refused(base, tmp_path, fields):
+    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, **fields)
+    with pytest.raises(ParamsError, match=r"fsdp is .*started alone.*accelerate launch"):
+        RewardTrainer(str(base), args, train_dataset=Dataset.from_list(make_rows(4)))
