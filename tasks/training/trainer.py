@@ -49,7 +49,8 @@ class RewardTrainer(ComputingTrainer):
         model: a model directory or hub id, an adapter directory that names its base model, a
             sequence classification model with one label, or a PeftModel, which is trained further.
         args: None takes RewardConfig's defaults.
-        data_collator: None takes DataCollatorForPreference.
+        data_collator: None takes DataCollatorForPreference; one of your own gets rows with
+            `chosen_input_ids` and `rejected_input_ids`, whatever their columns were called.
         train_dataset: raw rows (`chosen`, `rejected`, and where wanted `prompt`, `tools`,
             `chat_template_kwargs`, `margin`, `weight`), text or messages; or tokenized rows with
             `chosen_input_ids` and `rejected_input_ids`. What cannot be used is left out and logged.
