@@ -61,7 +61,7 @@ class RewardScorer:
         """Tokens of the longest sequence that can be scored, as far as the config tells."""
         from tasks.training.model.positions import positions
 
-        config = self.model.config
+        config = self.model.config.get_text_config()
         return positions(config) or getattr(config, "max_position_embeddings", None)
 
     def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:

@@ -28,7 +28,7 @@ class IdScorer:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.pad_id = int(model.config.pad_token_id or 0)
-        self.vocabulary = int(model.config.vocab_size)
+        self.vocabulary = int(model.config.get_text_config().vocab_size)
         self.pass_tokens = PASS_TOKENS.get(model.device.type, OTHER_PASS_TOKENS)
 
     def rewards(self, sequences: Sequence[Ids], prompts: Sequence[Any] | None = None) -> np.ndarray:

@@ -146,8 +146,8 @@ class ServedModel:
     def max_tokens(self) -> int | None:
         """Tokens of the longest row that a server takes, stretched positions included; None: no
         limit known."""
-        known = positions(self.model.config)
-        return known or getattr(self.model.config, "max_position_embeddings", None)
+        config = self.model.config.get_text_config()
+        return positions(config) or getattr(config, "max_position_embeddings", None)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""

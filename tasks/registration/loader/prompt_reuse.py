@@ -114,7 +114,8 @@ def can_reuse(model: Any, forward: Forward, tokens: int) -> bool:
 
     `forward`: rewards of sequences run whole. `tokens`: size of the vocabulary.
     """
-    if not hasattr(model, "score") or not sees_everything_before(model.config):
+    config = model.config.get_text_config()
+    if not hasattr(model, "score") or not sees_everything_before(config):
         return False
     draw = np.random.default_rng(0)
     prompt = draw.integers(0, tokens, 24).tolist()
