@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, PeftType, TaskType, get_peft_model
 from peft.utils import ModulesToSaveWrapper
 from transformers import PreTrainedModel
 
@@ -107,10 +107,11 @@ def check_kind(model: PeftModel) -> None:
     Raises:
         ModelError: they are virtual tokens, or adapt layers that share their weights.
     """
-    for config in model.peft_config.values():
+    configs: list[Any] = list(model.peft_config.values())
+    for config in configs:
         if config.is_prompt_learning:
             raise ModelError(
-                f"adapters of type {shown(str(config.peft_type.value))} are virtual tokens before "
+                f"adapters of type {_kind(config)} are virtual tokens before "
                 "every sequence, which a model that is loaded without peft has not; use LoRA, "
                 "whose adapters are merged into the weights"
             )
@@ -120,6 +121,11 @@ def check_kind(model: PeftModel) -> None:
                 "weights, and the adapters of several cannot be merged into the same weights; "
                 "leave it out, or save a model whose layers are repeated, and train that"
             )
+
+
+def _kind(config: PeftConfig) -> str:
+    """The name that peft has for adapters of a kind."""
+    return shown(str(PeftType(config.peft_type).value))
 
 
 def check_head_is_trained(model: PeftModel) -> None:
@@ -180,7 +186,7 @@ def merged(model: PeftModel) -> PreTrainedModel:
         ModelError: peft cannot add adapters of this kind, or leaves a part of them where it was.
     """
     model.float()
-    kind = shown(str(model.active_peft_config.peft_type.value))
+    kind = _kind(model.active_peft_config)
     try:
         plain: Any = model.merge_and_unload()
     except (RuntimeError, NotImplementedError) as error:
