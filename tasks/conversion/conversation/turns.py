@@ -18,7 +18,8 @@ _NAMES = {"from": "role", "value": "content"}
 
 def as_messages(value: Any) -> Any:
     """A turn, or a list of turns, as messages; text and everything else as it is."""
-    return under_role([value] if isinstance(value, dict) else value)
+    turn = isinstance(value, dict) and ("role" in value or "from" in value)
+    return under_role([value] if turn else value)
 
 
 def under_role(value: Any) -> Any:
