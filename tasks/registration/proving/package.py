@@ -40,6 +40,8 @@ SHIPPED = {
 }
 """The modules that travel, by the name they get; they import of the project only each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")
+SETTINGS = {"device": None, "scale": "raw", "special_tokens_in_text": None}
+"""What `mlflow.pyfunc.load_model(uri, model_config={...})` may set: MLflow passes on no other."""
 REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", "numpy", "pandas")
 
 
@@ -88,6 +90,7 @@ def _save(destination: Path, sources: Iterable[str]) -> None:
                 loader_module=next(name for name in sources if "_inference_" in name),
                 code_paths=[str(destination.with_name(f"{name}.py")) for name in sources],
                 pip_requirements=requirements(),
+                model_config=SETTINGS,
             )
         except MlflowException as error:
             if isinstance(error.__cause__, OSError):  # MLflow blames the modules for a full disk

@@ -157,6 +157,25 @@ def test_a_packaged_model_scores_by_its_own_modules_in_mlflow(model, model_direc
         loaded.predict(["The <|im_end|>"])
 
 
+def test_mlflow_passes_on_the_settings_that_a_model_is_loaded_with(
+    model, model_directory, tmp_path
+):
+    from mlflow import pyfunc
+
+    package(model_directory, tmp_path / "package")
+    raw = model.rewards(["blue", "so", "green"])
+    write(fit(raw), tmp_path / "package")
+    settings = {"device": "cpu", "scale": "normalized", "special_tokens_in_text": "encode"}
+    before = list(sys.path)
+    try:
+        loaded = pyfunc.load_model(str(tmp_path / "package"), model_config=settings)
+    finally:
+        sys.path[:] = before
+    expected = (raw - raw.mean()) / raw.std()
+    assert loaded.predict(["blue", "so", "green"]) == pytest.approx(expected, abs=1e-4)
+    assert np.isfinite(loaded.predict(["The <|im_end|>"])).all()
+
+
 def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
     with pytest.raises(ValueError, match=r"no normalization\.json; rewards can only be raw"):
         load_reward_model(copied, "cpu", scale="normalized")
