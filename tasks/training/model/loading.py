@@ -15,10 +15,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file
 
 from tasks.errors import ModelError
 from tasks.training.model.soundness import (
+    PLACE,
     check_directory,
     check_finite,
     check_keys,
@@ -77,7 +80,7 @@ def load_reward_model(
         )
     _realign(model)
     read_by_length(model)
-    _read_head(Path(path), model, known=missing)
+    _read_head(_files_of(path, options), model, known=missing)
     if missing and is_decoder(model):
         _draw_head(getattr(model, HEAD), model.config, seed)
     model.config.problem_type = "regression"
@@ -145,6 +148,17 @@ def _redrawn(loading: dict[str, Any]) -> set[str]:
     names = {name for name, *_ in loading["mismatched_keys"]}
     loading["mismatched_keys"] = ()
     return names
+
+
+def _files_of(path: str | Path, options: dict[str, Any]) -> Path:
+    """The directory of the files that a model was loaded from: of a hub id, in the cache."""
+    if Path(path).is_dir():
+        return Path(path)
+    place = {name: options[name] for name in PLACE if name in options}
+    cached: Any = cached_file(
+        str(path), CONFIG_NAME, **{**place, "local_files_only": True, "force_download": False}
+    )
+    return Path(cached).parent
 
 
 def _read_head(path: Path, model: PreTrainedModel, known: Collection[str]) -> None:

@@ -5,7 +5,7 @@ import torch
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.loading import load_reward_model
+from tasks.training.model.loading import head_digest, load_reward_model
 from tests.training.test_arguments import make
 from tests.training.tiny import make_tokenizer
 
@@ -20,6 +20,24 @@ def test_the_older_name_of_dtype_says_what_the_newer_does(base, tmp_path, dtype)
     assert {p.dtype for p in older.parameters()} == {torch.bfloat16}
     with pytest.raises(ParamsError, match="fp16 needs a GPU"):
         make(base, tmp_path, fields={"model_init_kwargs": {"torch_dtype": "float16"}})
+
+
+@pytest.mark.parametrize("options", [{}, {"revision": "v2"}, {"subfolder": "inner"}])
+def test_the_head_of_a_hub_model_stays_in_float32_beside_a_body_in_bfloat16(
+    base, tmp_path, options
+):
+    commit = "5" * 40
+    kept = tmp_path / "hub" / "models--someone--a-reward"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / options.get("revision", "main")).write_text(commit)
+    there = load_reward_model(base).model  # its head is drawn
+    there.save_pretrained(kept / "snapshots" / commit / options.get("subfolder", ""))
+    where = {"cache_dir": str(tmp_path / "hub"), "local_files_only": True, **options}
+    found = load_reward_model("someone/a-reward", dtype="bfloat16", need_head=True, **where)
+    assert found.head.origin == "loaded"
+    assert found.model.dtype == torch.bfloat16
+    assert found.model.score.weight.dtype == torch.float32
+    assert head_digest(found.model) == head_digest(there)
 
 
 def test_float16_weights_are_refused_on_a_cpu_whichever_way_they_come(base, tmp_path):
