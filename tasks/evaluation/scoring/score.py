@@ -59,10 +59,9 @@ class RewardScorer:
     @property
     def most_tokens(self) -> int | None:
         """Tokens of the longest sequence that can be scored, as far as the config tells."""
-        from tasks.training.model.positions import positions
+        from tasks.training.model.positions import longest_row
 
-        config = self.model.config.get_text_config()
-        return positions(config) or getattr(config, "max_position_embeddings", None)
+        return longest_row(self.model.config)
 
     def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
         """float32 `[N]`: the reward of each sequence of token ids, in the order given."""

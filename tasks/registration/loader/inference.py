@@ -28,7 +28,7 @@ from tasks.registration.loader.given_rows import content, conversation, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
 from tasks.registration.loader.sound_weights import model_of
-from tasks.training.model.positions import check_lengths, positions, why_no_more
+from tasks.training.model.positions import check_lengths, longest_row, positions, why_no_more
 from tasks.training.model.products import use_onednn
 
 Scale = Literal["raw", "normalized", "champion", "reference"]
@@ -146,8 +146,7 @@ class ServedModel:
     def max_tokens(self) -> int | None:
         """Tokens of the longest row that a server takes, stretched positions included; None: no
         limit known."""
-        config = self.model.config.get_text_config()
-        return positions(config) or getattr(config, "max_position_embeddings", None)
+        return longest_row(self.model.config)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from tasks.errors import ModelError, meant, shown
 from tasks.training.model.added_tokens import embedding_rows, tell_of_frozen_rows, train_rows
 from tasks.training.model.loading import load_reward_model
-from tasks.training.model.padding import embedding
+from tasks.training.model.padding import embedding, grow
 from tasks.training.model.quantized import dequantized, is_quantized
 from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
@@ -161,7 +161,7 @@ def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftMod
     body = load_reward_model(base, seed=seed, **options).model
     rows = embedding_rows(directory, body)
     if rows is not None and rows != embedding(body).num_embeddings:
-        body.resize_token_embeddings(rows, mean_resizing=False)  # the adapter brings their values
+        grow(body, rows)  # the adapter brings their values
     return PeftModel.from_pretrained(body, str(directory), is_trainable=True)
 
 

@@ -21,11 +21,11 @@ from transformers.utils.hub import cached_file
 
 from tasks.errors import ModelError
 from tasks.training.model.soundness import (
-    PLACE,
     check_directory,
     check_finite,
     check_keys,
     check_labels,
+    place_of,
 )
 from tasks.training.scoring import HEAD, head_modules, head_names, is_decoder, read_by_length
 
@@ -119,8 +119,7 @@ def _from_pretrained(
     given = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
     given.setdefault("ignore_mismatched_sizes", True)  # told by `check_keys`, by name
     # transformers looks for an adapter in its usual cache and on the hub, unless told once more.
-    placed = {name: options[name] for name in ("cache_dir", "local_files_only") if name in options}
-    given.setdefault("adapter_kwargs", placed)
+    given.setdefault("adapter_kwargs", place_of(options, ("cache_dir", "local_files_only")))
     try:
         return AutoModelForSequenceClassification.from_pretrained(path, **given)
     except SafetensorError as error:
@@ -154,9 +153,10 @@ def _files_of(path: str | Path, options: dict[str, Any]) -> Path:
     """The directory of the files that a model was loaded from: of a hub id, in the cache."""
     if Path(path).is_dir():
         return Path(path)
-    place = {name: options[name] for name in PLACE if name in options}
     cached: Any = cached_file(
-        str(path), CONFIG_NAME, **{**place, "local_files_only": True, "force_download": False}
+        str(path),
+        CONFIG_NAME,
+        **{**place_of(options), "local_files_only": True, "force_download": False},
     )
     return Path(cached).parent
 

@@ -35,6 +35,11 @@ def positions(config: Any) -> int | None:
     return found - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
 
 
+def longest_row(config: Any) -> int | None:
+    """Tokens of the longest row that is scored, stretched positions included; None: not known."""
+    return positions(config) or getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
 def last_readable(config: Any) -> int | None:
     """Tokens beyond which a row has no reward, or changes those of others; None: there are none.
 

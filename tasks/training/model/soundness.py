@@ -31,6 +31,11 @@ PLACE = ("revision", "subfolder", "cache_dir", "token", "local_files_only", "for
 """Arguments of `from_pretrained` that say which config is read."""
 
 
+def place_of(options: Mapping[str, Any], names: Iterable[str] = PLACE) -> dict[str, Any]:
+    """Of the arguments of `from_pretrained`, those that say where a model's files are."""
+    return {name: options[name] for name in names if name in options}
+
+
 def check_directory(path: Path, trusted: bool) -> None:
     """Refuses what would run pickles, and code unless it is `trusted`.
 
@@ -71,7 +76,7 @@ def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) ->
     Raises:
         ModelError: it was trained as one; or there is no config that can be read.
     """
-    place = {name: options[name] for name in PLACE if name in options}
+    place = place_of(options)
     try:
         config = AutoConfig.from_pretrained(str(path), trust_remote_code=trusted, **place)
     except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:

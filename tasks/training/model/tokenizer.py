@@ -12,10 +12,11 @@ from tasks.errors import ParamsError, meant, shown
 from tasks.templating.template import joined, pin
 from tasks.templating.tokenizer.opening import with_one_bos
 from tasks.training.config import RewardConfig
+from tasks.training.model.soundness import PLACE, place_of
 
 logger = logging.getLogger(__name__)
 
-PLACE = ("revision", "cache_dir", "token", "local_files_only", "force_download")
+TOKENIZERS_PLACE = tuple(name for name in PLACE if name != "subfolder")
 """Of `model_init_kwargs`, what says where the tokenizer is, too."""
 
 
@@ -60,7 +61,7 @@ def prepare_tokenizer(
         _warn_of_another(tokenizer, model_name)
     else:
         options = loading_options(args)
-        place = {name: options[name] for name in PLACE if name in options}
+        place = place_of(options, TOKENIZERS_PLACE)
         trusted = options["trust_remote_code"]
         tokenizer = load_tokenizer(model_name, trust_remote_code=trusted, **place)
     added: list[int] = []
