@@ -28,10 +28,25 @@ class Die(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def killed(trainer, step):
+def killed(trainer, step, **how):
     trainer.add_callback(Die(step))
     with pytest.raises(KeyboardInterrupt):
-        trainer.train()
+        trainer.train(**how)
+
+
+def every_kill(*steps):
+    """Kills after these steps, one run after the other; slow: a run of its own for each."""
+    alone = [pytest.param([step], marks=pytest.mark.slow) for step in steps]
+    return pytest.mark.parametrize("kills", [[*steps], *alone], ids=str)
+
+
+def goes_on(made, kills):
+    """The run that ends, after those that were killed, each of them going on where one was."""
+    for place, step in enumerate(kills):
+        killed(made(), step, resume_from_checkpoint=place > 0)
+    trainer = made()
+    trainer.train(resume_from_checkpoint=True)
+    return trainer
 
 
 def steps_in(directory):

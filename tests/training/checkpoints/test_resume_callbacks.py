@@ -11,7 +11,12 @@ from transformers.trainer_callback import ExportableState
 
 from tasks.errors import Interrupted
 from tests.training.checkpoints.test_checkpoint import make, result
-from tests.training.checkpoints.test_checkpoint_rotation import SMALLEST_MARGIN, killed
+from tests.training.checkpoints.test_checkpoint_rotation import (
+    SMALLEST_MARGIN,
+    every_kill,
+    goes_on,
+    killed,
+)
 from tests.training.process.two_processes import REPOSITORY
 
 EVALUATED = {
@@ -31,16 +36,12 @@ def with_patience(base, pairs, directory, patience=5, **fields):
     return trainer
 
 
-@pytest.mark.parametrize(
-    "step", [4, 7, 12, 14]
-)  # in the middle of an epoch of 12 steps, at its end
-def test_an_evaluation_on_start_is_not_done_again(base, pairs, tmp_path, step):
+@every_kill(4, 7, 12, 14)  # in the middle of an epoch of 12 steps, at its end
+def test_an_evaluation_on_start_is_not_done_again(base, pairs, tmp_path, kills):
     fields = {**EVALUATED, "eval_on_start": True, "save_steps": 1, "disable_dropout": False}
     whole = make(base, pairs, tmp_path / "whole", **fields)
     whole.train()
-    killed(make(base, pairs, tmp_path / "run", **fields), step)
-    resumed = make(base, pairs, tmp_path / "run", **fields)
-    resumed.train(resume_from_checkpoint=True)
+    resumed = goes_on(lambda: make(base, pairs, tmp_path / "run", **fields), kills)
     assert [h["step"] for h in resumed.state.log_history].count(0) == 1
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
@@ -55,14 +56,12 @@ def test_an_evaluation_on_start_that_was_never_done_is_done(base, pairs, tmp_pat
 
 
 @pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN, {"eval_on_start": True}])
-@pytest.mark.parametrize("step", [2, 8, 10])
-def test_patience_goes_on_where_it_was(base, pairs, tmp_path, step, fields):
+@every_kill(2, 8, 10)
+def test_patience_goes_on_where_it_was(base, pairs, tmp_path, kills, fields):
     whole = with_patience(base, pairs, tmp_path / "whole", **fields)
     whole.train()
     assert 10 <= whole.state.global_step < 20
-    killed(with_patience(base, pairs, tmp_path / "run", **fields), step)
-    resumed = with_patience(base, pairs, tmp_path / "run", **fields)
-    resumed.train(resume_from_checkpoint=True)
+    resumed = goes_on(lambda: with_patience(base, pairs, tmp_path / "run", **fields), kills)
     assert resumed.state.global_step == whole.state.global_step
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
@@ -112,17 +111,15 @@ def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
     assert [record["step"] for record in logged] == [5, 10, 15, 20, 25, 30, 35, 36]
     last = [record for record in whole.state.log_history if "eval_loss" in record][-1]
     assert logged[-1]["num_tokens"] == last["eval_num_tokens"]
-    for step in (12, 36):  # goes on, or is taken over
-        killed(with_patience(base, pairs, tmp_path / f"{step}", 2, **fields), step)
-        resumed = with_patience(base, pairs, tmp_path / f"{step}", 2, **fields)
-        resumed.train(resume_from_checkpoint=True)
-        assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+    kills = [12, 36]  # goes on, and is taken over
+    resumed = goes_on(lambda: with_patience(base, pairs, tmp_path / "run", 2, **fields), kills)
+    assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
 @pytest.mark.parametrize("logging", [{"logging_strategy": "epoch"}, {"logging_steps": 5}])
-@pytest.mark.parametrize("step", [6, 12, 18, 36])  # within an epoch, at its end, at the last
+@every_kill(6, 12, 18, 36)  # within an epoch, at its end, at the last
 def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
-    base, pairs, tmp_path, step, logging
+    base, pairs, tmp_path, kills, logging
 ):
     fields = {
         "num_train_epochs": 3,
@@ -137,9 +134,7 @@ def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
     whole.train()
     assert whole.state.log_history[-2]["step"] == 36
     assert "loss" in whole.state.log_history[-2]
-    killed(make(base, pairs, tmp_path / "run", **fields), step)
-    resumed = make(base, pairs, tmp_path / "run", **fields)
-    resumed.train(resume_from_checkpoint=True)
+    resumed = goes_on(lambda: make(base, pairs, tmp_path / "run", **fields), kills)
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
