@@ -5,6 +5,7 @@ was not: what Trainer itself does not keep (the unfinished logging interval) is 
 """
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ class ResumableTrainer(SavingTrainer):
 
     _resumes_after_epoch: bool = False
     """Whether the checkpoint that is gone on from was saved once an epoch had ended."""
+    _stopped_early: bool = False
+    """Whether the run of the checkpoint that is gone on from had ended by its own decision."""
     forecast: Forecast | None = None
     """What the preflight found; None for a run that goes on from a checkpoint."""
 
@@ -53,7 +56,7 @@ class ResumableTrainer(SavingTrainer):
         self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
     ) -> TrainOutput:
         found = self._checkpoint(wanted) if wanted else None
-        self._resumes_after_epoch = False
+        self._resumes_after_epoch = self._stopped_early = False
         if found is None:
             return super().train(None, trial, ignored)
         process = self.args.process_index
@@ -64,15 +67,19 @@ class ResumableTrainer(SavingTrainer):
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
         callbacks = self.callback_handler.callbacks
         stateful.restore(callbacks, stateful.states_of(state))
-        stopped = stateful.ran_out_of_patience(stateful.export(callbacks))
-        if (stopped or state.global_step >= state.max_steps) and not self.sharded:
+        self._stopped_early = stateful.ran_out_of_patience(stateful.export(callbacks))
+        ended = self._stopped_early or state.global_step >= state.max_steps
+        if ended and not self.sharded:  # shards are loaded by the loop, which takes no step then
             return self._take_over(found, state)
         return super().train(str(found.path), trial, ignored)
 
     def _init_training_state(self, *given: Any, **named: Any) -> tuple[int, int]:
         """As in transformers; of a stream, whose epochs have no known length, the state says where
-        it was: the epochs before, and the batches of this one."""
+        it was: the epochs before, and the batches of this one. Of a run that stopped early no epoch
+        is left."""
         epochs, batches = super()._init_training_state(*given, **named)
+        if self._stopped_early:
+            return sys.maxsize, 0
         rows: Any = self.train_dataset
         if not isinstance(rows, IterableDataset) or self.args.ignore_data_skip:
             return epochs, batches

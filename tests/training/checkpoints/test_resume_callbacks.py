@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
@@ -205,13 +206,35 @@ def test_the_librarys_own_way_still_takes_the_checkpoints_settings(base, pairs, 
     assert resumed.state.global_step == 12
 
 
+SHARDS = {
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+}
+
+
 @pytest.mark.slow
-def test_two_processes_stop_early_together_and_go_on_together(base, tmp_path):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="whole"),
+        pytest.param(
+            SHARDS,
+            id="shards",
+            marks=pytest.mark.skipif(
+                torch.accelerator.current_accelerator() is not None,
+                reason="this torch is built for accelerators, and shards there alone",
+            ),
+        ),
+    ],
+)
+def test_two_processes_stop_early_together_and_go_on_together(base, tmp_path, settings):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
         [*launch, "-m", "tests.training.process.two_processes_stop", str(base), str(tmp_path)],
         cwd=REPOSITORY,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **settings},
         capture_output=True,
         text=True,
         check=False,

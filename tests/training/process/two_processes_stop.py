@@ -1,7 +1,7 @@
 """Early stopping in every process of a launch: undisturbed, killed and resumed, and taken over.
 
 python -m torch.distributed.run --nproc_per_node 2 -m tests.training.process.two_processes_stop \
-    BASE OUT_DIRECTORY
+    BASE OUT_DIRECTORY        with ACCELERATE_USE_FSDP=true in shards
 """
 
 import json
@@ -59,7 +59,10 @@ def run(base, directory, resume, *callbacks):
     )
     with suppress(KeyboardInterrupt):
         trainer.train(resume_from_checkpoint=resume)
-    weights = sum(float(p.detach().double().abs().sum()) for p in trainer.model.parameters())
+    trainer.gather_model()  # out of its shards, where it is in shards
+    main = trainer.is_world_process_zero() or not trainer.sharded
+    parameters = trainer.model.parameters() if main else ()
+    weights = sum(float(p.detach().double().abs().sum()) for p in parameters)
     left = sorted(path.name for path in Path(directory).glob("checkpoint-*"))
     return [exact_history(trainer.state.log_history), left, weights]
 
