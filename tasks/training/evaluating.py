@@ -3,13 +3,15 @@
 Legend: B pairs of a batch, N pairs of an evaluation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, has_length
 
@@ -65,6 +67,25 @@ class EvaluatingTrainer(SharedTrainer):
                 "leave dataloader_drop_last out, or lower per_device_train_batch_size"
             )
         return super().set_initial_training_values(args, dataloader)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """As in transformers, of all rows."""
+        with self._no_row_dropped():
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """As in transformers, of all rows."""
+        with self._no_row_dropped():
+            return super().get_test_dataloader(test_dataset)
+
+    @contextmanager
+    def _no_row_dropped(self) -> Generator[None, None, None]:
+        """Inside, `dataloader_drop_last` is off: it is of batches that are trained on alone."""
+        given, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
+        try:
+            yield
+        finally:
+            self.args.dataloader_drop_last = given
 
     def prediction_step(
         self,

@@ -108,7 +108,7 @@ class TrainingParams(Params):
     data_seed: int | None = Field(default=None, ge=0, lt=2**32)
     """Seed of the order of the pairs alone; None: `seed`."""
     dataloader_drop_last: bool = False
-    """Leaves out the last, smaller batch of an epoch."""
+    """Leaves out the last, smaller batch of an epoch; of rows that are evaluated none."""
     train_sampling_strategy: Literal["random", "sequential", "group_by_length"] = "random"
     """`group_by_length` makes batches of pairs of like length: other batches, another result."""
 

@@ -16,7 +16,7 @@ from tasks.training.process.launch import train
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 7
+VERSION = 8
 
 
 def step(

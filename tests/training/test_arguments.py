@@ -199,3 +199,16 @@ def test_batches_that_are_not_whole_are_left_out(base, tmp_path):
     trainer = make(base, tmp_path, fields={**fields, "num_train_epochs": 1})
     trainer.train()
     assert trainer.state.global_step == 2
+
+
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_no_row_is_left_out_of_an_evaluation(base, tmp_path, size):
+    rows = make_rows(9, seed=1)
+    fields = {"dataloader_drop_last": True, "per_device_eval_batch_size": size}
+    whole = make(base, tmp_path, eval_dataset=rows).evaluate()
+    trainer = make(base, tmp_path, eval_dataset=rows, fields=fields)
+    found = trainer.evaluate()
+    for name in ("eval_loss", "eval_margin", "eval_min_reward", "eval_max_reward"):
+        assert found[name] == pytest.approx(whole[name], abs=1e-6), name
+    assert trainer.predict(rows).predictions.shape == (9, 2)
+    assert trainer.args.dataloader_drop_last
