@@ -48,6 +48,13 @@ def text_of(message: Message) -> str:
     return "".join([part["text"] for part in content if part["type"] == "text"])
 
 
+def is_answer(item: Any) -> bool:
+    """Whether it is an assistant's turn, under whatever name of that role."""
+    role = item.get("role") if isinstance(item, dict) else None
+    plain = role.strip().lower() if isinstance(role, str) else ""
+    return ROLE_MAP.get(plain, plain) == "assistant"
+
+
 def image_parts(messages: Messages) -> list[Message]:
     """The parts of type image, in order."""
     contents = [m["content"] for m in messages if isinstance(m["content"], list)]

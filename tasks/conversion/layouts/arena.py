@@ -16,7 +16,7 @@ has each answer judged); what comes behind it is left out.
 
 from typing import Any, Literal
 
-from tasks.conversion.conversation.messages import Messages
+from tasks.conversion.conversation.messages import Messages, is_answer
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.preference.answers import Item
@@ -105,7 +105,7 @@ def _turn(value: Any) -> int | None:
 
 def _until(judged: int | None, messages: Messages) -> Messages:
     """A conversation up to the answer that was judged."""
-    answers = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    answers = [i for i, message in enumerate(messages) if is_answer(message)]
     if judged is None or judged > len(answers):
         return messages
     return messages[: answers[judged - 1] + 1]

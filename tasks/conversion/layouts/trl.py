@@ -17,7 +17,7 @@ mapped, or they would be lost in silence.
 
 from typing import Any, Literal
 
-from tasks.conversion.conversation.message_names import ROLE_MAP
+from tasks.conversion.conversation.messages import is_answer
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, hh_rlhf
 from tasks.conversion.layouts.columns import Row
@@ -35,7 +35,6 @@ ASKED = (
     *("conversation", "conversations", "messages", "user_prompt"),
 )
 """Columns that hold what texts answer, under other names than `prompt`."""
-ANSWERERS = ("assistant", *(name for name, role in ROLE_MAP.items() if role == "assistant"))
 
 
 class TrlOptions(CellOptions):
@@ -81,7 +80,7 @@ def read(row: Row, options: TrlOptions) -> list[Item]:
 def is_whole(answer: Any) -> bool:
     """Whether an answer is a conversation from its beginning."""
     turns = as_messages(answer)
-    return is_messages(turns) and turns[0]["role"] not in ANSWERERS
+    return is_messages(turns) and not is_answer(turns[0])
 
 
 def sides(row: Row) -> tuple[Any, Any, Any, float | None] | None:

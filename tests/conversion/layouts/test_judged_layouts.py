@@ -88,6 +88,12 @@ def test_an_arena_verdict_on_a_turn_is_on_the_answer_of_that_turn():
         "conversation_b": [*BATTLE["conversation_b"], user("And?"), assistant("Well.")],
     }
     assert sides(one("arena", BATTLE | more | {"turn": 1})) == TALK
+    for name in ("gpt", "model", "Assistant "):
+        named = {
+            side: [m | {"role": name} if m["role"] == "assistant" else m for m in messages]
+            for side, messages in more.items()
+        }
+        assert sides(one("arena", BATTLE | named | {"turn": 1})) == TALK
     whole = ([user("Hi")], [assistant("Hello."), user("And?"), assistant("Well.")],
              [assistant("No."), user("And?"), assistant("No!")])  # fmt: skip
     for turn in ({}, {"turn": None}, {"turn": 2}, {"turn": "2"}, {"turn": 7}):
@@ -305,6 +311,10 @@ BAD = [
     ("arena", BATTLE | {"winner": "model_c"}, "bad_label", "winner"),
     ("arena", BATTLE | {"conversation_a": [user("Ho"), assistant("No.")]}, "prompts_differ",
      "chosen[0]"),
+    ("arena", BATTLE | {"turn": 1, "conversation_a": [user("Hi"), "No."]}, "bad_message",
+     "rejected[1]"),
+    ("arena", BATTLE | {"turn": 1, "conversation_b": [user("Hi"), {"role": 1}]}, "bad_message",
+     "chosen[1]"),
     ("ultrafeedback", {"instruction": None, "completions": []}, "null", "instruction"),
     ("ultrafeedback", {"instruction": "Hi", "completions": []}, "unpaired_alone", "completion"),
     ("ultrafeedback", {"instruction": "Hi", "completions": "x"}, "bad_json", "completions"),

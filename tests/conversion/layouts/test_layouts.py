@@ -237,6 +237,9 @@ def test_other_nested_layouts(layout, row):
     assert sides(one(layout, row)) == TALK
 
 
+ANSWERS = {"chosen": "Hello.", "rejected": "No."}
+
+
 def test_turns_under_from_and_value_are_read_by_a_mapping_too_and_beside_a_prompt_left_alone():
     row = {"q": [turn("human", "Hi")], "a": [turn("gpt", "Hello.")], "b": [turn("gpt", "No.")]}
     mapping = {"prompt": "q", "chosen": "a", "rejected": "b"}
@@ -249,6 +252,8 @@ def test_turns_under_from_and_value_are_read_by_a_mapping_too_and_beside_a_promp
     assert sides(one("trl", whole | {"prompt": "hi!"}, options=in_answers)) == TALK
     apart = {"prompt": "Hi", "chosen": row["a"], "rejected": row["b"]}
     assert sides(one("trl", apart, options=in_answers)) == TALK
+    capital = apart | {side: [turn("Assistant", said)] for side, said in ANSWERS.items()}
+    assert sides(one("trl", capital, options=in_answers)) == TALK
     with pytest.raises(DataError, match="no layout fits the columns 'question', 'chosen', 'rej"):
         recognise("votes", None, {}, [{"question": "Hi"} | whole])
 
@@ -263,6 +268,9 @@ def test_a_turn_without_a_list_around_it_is_read_by_the_lines_that_a_refusal_say
 
 def test_turns_that_answer_a_question_in_another_column_are_not_taken_without_it():
     row = {"question": "Hi", "chosen": [assistant("Hello.")], "rejected": [assistant("No.")]}
+    capital = {name: [{"role": "Assistant", "content": said}] for name, said in ANSWERS.items()}
+    with pytest.raises(DataError, match="no layout fits the columns 'question', 'chosen', 'rej"):
+        recognise("votes", None, {}, [{"question": "Hi"} | capital])
     with pytest.raises(DataError, match=re.escape("columns: {prompt: question, chosen: chosen")):
         recognise("votes", None, {}, [row])
 
