@@ -5,7 +5,7 @@ In:  a stage's ledger, and the first quarantined row of each source and reason; 
 Out: nothing, or a DataError that names the three most frequent reasons with an example each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,23 +18,29 @@ Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Source -> reason -> file, row, field and message of its first row."""
 
 
-def first_examples(quarantine: Quarantine) -> dict[str, dict[str, dict[str, Any]]]:
+def first_examples(quarantine: Quarantine) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The first quarantined row of each source and reason."""
-    first: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in quarantine.rows:
-        kept = {name: row[name] for name in ("file", "row", "field", "message")}
-        first.setdefault(row["source"], {}).setdefault(row["reason"], kept)
-    return first
+    told = ("file", "row", "field", "message")
+    return merged(
+        {row["source"]: {row["reason"]: {name: row[name] for name in told}}}
+        for row in quarantine.rows
+    )
 
 
-def merged(examples: Sequence[Examples]) -> Examples:
-    """Of several shards' examples the first of each source and reason."""
+def merged(examples: Iterable[Examples]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Of several shards' examples the first of each source and reason: that of the first file and
+    row, for rows that are joined stand in another order."""
     first: dict[str, dict[str, Mapping[str, Any]]] = {}
     for shard in examples:
         for source, reasons in shard.items():
+            known = first.setdefault(source, {})
             for reason, example in reasons.items():
-                first.setdefault(source, {}).setdefault(reason, example)
+                known[reason] = min(known.get(reason, example), example, key=_place)
     return first
+
+
+def _place(example: Mapping[str, Any]) -> tuple[str, int]:
+    return example["file"], example["row"]
 
 
 @dataclass(frozen=True)

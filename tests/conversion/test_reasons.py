@@ -254,13 +254,14 @@ def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):
 
 
 def test_where_no_row_is_at_fault_and_no_pair_is_left_the_reason_is_told_all_the_same(convert):
-    labels = [{"prompt": f"Q{n}", "completion": "A", "label": n < 2} for n in range(3)]
+    labels = [{"prompt": f"Q{n}", "completion": "A", "label": n < 2} for n in range(20)]
     says = (
-        r"dropped: {'unpaired_alone': 3}\. unpaired_alone \(3x\), first votes\.jsonl row \d, "
+        r"dropped: {'unpaired_alone': 20}\. unpaired_alone \(20x\), first votes\.jsonl row 1, "
         r"completion: found 1 rows to this prompt and no two .*; add rows of the same prompt\. Add"
     )
-    with pytest.raises(DataError, match=says):
-        convert(labels)
+    for shard_rows in (20, 7):
+        with pytest.raises(DataError, match=says):
+            convert(labels, shard_rows=shard_rows)
     same = {"prompt": "Hi", "chosen": "a", "rejected": "b"}
     with pytest.raises(DataError, match=r"dropped: {'contradiction': 2}\. Add rows that can"):
         convert([same, same | {"chosen": "b", "rejected": "a"}])
