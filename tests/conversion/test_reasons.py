@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tasks.artifact import Store
@@ -243,6 +245,21 @@ def test_rows_that_a_source_leaves_out_make_its_bad_ones_no_larger_share(read_an
         read_and_convert(lines, 0.009, cap=5)
     with pytest.raises(DataError, match=r"1 of 1 rows \(100\.00%\) cannot be used"):
         read_and_convert([EMPTY] * 100, 0.1, cap=1)
+
+
+def test_a_number_that_is_none_is_the_fault_of_a_row_only_where_it_is_read(tmp_path, quarantine_of):
+    said = {"prompt": ["1", "2", "3"], "chosen": ["a"] * 3, "rejected": ["b"] * 3}
+    seen = {"margin": [1.0, 2.0, float("inf")], "loss": [float("nan"), 0.5, float("nan")]}
+    pq.write_table(pa.table(said | seen), tmp_path / "votes.parquet")
+    source = Source(name="votes", path=str(tmp_path / "votes.parquet"), layout="trl")
+    store = Store(tmp_path / "data")
+    rows = store.obtain(ingestion_step(IngestionParams(sources=(source,))))
+    params = ConversionParams(eval_fraction=0.0, max_bad_fraction=1.0)
+    artifact = store.obtain(step(params, (source,), rows))
+    assert artifact.report["pairs"] == 2
+    (entry,) = quarantine_of(artifact)
+    assert (entry["row"], entry["reason"], entry["field"]) == (3, "bad_margin", "margin")
+    assert "found the text 'Infinity', expected a finite number" in entry["message"]
 
 
 def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):

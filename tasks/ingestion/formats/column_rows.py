@@ -1,12 +1,15 @@
 """Rows of record batches as JSON object text; null stays null.
 
 timestamp, date, time -> ISO 8601 text;  decimal -> text;  map with text keys -> object
+NaN, Infinity, -Infinity -> these words as text: where a number is wanted, conversion refuses them
 arrow.json, the `Json` of the `datasets` library -> what its text says, as it stands
 bytes, durations and whatever else JSON has no form for -> an error that names the column
 """
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -79,12 +82,11 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         try:
             if value is None:
                 value = row_as_object(part.slice(i, 1))
-            raw = dumped(value, _text)
+            raw = dumped(value if finite else _spelled(value), _text)
         except UNREADABLE as error:
             batch.bad.append(_unreadable(row, error))
             continue
-        fault = None if finite else _non_finite(value)
-        _sort_in(batch, row, raw, json_fault(raw) if given and fault is None else fault)
+        _sort_in(batch, row, raw, json_fault(raw) if given else None)
     return batch
 
 
@@ -143,17 +145,10 @@ def _is_finite(leaf: Any) -> bool:
     return pc.call_function("all", [pc.call_function("is_finite", [leaf])]).as_py() is not False
 
 
-def _non_finite(value: Any) -> Fault | None:
-    for name, child in value.items():
-        if _holds_non_finite(child):
-            message = "NaN or an infinite number; expected a finite number or null"
-            return Fault("non_finite", str(name), message)
-    return None
-
-
-def _holds_non_finite(value: Any) -> bool:
+def _spelled(value: Any) -> Any:
+    """The value with the numbers that JSON does not know as text."""
     if isinstance(value, float):
-        return value - value != 0.0
+        return value if isfinite(value) else json.dumps(value)
     if isinstance(value, dict):
-        return any(_holds_non_finite(child) for child in value.values())
-    return isinstance(value, list) and any(_holds_non_finite(child) for child in value)
+        return {key: _spelled(child) for key, child in value.items()}
+    return [_spelled(child) for child in value] if isinstance(value, list) else value
