@@ -248,8 +248,9 @@ def test_rows_that_a_source_leaves_out_make_its_bad_ones_no_larger_share(read_an
 
 
 def test_a_number_that_is_none_is_the_fault_of_a_row_only_where_it_is_read(tmp_path, quarantine_of):
+    nan, infinity = float("nan"), float("inf")
     said = {"prompt": ["1", "2", "3"], "chosen": ["a"] * 3, "rejected": ["b"] * 3}
-    seen = {"margin": [1.0, 2.0, float("inf")], "loss": [float("nan"), 0.5, float("nan")]}
+    seen = {"margin": [1.0, 2.0, infinity], "loss": [nan, 0.5, nan]}
     pq.write_table(pa.table(said | seen), tmp_path / "votes.parquet")
     source = Source(name="votes", path=str(tmp_path / "votes.parquet"), layout="trl")
     store = Store(tmp_path / "data")
@@ -259,7 +260,7 @@ def test_a_number_that_is_none_is_the_fault_of_a_row_only_where_it_is_read(tmp_p
     assert artifact.report["pairs"] == 2
     (entry,) = quarantine_of(artifact)
     assert (entry["row"], entry["reason"], entry["field"]) == (3, "bad_margin", "margin")
-    assert "found the text 'Infinity', expected a finite number" in entry["message"]
+    assert "found an object: {'number': 'Infinity'}, expected a finite number" in entry["message"]
 
 
 def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):

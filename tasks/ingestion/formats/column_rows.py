@@ -1,7 +1,7 @@
 """Rows of record batches as JSON object text; null stays null.
 
 timestamp, date, time -> ISO 8601 text;  decimal -> text;  map with text keys -> object
-NaN, Infinity, -Infinity -> these words as text: where a number is wanted, conversion refuses them
+NaN, Infinity, -Infinity -> {"number": "NaN"} ...: what reads it, as a number or text, refuses it
 arrow.json, the `Json` of the `datasets` library -> what its text says, as it stands
 bytes, durations and whatever else JSON has no form for -> an error that names the column
 """
@@ -146,9 +146,9 @@ def _is_finite(leaf: Any) -> bool:
 
 
 def _spelled(value: Any) -> Any:
-    """The value with the numbers that JSON does not know as text."""
+    """The value with objects for the numbers that JSON does not know."""
     if isinstance(value, float):
-        return value if isfinite(value) else json.dumps(value)
+        return value if isfinite(value) else {"number": json.dumps(value)}
     if isinstance(value, dict):
         return {key: _spelled(child) for key, child in value.items()}
     return [_spelled(child) for child in value] if isinstance(value, list) else value

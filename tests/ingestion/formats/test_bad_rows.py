@@ -269,7 +269,7 @@ def test_columnar_rows_without_a_json_form_are_quarantined_one_by_one(ingestion)
         sink.write_table(table)
     artifact = ingestion.run(ingestion.write("x.arrow", stream.getvalue()))
     rows = {row["row"]: row["raw"]["scores"] for row in ingestion.rows(artifact)}
-    assert rows == {1: [0.5], 2: ["NaN"], 5: [], 6: ["Infinity"]}
+    assert rows == {1: [0.5], 2: [{"number": "NaN"}], 5: [], 6: [{"number": "Infinity"}]}
     bad = ingestion.quarantine(artifact)
     assert [(b["row"], b["reason"], b["field"]) for b in bad] == [
         (3, "bad_utf8", ""),
