@@ -80,9 +80,14 @@ CASES = {
     "by max_steps": {"max_steps": 17, "lr_scheduler_type": "cosine", "warmup_steps": 0.2},
     "adapters": {"lora": LoraParams(r=4, dropout=0.1, target_modules=["q_proj", "up_proj"])},
 }
+IN_MATRIX = ("accumulation, uneven", "dropout", "evaluation", "adapters")
+"""Cases that `test_resume_matrix` holds in the default run as well."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow if c in IN_MATRIX else ()) for c in CASES],
+)
 def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs, tmp_path, case):
     undisturbed = make(base, pairs, tmp_path / "whole", **CASES[case])
     undisturbed.train()

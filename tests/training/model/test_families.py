@@ -213,6 +213,7 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
         RewardTrainer(str(tmp_path / "base"), args, train_dataset=Dataset.from_list(rows))
 
 
+@pytest.mark.slow
 def test_a_held_out_row_longer_than_the_positions_is_refused_before_training(tmp_path):
     """Also where training does not look at the held-out pairs: its contract and evaluation do."""
     base_of("gpt2", tmp_path / "base")
