@@ -3,6 +3,7 @@
 The names and defaults are those that TRL documents, so that a script switches by its import.
 """
 
+import os
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self, get_args
@@ -146,6 +147,8 @@ class RewardConfig(TrainingArguments):
             on_gpu = torch.cuda.is_available() and not self.use_cpu
             self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)
         _need("deepspeed", "deepspeed", "deepspeed", self.deepspeed)
+        launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
+        _need("deepspeed", "deepspeed", "use_deepspeed (of accelerate launch)", launched)
         self._check_dtype()
         self._say_activation_checkpointing()
         for name in NAMES:

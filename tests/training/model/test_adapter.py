@@ -351,6 +351,14 @@ def test_a_setting_whose_package_is_absent_is_refused_by_its_name(
         RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
 
 
+def test_deepspeed_that_a_launch_asks_for_and_is_absent_is_told_alike(tmp_path, monkeypatch):
+    if find_spec("deepspeed"):
+        pytest.skip("deepspeed is installed")
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    with pytest.raises(ParamsError, match=r"use_deepspeed \(of accelerate launch\) needs the pack"):
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True)
+
+
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2"])
 def test_all_of_an_encoders_head_is_trained_saved_and_merged(tmp_path, family):
     torch.manual_seed(0)
