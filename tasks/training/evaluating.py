@@ -25,6 +25,7 @@ from tasks.training.handover.hub import SharedTrainer
 from tasks.training.loss.objective import Objective
 from tasks.training.model.adapter import base_of
 from tasks.training.model.padding import embedding
+from tasks.training.optimization import check_warm_up
 from tasks.training.samples import print_samples, samples
 from tasks.training.scoring import batch_rewards
 from tasks.training.table import EvaluationTable, labels, pair_shares
@@ -56,7 +57,7 @@ class EvaluatingTrainer(SharedTrainer):
         """As in transformers.
 
         Raises:
-            ParamsError: `dataloader_drop_last` leaves no batch of an epoch.
+            ParamsError: `dataloader_drop_last` leaves no batch of an epoch; or as `check_warm_up`.
         """
         if args.dataloader_drop_last and _is_empty(dataloader):
             kind = "comparisons" if self.objective.params.of_comparisons else "pairs"
@@ -66,7 +67,10 @@ class EvaluatingTrainer(SharedTrainer):
                 f"{args.world_size} processes), and dataloader_drop_last leaves out a smaller one; "
                 "leave dataloader_drop_last out, or lower per_device_train_batch_size"
             )
-        return super().set_initial_training_values(args, dataloader)
+        found = super().set_initial_training_values(args, dataloader)
+        if self.lr_scheduler is None:
+            check_warm_up(args, steps=found[-1])
+        return found
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """As in transformers, of all rows."""

@@ -191,6 +191,22 @@ def check_schedule(args: Any, groups: Sequence[Mapping[str, Any]], *, warms: boo
         )
 
 
+def check_warm_up(args: Any, steps: int) -> None:
+    """Refuses a warm-up that ends with the run where the schedule then divides by the steps behind
+    it, which are none: after the last step.
+
+    Raises:
+        ParamsError: as above.
+    """
+    warm_up = args.get_warmup_steps(steps)
+    if args.lr_scheduler_type == "polynomial" and warm_up == steps:
+        raise ParamsError(
+            f"lr_scheduler_type polynomial has no step left to decay in: warmup_steps "
+            f"{args.warmup_steps:g} is {warm_up} of {steps} steps; lower it, or take "
+            "constant_with_warmup"
+        )
+
+
 def _further(text: str | None) -> dict[str, str]:
     """`optim_args` by name."""
     pairs = [each.partition("=") for each in (text or "").replace(" ", "").split(",") if each]

@@ -179,6 +179,19 @@ def test_a_warm_up_that_a_schedule_does_not_have_is_refused(tmp_path, kind):
     taken(tmp_path, **fields)
 
 
+@pytest.mark.parametrize(("steps", "warm_up"), [(1, 1), (3, 3), (1, 0.5)])
+def test_a_warm_up_of_all_steps_before_a_polynomial_is_refused_before_the_first(
+    base, tmp_path, steps, warm_up
+):
+    fields = {"lr_scheduler_type": "polynomial", "warmup_steps": warm_up, "max_steps": steps}
+    trainer = make(base, tmp_path, fields=fields)
+    with pytest.raises(ParamsError, match=rf"{steps} of {steps} steps; lower it"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    longer = make(base, tmp_path, fields={**fields, "max_steps": steps + 1})
+    assert longer.train().global_step == steps + 1
+
+
 def test_a_warm_up_that_the_optimizer_has_needs_no_schedule_that_has_one(tmp_path, monkeypatch):
     class AdamWScheduleFree:
         pass
