@@ -16,7 +16,7 @@ from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, has_length
 
 from tasks.artifact.memory import large_buffers_kept
-from tasks.errors import DataError, ParamsError
+from tasks.errors import DataError, ParamsError, meant
 from tasks.training.batches.given_ids import within
 from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
@@ -122,7 +122,19 @@ class EvaluatingTrainer(SharedTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own."""
+        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own.
+
+        A name is one of a dict of data sets that the trainer was given.
+
+        Raises:
+            ParamsError: the trainer has no data set of that name.
+        """
+        named = self.eval_dataset if isinstance(self.eval_dataset, dict) else {}
+        if isinstance(eval_dataset, str) and eval_dataset not in named:
+            raise ParamsError(
+                f"evaluate got {eval_dataset!r}; expected rows, or a name of eval_dataset, whose "
+                f"names are {sorted(named)}{meant(eval_dataset, named)}"
+            )
         if eval_dataset is not None and not isinstance(eval_dataset, str):
             eval_dataset = self._ready(eval_dataset, metric_key_prefix)
         return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]

@@ -212,3 +212,19 @@ def test_no_row_is_left_out_of_an_evaluation(base, tmp_path, size):
         assert found[name] == pytest.approx(whole[name], abs=1e-6), name
     assert trainer.predict(rows).predictions.shape == (9, 2)
     assert trainer.args.dataloader_drop_last
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (make_rows(3), r"got 'helpfull'; expected rows.*names are \[\]$"),
+        ({"helpful": make_rows(3), "b": make_rows(2)}, r"are \['b', 'helpful'\].*mean 'helpful'"),
+        (None, r"got 'helpfull'; expected rows.*names are \[\]$"),
+    ],
+)
+def test_a_name_that_no_rows_have_is_told_by_the_names_that_there_are(base, tmp_path, given, said):
+    trainer = make(base, tmp_path, eval_dataset=given)
+    with pytest.raises(ParamsError, match=said):
+        trainer.evaluate("helpfull")
+    if isinstance(given, dict):
+        assert trainer.evaluate("b")["eval_loss"] == trainer.evaluate(given["b"])["eval_loss"]
