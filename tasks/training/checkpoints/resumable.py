@@ -32,6 +32,8 @@ class ResumableTrainer(SavingTrainer):
 
     _resumes_after_epoch: bool = False
     """Whether the checkpoint that is gone on from was saved once an epoch had ended."""
+    _begun: dict[str, Any] | None = None
+    """Trainer's own part of the unfinished interval of that checkpoint, until it is taken up."""
     _stopped_early: bool = False
     """Whether the run of the checkpoint that is gone on from had ended by its own decision."""
     forecast: Forecast | None = None
@@ -57,12 +59,14 @@ class ResumableTrainer(SavingTrainer):
     ) -> TrainOutput:
         found = self._checkpoint(wanted) if wanted else None
         self._resumes_after_epoch = self._stopped_early = False
+        self._begun = None
         if found is None:
             return super().train(None, trial, ignored)
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
         self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
+        self._begun = kept
         self.interval.restore(kept)
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
         callbacks = self.callback_handler.callbacks
@@ -88,6 +92,15 @@ class ResumableTrainer(SavingTrainer):
             return epochs + 1, 0
         steps = self.args.max_steps * self.args.gradient_accumulation_steps
         return epochs, round(((self.state.epoch or 0) - epochs) * steps)
+
+    def _run_epoch(self, *given: Any, **named: Any) -> None:
+        """As in transformers; the first epoch of a run that goes on begins within its interval."""
+        if self._begun is not None:
+            loss, self._globalstep_last_logged = self._begun["loss"], self._begun["logged"]
+            self._tr_loss += loss
+            self._total_loss_scalar -= loss  # of the steps that this call takes
+            self._begun = None
+        super()._run_epoch(*given, **named)
 
     def _prepare_for_training(
         self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: str | None

@@ -54,8 +54,9 @@ class SavingTrainer(EndingTrainer):
 
     def _unfinished(self) -> dict[str, Any]:
         """What this process has begun beside the steps, as JSON data."""
-        ended = {"epoch_ended": self._epoch_end.reached}
-        return {**self.interval.state(), **ended, "halvings": self.halvings}
+        trainers = {"loss": self._tr_loss.item(), "logged": self._globalstep_last_logged}
+        ended = {"epoch_ended": self._epoch_end.reached, "halvings": self.halvings}
+        return {**self.interval.state(), **trainers, **ended}
 
     def _rotate(self, directory: Path) -> None:
         """Deletes what is over `save_total_limit`, but neither this checkpoint nor the best.

@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import load_reward_model
+from tests.training.checkpoints.test_checkpoint_rotation import killed
 from tests.training.peer.beside_peer import FIELDS, quiet
 from tests.training.tiny import make_rows, make_tokenizer
 
@@ -98,6 +99,23 @@ def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
     assert record["num_tokens"] == expected["num_tokens"]
     # Adam's first step is as long for a gradient twice as large
     assert twice.evaluate()["eval_loss"] == pytest.approx(2 * usual.evaluate()["eval_loss"], 1e-4)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5])
+def test_a_run_that_goes_on_logs_the_loss_of_its_whole_interval(base, tmp_path, step):
+    def given(directory):
+        return RewardConfig(output_dir=str(directory), **{**FIELDS, **fields})
+
+    fields = {"max_steps": 7, "save_strategy": "steps", "save_steps": 1}
+    each = [r["loss"] for r in trained(Twice, base, tmp_path / "each", **fields)[1]]
+    fields["logging_steps"] = 3
+    whole, wanted = trained(Twice, base, tmp_path / "whole", **fields)
+    killed(Twice(str(base), given(tmp_path / "run"), train_dataset=whole.train_dataset), step)
+    resumed = Twice(str(base), given(tmp_path / "run"), train_dataset=whole.train_dataset)
+    resumed.train(resume_from_checkpoint=True)
+    assert [r for r in resumed.state.log_history if "learning_rate" in r] == wanted
+    assert [r["step"] for r in wanted] == [3, 6, 7]
+    assert wanted[0]["loss"] == pytest.approx(sum(each[:3]) / 3)
 
 
 def test_a_subclass_trains_as_it_does_under_the_peer(base, tmp_path):
