@@ -53,7 +53,8 @@ class Dealing:
 
 
 class GlobalBatches:
-    """Yields lists of MicroBatch, `accumulation` lists for every global batch."""
+    """Yields lists of MicroBatch, `accumulation` lists for every global batch; for a smaller last
+    one as many as a plain loader, by which Trainer counts the parts of an epoch."""
 
     def __init__(self, sampler: Any, costs: Costs, dealing: Dealing) -> None:
         self.sampler = sampler
@@ -70,25 +71,30 @@ class GlobalBatches:
             self.sampler.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return -(-self._count() // self.dealing.size) * self.dealing.accumulation
+        return -(-self._count() // self._at_once)
 
     def __iter__(self) -> Iterator[list[MicroBatch]]:
         d = self.dealing
         for rows in self._global_batches():
-            steps = deal(self.costs.of(rows), d.processes, d.accumulation, d.budget)
+            parts = -(-len(rows) // self._at_once)
+            steps = deal(self.costs.of(rows), d.processes, parts, d.budget)
             filler = MicroBatch((min(rows, key=lambda row: (self.costs.tokens[row], row)),), True)
             own = [
                 MicroBatch(tuple(rows[at] for at in step[d.process])) if step[d.process] else filler
                 for step in steps
             ]
-            for part in np.array_split(np.arange(len(own)), d.accumulation):
+            for part in np.array_split(np.arange(len(own)), parts):
                 yield [own[step] for step in part]
+
+    @property
+    def _at_once(self) -> int:
+        """Items of a micro-batch of every process."""
+        return self.dealing.size // self.dealing.accumulation
 
     def _count(self) -> int:
         """Items of an epoch."""
-        d, count = self.dealing, len(self.sampler)
-        whole = d.size // d.accumulation  # a micro-batch of every process
-        return count - count % whole if d.drop_last else count
+        count = len(self.sampler)
+        return count - count % self._at_once if self.dealing.drop_last else count
 
     def _global_batches(self) -> list[list[int]]:
         d, order = self.dealing, [int(row) for row in self.sampler][: self._count()]

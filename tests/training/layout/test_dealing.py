@@ -6,6 +6,7 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from tasks.errors import ParamsError
@@ -95,12 +96,28 @@ def test_every_process_has_as_many_micro_steps_and_together_they_have_the_plain_
     found = [batches(43, processes=2, process=p, accumulation=2, budget=100) for p in (0, 1)]
     order = found[0][1]
     lists = [list(sampler) for sampler, _ in found]
-    assert len(lists[0]) == len(lists[1]) == len(found[0][0]) == 2 * 6
+    # of the 43 the last global batch has 3, and a plain loader one batch for them
+    assert len(lists[0]) == len(lists[1]) == len(found[0][0]) == 2 * 5 + 1
     for step in range(6):
         parts = [[m for part in own[2 * step : 2 * step + 2] for m in part] for own in lists]
-        assert len(parts[0]) == len(parts[1]) >= 2
+        assert len(parts[0]) == len(parts[1]) >= (2 if step < 5 else 1)
         rows = [row for own in parts for micro in own if not micro.filler for row in micro.items]
         assert sorted(rows) == sorted(order[8 * step : 8 * step + 8])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("count", [*range(1, 26)])
+def test_an_epoch_has_the_steps_and_batches_of_a_plain_loader(count, drop_last):
+    """Of 2 processes with 2 pairs each and 3 accumulated, as of one with 4."""
+    plain = len(DataLoader([*range(count)], batch_size=4, drop_last=drop_last))
+    for process in (0, 1):
+        fields = {"size": 12, "processes": 2, "process": process, "accumulation": 3}
+        found, order = batches(count, drop_last=drop_last, **fields)
+        assert len(found) == len([*found]) == plain
+    both = [batches(count, drop_last=drop_last, **{**fields, "process": p})[0] for p in (0, 1)]
+    micro = [m for own in both for item in own for m in item if not m.filler]
+    kept = order[: count - count % 4] if drop_last else order
+    assert sorted(row for m in micro for row in m.items) == sorted(kept)
 
 
 def test_like_lengths_are_brought_together_by_seed_and_epoch():
@@ -211,14 +228,12 @@ def trained(base, directory, resume=None, **fields):
             disable_tqdm=True,
             gradient_checkpointing=False,
             learning_rate=1e-3,
-            per_device_train_batch_size=8,
             gradient_accumulation_steps=2,
-            max_tokens_per_micro_batch=40,
             num_train_epochs=3,
             logging_steps=1,
             save_steps=2,
             save_total_limit=9,
-            **fields,
+            **{"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40, **fields},
         ),
         train_dataset=Dataset.from_list(make_rows(60)),
     )
@@ -241,6 +256,15 @@ def test_no_micro_batch_is_over_the_budget_and_a_resumed_run_is_the_same(base, t
     assert resumed.state.log_history[:-1] == whole.state.log_history[:-1]
     for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_epoch_that_is_logged_is_that_of_plain_batches(base, tmp_path, drop_last):
+    fields = {"dataloader_drop_last": drop_last, "per_device_train_batch_size": 7}
+    dealt, _ = trained(base, tmp_path / "a", **fields)
+    plain, _ = trained(base, tmp_path / "b", **fields, max_tokens_per_micro_batch=None)
+    found, wanted = ([r["epoch"] for r in t.state.log_history] for t in (dealt, plain))
+    assert found == wanted
 
 
 def test_a_budget_without_lengths_is_refused(base, tmp_path):
