@@ -29,7 +29,7 @@ def good(value: Any, field: str = "label") -> bool:
 def plain(value: Any) -> str | None:
     """A label as it is compared: 1, 1.0 and the cell "1" are the same, true and "True" are.
 
-    None where it is no label: null, a list, an object.
+    "" of a blank cell; None where it is no label: null, a list, an object.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -38,4 +38,6 @@ def plain(value: Any) -> str | None:
     except Unusable:
         text = value.strip() if isinstance(value, str) else None
         return text.lower() if text and text.lower() in ("true", "false") else text
-    return None if number is None else str(number.normalize())
+    if number is None:
+        return None if value is None else ""
+    return str(number.normalize())

@@ -240,6 +240,14 @@ def test_a_label_of_no_meaning_is_told_with_all_that_are_declared():
         one("pairwise_label", JUDGED, first=0, second=1)
 
 
+@pytest.mark.parametrize(("label", "reason"), [("", "tie"), (" ", "tie"), ([], "bad_label"),
+                                               ([1], "bad_label"), ({}, "bad_label")])  # fmt: skip
+def test_a_blank_cell_that_means_a_tie_is_no_list(label, reason):
+    with pytest.raises(Unusable) as caught:
+        one("pairwise_label", JUDGED | {"label": label}, first=1, second=2, tie="")
+    assert caught.value.reason == reason
+
+
 def test_several_annotators_decide_by_majority_and_an_input_goes_below_the_prompt():
     options = {"first": 1, "second": 2, "tie": 0, "labels": ["a1", "a2", "a3"]}
     row = JUDGED | {"input": "there", "a1": 2, "a2": 2, "a3": 1}
