@@ -6,6 +6,7 @@ import random
 import pytest
 
 from flows.inspection_print import visible
+from tasks.conversion.layouts import recognise
 from tasks.errors import DataError
 
 catalogue = pytest.mark.catalogue
@@ -302,6 +303,27 @@ def test_a_system_that_the_layout_does_not_read_is_a_warning(convert, layout, ca
     assert convert(rows, layout=layout).report["pairs"] == 1
     (told,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "'system_prompt' holds 'Be kind.', which layout 'scored' does not read" in told
+
+
+@pytest.mark.parametrize("layout", ["trl", "columns"])
+def test_what_is_asked_in_a_column_that_is_not_read_is_told(caplog, layout):
+    def told(row, columns=None):
+        caplog.clear()
+        recognise("votes", layout, columns or {}, [row])
+        return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+    texts, asked = {"chosen": "a", "rejected": "b"}, [{"role": "user", "content": "Hi"}]
+    for name, held in (("messages", asked), ("question", "Hi?")):
+        (said,) = told(texts | {name: held})
+        assert f"its column '{name}' holds" in said
+        assert said.endswith(f"have no prompt: it is lost; write columns: {{..., prompt: {name}}}")
+        assert told(texts | {name: held}, {"prompt": name}) == []
+        assert told(texts | {name: held, "prompt": "Hi!"}) == []
+    assert told({"question": "Hi?", "chosen": "Hi? a", "rejected": "Hi? b"}) == []
+    whole = {side: [*asked, {"role": "assistant", "content": side}] for side in texts}
+    assert told(whole | {"messages": whole["chosen"]}) == []
+    cells = {side: json.dumps(whole[side]) for side in texts}
+    assert told(cells | {"messages": whole["chosen"]}) == []
 
 
 @catalogue(44, 94)

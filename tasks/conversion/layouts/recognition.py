@@ -26,7 +26,8 @@ def recognise(
     """The layout of a source: as declared, or the only one that fits most of its first rows.
 
     Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`). The
-    columns that are not read are named once, in the log, and a system among them is a warning.
+    columns that are not read are named once, in the log; a system among them, or what is asked
+    where no prompt is read, is a warning.
     `places` names the file and row of each of the rows.
 
     Raises:
@@ -52,11 +53,22 @@ def recognise(
             "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
             "around each list of messages, or as JSONL or Parquet"
         )
-    stated = isinstance(options, CellOptions) and options.json_columns is not None
-    if not stated and (odd := json_cells.odd(named)):
+    stated = options.json_columns if isinstance(options, CellOptions) else None
+    if stated is None and (odd := json_cells.odd(named)):
         column = mapping.get(odd.column, odd.column)
         raise _odd_cell(source, found, column, odd, places)
-    return with_json(found, json_cells.holding(named))
+    held = json_cells.holding(named)
+    cells = held if stated is None else stated
+    _tell_asked(source, found, unread, rows, [_opened(row, cells) for row in named])
+    return with_json(found, held)
+
+
+def _opened(row: Row, cells: Sequence[str]) -> Row:
+    """The row with the messages that these cells hold; empty where they hold none."""
+    try:
+        return json_cells.opened(row, cells)
+    except Unusable:
+        return {}
 
 
 def _odd_cell(
@@ -132,6 +144,28 @@ def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequenc
                 "compared; write it into the prompts, as a first message with the role system",
                 *(source, name, shown(held[0], 60), layout),
             )
+
+
+def _tell_asked(
+    source: str, layout: str, unread: Sequence[str], rows: Sequence[Row], named: Sequence[Row]
+) -> None:
+    """Warns where answers without a prompt stand beside a column that holds what they answer."""
+    for name in (name for name in unread if name in trl.ASKED):
+        for row, ours in zip(rows, named, strict=True):
+            if row.get(name) and "chosen" in ours and not _is_asked(row[name], ours):
+                logger.warning(
+                    "source %r: its column %r holds %s, which layout %r does not read, and the "
+                    "answers have no prompt: it is lost; write columns: {..., prompt: %s}",
+                    *(source, name, shown(row[name], 60), layout, name),
+                )
+                break
+
+
+def _is_asked(asked: object, ours: Row) -> bool:
+    """Whether what is asked stands in what is read, too: in a prompt, or before the answer."""
+    answer = ours["chosen"]
+    within = isinstance(asked, str) and isinstance(answer, str) and asked.strip() in answer
+    return "prompt" in ours or within or trl.is_whole(answer)
 
 
 def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
