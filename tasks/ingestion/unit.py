@@ -18,6 +18,7 @@ from tasks.ingestion.formats.delimited import read_csv
 from tasks.ingestion.formats.isolation import isolated
 from tasks.ingestion.formats.json_array import read_json
 from tasks.ingestion.formats.jsonl import read_jsonl, read_jsonl_from
+from tasks.ingestion.formats.pointers import check_no_pointer
 from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, past_of
 from tasks.ingestion.growth.full_shards import side_by_side_past
 from tasks.ingestion.growth.marks import small_marks
@@ -40,6 +41,16 @@ READERS: dict[str, Callable[[Origin], Iterator[Batch]]] = {
     "parquet": partial(isolated, "parquet"),
     "arrow": partial(isolated, "arrow"),
 }
+
+
+def read_rows(format_: str, origin: Origin) -> Iterator[Batch]:
+    """The rows of a file of this format.
+
+    Raises:
+        DataError: the file cannot be used.
+    """
+    check_no_pointer(origin)
+    yield from READERS[format_](origin)
 
 
 def ingest_file(
@@ -130,7 +141,7 @@ def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
         if past.marks:
             yield from read_jsonl_from(origin, past.last.end, past.last.line + 1)
         else:
-            yield from READERS[file.format](origin)
+            yield from read_rows(file.format, origin)
     except (DataError, OSError):
         check_unchanged(file)  # a file that changed, or is gone, has no fault of its own
         raise

@@ -103,6 +103,7 @@ def _stream(rows: int) -> bytes:
     return sink.getvalue()
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 BAD_FILES = [
     # name, content, what the message must say beside the file's name
     ("empty.jsonl", b"", "empty_file"),
@@ -138,6 +139,11 @@ BAD_FILES = [
     ("scalar.jsonl", b"[1]\n[2]\nnull\n{\n", "none of its 4 rows.*not_object \\(3\\).*row 1"),
     ("notes.txt", b"hello", "no known extension.*narrow"),
     ("x.jsonl.lz4", b"\x04\x22\x4d\x18", "no known extension; expected .jsonl .* .xz"),
+    ("lfs.jsonl", POINTER, "a pointer of Git LFS, in place of the 12,345 bytes.*git lfs pull"),
+    ("lfs.json", POINTER, "a pointer of Git LFS"),
+    ("lfs.csv.gz", POINTER, "a pointer of Git LFS"),
+    ("lfs.parquet", POINTER, "a pointer of Git LFS"),
+    ("lfs.arrow", POINTER, "a pointer of Git LFS"),
     ("case.csv", b"Chosen,chosen\n1,2\n", "columns 'Chosen' and 'chosen' differ only in case"),
     ("space.csv", b"a,b,a \n1,2,3\n", "line 1: columns 'a' and 'a ' differ only in"),
     ("case.parquet", _named("x", "X"), "columns 'x' and 'X' differ only in case"),
@@ -153,6 +159,14 @@ def test_a_bad_file_is_named_with_what_is_wrong(ingestion, name, content, says):
     assert str(path) in str(caught.value)
     assert isinstance(caught.value, PipelineError)
     assert not list(ingestion.directory.glob("store/1_ingestion/*"))
+
+
+def test_one_pointer_among_files_is_no_three_bad_rows(ingestion):
+    ingestion.write("some/a.jsonl", LINES)
+    pointer = ingestion.write("some/b.jsonl", POINTER)
+    with pytest.raises(DataError, match="a pointer of Git LFS") as caught:
+        ingestion.run(ingestion.directory / "some")
+    assert str(caught.value).startswith(str(pointer))
 
 
 def test_an_arrow_stream_cut_between_batches_is_a_warning(ingestion):

@@ -20,7 +20,7 @@ from tasks.evaluation.params import BenchmarkParams
 from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, check_unchanged, found_below, match
-from tasks.ingestion.unit import READERS
+from tasks.ingestion.unit import read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _rows(file: SourceFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
         origin = Origin(
             file.path, file.name, file.codec, file.delimiter, Path(scratch), _no, _no, _no
         )
-        for batch in READERS[file.format](origin):
+        for batch in read_rows(file.format, origin):
             for bad in batch.bad:
                 raise DataError(f"{file.name} row {bad.row}: {bad.fault.message}")
             yield from zip(batch.rows, map(orjson.loads, batch.raws), strict=True)
