@@ -116,9 +116,7 @@ def _notes_of_datasets(files: Collection[Path]) -> set[Path]:
     """What the `datasets` library writes beside its Arrow files: what they are, and what it once
     computed from them."""
     arrow = [path for path in files if path.suffix == ".arrow"]
-    places = {path.parent for path in arrow}
-    notes = {place / name for place in places for name in ("dataset_info.json", "state.json")}
-    notes |= {place.parent / "dataset_dict.json" for place in places}
+    notes = {path.with_name("state.json") for path in arrow}
     computed = (path for path in arrow if fnmatchcase(path.name, "cache-*.arrow"))
     return notes | {path for path in computed if path.with_name("dataset_info.json") in files}
 

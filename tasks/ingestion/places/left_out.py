@@ -10,8 +10,8 @@ from fnmatch import translate
 
 from tasks.errors import shown
 
-NOTES = ("dataset_infos.json",)
-"""What the `datasets` library wrote of a repository's rows, in the format of data."""
+NOTES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
+"""What libraries (`datasets`, LLaMA-Factory) write of rows beside them, in the format of data."""
 NOBODYS = (
     *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice"),
     *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),

@@ -114,7 +114,8 @@ def test_what_a_directory_leaves_out_is_told_at_every_run(ingestion, caplog):
 @pytest.mark.catalogue(45)
 def test_what_a_library_wrote_of_rows_elsewhere_is_no_rows(ingestion, caplog):
     ingestion.write("raw/data/train.jsonl", '{"a":1}\n')
-    for name in ("raw/dataset_infos.json", "raw/data/loader.py"):
+    notes = ("raw/dataset_infos.json", "raw/dataset_info.json", "raw/data/dataset_dict.json")
+    for name in (*notes, "raw/data/loader.py"):
         ingestion.write(name, '{"default": {}}')
     rows = ingestion.rows(ingestion.run(ingestion.directory / "raw"))
     assert [row["raw"] for row in rows] == [{"a": 1}]
