@@ -39,6 +39,10 @@ CHOICES = (
         "model_b, tie: tie, format: conversational}, with the values that the column holds.",
     ),
 )
+WHOLE_TABLE = (
+    "There is one row, of lists and objects: if it is a whole table, write its rows as an array of "
+    "objects, or as one object per line (pandas: to_json(orient='records', lines=True)). "
+)
 ANSWERS = (
     ("chosen", "rejected"),
     ("response_j", "response_k"),

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.declared import Declared, options_of
-from tasks.conversion.layouts.hints import hint
+from tasks.conversion.layouts.hints import WHOLE_TABLE, hint
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
 from tasks.conversion.options import CellOptions, Options
+from tasks.conversion.preference.shapes import is_messages
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, shown
 
@@ -99,11 +101,19 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
             f"source {source!r}: several layouts fit the columns {listed}: "
             f"{', '.join(candidates)}; name one with 'layout'"
         )
+    told = WHOLE_TABLE if len(rows) == 1 and _is_table(rows[0]) else hint(seen)
     raise DataError(
-        f"source {source!r}: no layout fits the columns {listed}. {hint(seen)}Known are "
+        f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
         f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "
         "{prompt: question, chosen: better, rejected: worse}"
     )
+
+
+def _is_table(row: Row) -> bool:
+    """Whether it holds nothing but lists and objects, and no messages."""
+    values = row.values()
+    held = all(isinstance(value, list | dict) for value in values)
+    return held and not any(is_messages(as_messages(value)) for value in values)
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, None]:

@@ -23,8 +23,9 @@ READ = ("prompt", "chosen", "rejected")
 
 
 def fits(columns: set[str], row: Row) -> bool:
-    """A prompt, and texts in two lists."""
-    return "prompt" in columns and all(_is_texts(row.get(name)) for name in ("chosen", "rejected"))
+    """One prompt, and texts in two lists."""
+    answers = all(_is_texts(row.get(name)) for name in ("chosen", "rejected"))
+    return answers and "prompt" in columns and not _is_texts(row.get("prompt"))
 
 
 def _is_texts(value: Any) -> bool:

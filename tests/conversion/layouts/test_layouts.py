@@ -348,3 +348,24 @@ def test_a_mapping_may_name_what_the_options_name():
     paths = {"responses": ["small.text"], "scores": ["small.ok"], "by": "id"}
     check_declared("votes", "scored", {"small": "s", "small.ok": "o", "id": "key"}, paths)
     check_declared("votes", "helpsteer", {"verbosity": "v"}, {"attributes": {"verbosity": -1}})
+
+
+TABLE = {"prompt": ["Hi", "Ho"], "chosen": ["a", "b"], "rejected": ["c", "d"]}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        TABLE,
+        {name: dict(enumerate(values)) for name, values in TABLE.items()},
+        {"data": [{"prompt": "Hi", "chosen": "a", "rejected": "c"}]},
+        {"train": [{"prompt": "Hi"}], "test": []},
+    ],
+    ids=["lists", "columns", "data", "splits"],
+)
+def test_a_whole_table_in_one_object_is_answered_with_how_its_rows_are_written(one):
+    with pytest.raises(DataError, match=r"no layout fits .*array of objects.*orient='records'"):
+        recognise("votes", None, {}, [one])
+    with pytest.raises(DataError, match="no layout fits the columns") as caught:
+        recognise("votes", None, {}, [one, one])
+    assert "orient" not in str(caught.value)
