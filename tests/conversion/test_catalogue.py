@@ -313,7 +313,7 @@ def test_what_is_asked_in_a_column_that_is_not_read_is_told(caplog, layout):
         return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
 
     texts, asked = {"chosen": "a", "rejected": "b"}, [{"role": "user", "content": "Hi"}]
-    for name, held in (("messages", asked), ("question", "Hi?")):
+    for name, held in (("messages", asked), ("question", "Hi?"), ("dialogue", asked)):
         (said,) = told(texts | {name: held})
         assert f"its column '{name}' holds" in said
         assert said.endswith(f"have no prompt: it is lost; write columns: {{..., prompt: {name}}}")

@@ -4,7 +4,7 @@ Data sets that are in wide use and flat, or hold a choice that only a person can
 with the very lines to write; those that hold no comparison at all, with that.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tasks.conversion.layouts.trl import ASKED, SYSTEMS
 
@@ -56,13 +56,14 @@ ALONE = {"messages", "conversations", "output", "response", "completion", "text"
 JUDGED = ("label", "score", "rating", "rank", "reward", "prefer", "winner")
 
 
-def hint(columns: Collection[str]) -> str:
-    """What to write for these columns, or why they make no pairs; "" where nothing is known."""
+def hint(columns: Collection[str], asked: Sequence[str] = ()) -> str:
+    """What to write for these columns, or why they make no pairs; "" where nothing is known.
+    `asked`: those of them that hold what is answered."""
     for needed, sentence in (*NO_PAIRS, *CHOICES):
         if needed <= set(columns):
             return f"{sentence} "
     answers = next(((a, b) for a, b in ANSWERS if a in columns and b in columns), None)
-    prompt = next((name for name in ("prompt", *ASKED) if name in columns), None)
+    prompt = next((name for name in ("prompt", *ASKED, *asked) if name in columns), None)
     if answers is None:
         return _no_answers(columns)
     mapping = {"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}

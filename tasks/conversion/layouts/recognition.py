@@ -101,12 +101,17 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
             f"source {source!r}: several layouts fit the columns {listed}: "
             f"{', '.join(candidates)}; name one with 'layout'"
         )
-    told = WHOLE_TABLE if len(rows) == 1 and _is_table(rows[0]) else hint(seen)
+    told = WHOLE_TABLE if len(rows) == 1 and _is_table(rows[0]) else hint(seen, _asked(rows))
     raise DataError(
         f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
         f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "
         "{prompt: question, chosen: better, rejected: worse}"
     )
+
+
+def _asked(rows: Sequence[Row]) -> list[str]:
+    """The columns that hold what is answered."""
+    return [name for row in rows for name, value in row.items() if trl.is_asked(name, value)]
 
 
 def _is_table(row: Row) -> bool:
@@ -160,9 +165,10 @@ def _tell_asked(
     source: str, layout: str, unread: Sequence[str], rows: Sequence[Row], named: Sequence[Row]
 ) -> None:
     """Warns where answers without a prompt stand beside a column that holds what they answer."""
-    for name in (name for name in unread if name in trl.ASKED):
+    for name in unread:
         for row, ours in zip(rows, named, strict=True):
-            if row.get(name) and "chosen" in ours and not _is_asked(row[name], ours):
+            asked = trl.is_asked(name, row.get(name))
+            if asked and "chosen" in ours and not _is_read(row[name], ours):
                 logger.warning(
                     "source %r: its column %r holds %s, which layout %r does not read, and the "
                     "answers have no prompt: it is lost; write columns: {..., prompt: %s}",
@@ -171,7 +177,7 @@ def _tell_asked(
                 break
 
 
-def _is_asked(asked: object, ours: Row) -> bool:
+def _is_read(asked: object, ours: Row) -> bool:
     """Whether what is asked stands in what is read, too: in a prompt, or before the answer."""
     answer = ours["chosen"]
     within = isinstance(asked, str) and isinstance(answer, str) and asked.strip() in answer

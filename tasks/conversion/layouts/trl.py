@@ -11,8 +11,8 @@ a text prompt beside messages. Messages may be under `from` and `value` in place
 `content`, one may stand without a list around it, and they may be JSON text in the cells of a
 column (`json_cells`).
 Other columns (`score_chosen`, `messages`, ids ...) are not read; but texts beside a column such as
-`question` and no `prompt`, or beside a `system`, are not taken for this layout: these have to be
-mapped, or they would be lost in silence.
+`question`, or one of messages, and no `prompt`, or beside a `system`, are not taken for this
+layout: these have to be mapped, or they would be lost in silence.
 """
 
 from typing import Any, Literal
@@ -32,7 +32,7 @@ READ = ("prompt", "chosen", "rejected", "margin", *_SELDOM)
 SYSTEMS = ("system", "system_prompt")
 ASKED = (
     *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
-    *("conversation", "conversations", "messages", "user_prompt"),
+    *("conversation", "conversations", "messages", "user_prompt", "trajectory"),
 )
 """Columns that hold what texts answer, under other names than `prompt`."""
 
@@ -59,8 +59,16 @@ def fits(columns: set[str], row: Row) -> bool:
 
 def _asked_elsewhere(row: Row) -> bool:
     """Whether answers are to something that stands beside `prompt`."""
-    names = (*SYSTEMS, "conversations") if "prompt" in row else (*SYSTEMS, *ASKED)
-    return any(row.get(name) for name in names)
+    if "prompt" in row:
+        return any(row.get(name) for name in (*SYSTEMS, "conversations"))
+    return any(row.get(name) for name in SYSTEMS) or any(map(is_asked, row, row.values()))
+
+
+def is_asked(name: str, value: Any) -> bool:
+    """Whether a column beside the answers, and no `prompt`, holds what they answer: by its name, or
+    as it holds messages."""
+    messages = isinstance(value, list) and is_messages(as_messages(value))
+    return name not in READ and bool(value) and (name in ASKED or messages)
 
 
 def read(row: Row, options: TrlOptions) -> list[Item]:

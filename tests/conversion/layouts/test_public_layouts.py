@@ -196,6 +196,15 @@ WRITTEN = {
         r"Write columns: \{prompt: context, chosen: good_edited_response",
         "columns", {"prompt": "context", "chosen": "good_edited_response",
                     "rejected": "bad_edited_response"}, {}),
+    "UltraInteract pairs": (
+        TEXTS | {"task": "Coding", "dataset": "x", "id": "y", "parent_id": "z",
+                 "trajectory": [{"from": "user", "value": "Hi"}]},
+        r"Write columns: \{prompt: trajectory, chosen: chosen, rejected: rejected\}",
+        "columns", {"prompt": "trajectory", "chosen": "chosen", "rejected": "rejected"}, {}),
+    "texts beside turns under a name that nobody knows": (
+        TEXTS | {"dialogue": [user("Hi")]},
+        r"Write columns: \{prompt: dialogue, chosen: chosen, rejected: rejected\}",
+        "columns", {"prompt": "dialogue", "chosen": "chosen", "rejected": "rejected"}, {}),
     "texts beside the conversation that they answer": (
         TEXTS | {"messages": [user("Hi")]},
         r"Write columns: \{prompt: messages, chosen: chosen, rejected: rejected\}",
