@@ -56,7 +56,7 @@ def run_pipeline(
             if stage == "tokenization" and _comes_to("evaluation", until):
                 _check_held_out(artifacts)
         summary = summary_of(artifacts)
-        keep(store, RUN, run_name(), artifacts.values(), summary)
+        keep(store, RUN, run_name(store), artifacts.values(), summary)
         release(store, artifacts.values())
         if registered := summary["registered"]:
             version = f"{registered['name']}-{registered['version']}"
@@ -72,7 +72,7 @@ class _Progress:
     store: Store
     obtain: Obtain
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
-    name: str = field(default_factory=run_name)
+    name: str = ""
     kept: int = 0
 
     def __call__(self, step: Step) -> Artifact:
@@ -90,6 +90,7 @@ class _Progress:
     def _keep(self) -> None:
         if len(self.artifacts) > self.kept:
             self.kept = len(self.artifacts)
+            self.name = self.name or run_name(self.store)
             keep(self.store, UNFINISHED, self.name, self.artifacts.values())
 
 

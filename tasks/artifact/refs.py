@@ -7,8 +7,10 @@ registered model version, `pin` one by hand.
 """
 
 import json
+import os
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
 
 RUN, UNFINISHED, VERSION = "run", "unfinished", "version"
+RUN_TIME, TICK = "%Y%m%dT%H%M%S.%fZ", timedelta(microseconds=1)
+"""The name of a run's ref begins with its time; its process keeps apart two of one time."""
 Name = tuple[str, str]
 """Stage and key of an artifact."""
 
@@ -69,9 +73,15 @@ def last_facts(store: Store, kind: str) -> Any:
     return _read(found[-1])["facts"] if found else None
 
 
-def run_name() -> str:
-    """A name for a run's ref that sorts by time."""
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+def run_name(store: Store) -> str:
+    """A name for a run's ref that sorts behind those of all runs so far: by time, or one tick
+    behind the newest where that was named by a clock that was ahead."""
+    times = [datetime.now(UTC)]
+    for path in (*refs(store, RUN), *refs(store, UNFINISHED)):
+        with suppress(ValueError):  # named by hand
+            told = path.stem.split("-")[1]
+            times.append(datetime.strptime(told, RUN_TIME).replace(tzinfo=UTC) + TICK)
+    return f"{max(times).strftime(RUN_TIME)}-{os.getpid()}"
 
 
 def _read(path: Path) -> dict[str, Any]:

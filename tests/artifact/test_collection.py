@@ -12,7 +12,7 @@ from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use, verify
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
-from tasks.artifact.refs import keep, last_facts
+from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, run_name
 from tasks.errors import ArtifactError
 
 
@@ -47,6 +47,30 @@ def test_only_the_newest_runs_are_kept_and_pins_stay(store):
     keep(store, "pin", "mine", [artifacts[0]])
     collect(store, keep_runs=1)
     assert [a.path.exists() for a in artifacts] == [True, False, True]
+
+
+def test_the_run_that_ends_last_is_the_newest_though_the_clock_was_set_back(store):
+    ahead = store.obtain(text_step("root", "by a clock in the year 2999"))
+    keep(store, RUN, "29991231T235959.999999Z", [ahead], "ahead")
+    for told in ("first", "second"):
+        last = store.obtain(text_step("root", told))
+        keep(store, RUN, run_name(store), [last], told)
+        assert last_facts(store, RUN) == told
+    collect(store, keep_runs=1)
+    assert (ahead.path.exists(), last.path.exists()) == (False, True)
+
+
+def test_a_stopped_run_is_the_newest_too_though_the_clock_was_set_back(store):
+    keep(store, UNFINISHED, "29991231T235959.999999Z-17", [store.obtain(text_step("root", "a"))])
+    last = store.obtain(text_step("root", "b"))
+    keep(store, UNFINISHED, run_name(store), [last])
+    collect(store, keep_runs=1)
+    assert last.path.exists()
+
+
+def test_a_ref_that_was_named_by_hand_gives_no_time(store):
+    keep(store, RUN, "mine", [store.obtain(text_step("root", "a"))])
+    assert run_name(store) < "2999"
 
 
 def test_a_locked_artifact_is_never_taken(store):
