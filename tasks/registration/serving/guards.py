@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tasks.registration.serving.leaving import answered
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.problems import RequestProblem
+from tasks.registration.serving.refusing import Incoming, refuse
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
 
 OPEN = ("/healthz",)
@@ -59,6 +60,7 @@ class Guards:
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        incoming = Incoming(receive, waits="expect" in headers)
         mine = Taken()
         try:
             self._check_host(headers.get("host", ""))
@@ -67,11 +69,12 @@ class Guards:
             body = b""
             if scope["method"] == "POST":
                 _check_content_type(headers)
-                body = await self._body(headers, receive, mine)
-            await answered(self.app, scope, body, receive, send)
+                body = await self._body(headers, incoming, mine)
+            await answered(self.app, scope, body, incoming, send)
         except RequestProblem as problem:
+            self._take(mine, -mine.requests, -mine.bytes)
             self.meters.errors.labels(problem.reason).inc()
-            await _refuse(problem, send)
+            await refuse(problem, incoming, send, self.settings.max_waiting_bytes)
         finally:
             self._take(mine, -mine.requests, -mine.bytes)
 
@@ -178,10 +181,3 @@ def _shown_token(header: str) -> bytes:
         except (binascii.Error, ValueError):
             return b""
     return b""
-
-
-async def _refuse(problem: RequestProblem, send: Send) -> None:
-    headers = {"content-type": "application/json", "connection": "close", **problem.headers}
-    raw = [(k.encode(), v.encode()) for k, v in headers.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
-    await send({"type": "http.response.body", "body": problem.body()})
