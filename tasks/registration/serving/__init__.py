@@ -2,7 +2,8 @@
 
     source.py      directory or models:/ URI -> local directory
     settings.py    where to listen, and what is too much
-    protocols.py   what each endpoint takes and answers
+    protocols.py   what the endpoints of others take and answer
+    own_form.py    what ours takes
     closing.py     what the chat template writes behind an answer
     reading.py     rows -> token ids
     batching.py    concurrent requests -> batches of one model thread

@@ -16,11 +16,11 @@ from starlette.exceptions import HTTPException
 from tasks.registration.serving import meters as metering
 from tasks.registration.serving.guards import Guards
 from tasks.registration.serving.meters import Meters
+from tasks.registration.serving.own_form import RewardsRequest
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import (
     ClassifyRequest,
     OpenRlhfRequest,
-    RewardsRequest,
     ScoreRequest,
     SlimeRequest,
 )

@@ -88,6 +88,10 @@ class ClassifyRequest(Form):
     def asked(self) -> Asked:
         """One row per text or list of ids."""
         if self.messages is not None:
+            if self.input is not None:
+                raise RequestProblem(
+                    422, "bad_request", "'input' and 'messages' are both given; leave out one"
+                )
             options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
             return asked([{"messages": self.messages, **options}], "messages")
         if self.input is None:
@@ -120,65 +124,6 @@ class ScoreRequest(Form):
         pairs = zip(first, second, strict=True)
         rows = [_talk(*pair) if conversational else pair[0] + pair[1] for pair in pairs]
         return asked(rows, "text_2", first)
-
-
-class Row(Form):
-    """A conversation, a text, or a prompt with one or several answers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    messages: Messages | None = None
-    text: str | None = None
-    prompt: str | Messages | None = None
-    completion: str | Messages | None = None
-    completions: list[str | Messages] | None = None
-    tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-
-    def rows(self, where: str) -> list[tuple[Any, str]]:
-        """Rows for the loader, each with where it stands."""
-        from tasks.registration.loader.given_rows import conversation
-
-        options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
-        if self.messages is not None:
-            return [({"messages": self.messages, **options}, where)]
-        if self.text is not None:
-            return [(self.text, where)]
-        single = self.completion is not None
-        answers = [self.completion] if single else self.completions
-        if self.prompt is None or not answers:
-            raise RequestProblem(
-                422,
-                "no_input",
-                "expected 'messages', 'text', or 'prompt' with 'completion' or 'completions'",
-                where,
-            )
-        try:
-            made = [conversation(self.prompt, answer, options) for answer in answers]
-        except ValueError as error:
-            raise RequestProblem(422, "bad_row", str(error), where) from error
-        names = [where if single else f"{where}.completions[{i}]" for i in range(len(made))]
-        return list(zip(made, names, strict=True))
-
-
-class RewardsRequest(Form):
-    """Rows, or one conversation."""
-
-    input: list[Row] | None = None
-    messages: Messages | None = None
-    tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    normalize: bool = False
-    """Mean 0 and deviation 1 over the held-out answers; needs the model's normalization.json."""
-
-    def asked(self) -> Asked:
-        """All answers of all rows, in order."""
-        rows = self.input
-        if rows is None:
-            kwargs = self.chat_template_kwargs
-            rows = [Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)]
-        found = [(i, *made) for i, row in enumerate(rows) for made in row.rows(f"input[{i}]")]
-        return Asked([f[1] for f in found], [f[0] for f in found], [f[2] for f in found])
 
 
 def asked(rows: Sequence[Any], where: str, prompts: Sequence[Any] | None = None) -> Asked:

@@ -171,7 +171,9 @@ def test_a_request_larger_than_a_batch_is_scored_in_pieces(client, model):
         ("/v1/rewards", {"input": []}, 422, "no_input", "nothing to score"),
         ("/v1/rewards", {"input": [{"promt": "x"}]}, 422, "bad_request", "input.0.promt"),
         ("/v1/rewards", {"input": [{"prompt": "x"}]}, 422, "no_input", "completion"),
+        ("/v1/rewards", {"inputs": []}, 422, "no_input", "'input' or 'messages'"),
         ("/v1/rewards", {"messages": [{"content": "x"}]}, 422, "bad_row", "role"),
+        ("/classify", {"input": "x", "messages": TALK}, 422, "bad_request", "both given"),
         ("/v1/rewards", {"input": [{"text": "x"}], "normalize": True}, 422, "no_scale", "raw"),
         ("/get_reward", {"query": ["ok", ""]}, 422, "empty", r"query[1] has no token"),
         ("/get_reward", {"query": ["blue " * 900]}, 422, "too_long", "the limit is 64"),
@@ -210,6 +212,41 @@ def test_what_cannot_be_scored_is_refused_with_a_reason(client, path, body, stat
     assert (answer.status_code, error["code"], error["type"]) == (status, status, reason)
     assert said in error["message"] + str(error["param"])
     assert f'reason="{reason}"' in server.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"prompt": "a", "completion": "b", "completions": ["c", "d"]}, "'completions'"),
+        ({"prompt": "a", "completions": ["b"], "text": "c"}, "'text' and 'prompt'"),
+        ({"prompt": "a", "completion": "b", "messages": TALK}, "'messages' and 'prompt'"),
+        ({"text": "a", "messages": TALK}, "'messages' and 'text'"),
+        ({"text": "a", "completions": ["b"]}, "'text' and 'completions'"),
+        ({"prompt": "a", "completions": []}, "found 'prompt'"),
+        ({"messages": []}, "found nothing"),
+    ],
+)
+def test_a_row_of_two_forms_is_refused_where_one_would_be_read_and_the_other_lost(
+    client, row, found
+):
+    answer = client().post("/v1/rewards", json={"input": [{"text": "blue"}, row]})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (422, "input[1]")
+    assert found in error["message"]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"messages": TALK}, {"tools": []}, {"chat_template_kwargs": {"enable_thinking": False}}],
+)
+def test_what_stands_beside_the_rows_and_would_reach_none_of_them_is_refused(client, beside):
+    server = client()
+    rows = {"input": [{"messages": TALK}]}
+    nulls = dict.fromkeys(("messages", "tools", "chat_template_kwargs"))
+    assert server.post("/v1/rewards", json=rows | nulls).status_code == 200
+    answer = server.post("/v1/rewards", json=rows | beside)
+    assert answer.status_code == 422
+    assert "put them into the rows" in answer.json()["error"]["message"]
 
 
 def test_a_body_that_no_parser_takes_is_no_missing_endpoint(client):

@@ -1,0 +1,86 @@
+"""Our own form of a request: rows with one or several answers, or one conversation.
+
+{"input": [{"prompt": ..., "completions": [...]}, {"messages": [...]}, {"text": ...}]}
+{"messages": [...], "tools": [...], "chat_template_kwargs": {...}}
+"""
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from tasks.registration.serving.problems import RequestProblem
+from tasks.registration.serving.protocols import Asked, Form, Messages
+
+CONTENT = ("messages", "text", "prompt", "completion", "completions")
+FORMS = (("messages",), ("text",), ("prompt", "completion"), ("prompt", "completions"))
+"""Which of the fields with content stand together; of others, one would be read, the rest lost."""
+
+
+class Row(Form):
+    """A conversation, a text, or a prompt with one or several answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    messages: Messages | None = None
+    text: str | None = None
+    prompt: str | Messages | None = None
+    completion: str | Messages | None = None
+    completions: list[str | Messages] | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def rows(self, where: str) -> list[tuple[Any, str]]:
+        """Rows for the loader, each with where it stands."""
+        from tasks.registration.loader.given_rows import conversation
+
+        given = tuple(name for name in CONTENT if getattr(self, name) not in (None, []))
+        if given not in FORMS:
+            raise RequestProblem(
+                422,
+                "no_input" if len(given) < 2 else "bad_row",
+                "expected 'messages', 'text', or 'prompt' with 'completion' or 'completions', "
+                f"found {' and '.join(map(repr, given)) or 'nothing'}",
+                where,
+            )
+        options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
+        if "prompt" not in given:
+            row = self.text if "text" in given else {"messages": self.messages, **options}
+            return [(row, where)]
+        answers = self.completions or [self.completion]
+        try:
+            made = [conversation(self.prompt, answer, options) for answer in answers]
+        except ValueError as error:
+            raise RequestProblem(422, "bad_row", str(error), where) from error
+        if not self.completions:
+            return [(made[0], where)]
+        return [(row, f"{where}.completions[{i}]") for i, row in enumerate(made)]
+
+
+class RewardsRequest(Form):
+    """Rows, or one conversation."""
+
+    input: list[Row] | None = None
+    messages: Messages | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    normalize: bool = False
+    """Mean 0 and deviation 1 over the held-out answers; needs the model's normalization.json."""
+
+    def asked(self) -> Asked:
+        """All answers of all rows, in order."""
+        alone = (self.messages, self.tools, self.chat_template_kwargs)
+        if self.input is not None and alone != (None, None, None):
+            raise RequestProblem(
+                422,
+                "bad_request",
+                "'messages', 'tools' and 'chat_template_kwargs' beside 'input' belong to none of "
+                "its rows; put them into the rows",
+            )
+        if self.input is None and self.messages is None:
+            raise RequestProblem(422, "no_input", "expected 'input' or 'messages'")
+        rows = self.input
+        if rows is None:
+            kwargs = self.chat_template_kwargs
+            rows = [Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)]
+        found = [(i, *made) for i, row in enumerate(rows) for made in row.rows(f"input[{i}]")]
+        return Asked([f[1] for f in found], [f[0] for f in found], [f[2] for f in found])
