@@ -120,14 +120,17 @@ def _add_problems(app: FastAPI, meters: Meters) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return told(RequestProblem(422, "bad_request", "the body is no JSON"))
+            said = f"the body is no JSON: {first['ctx']['error']} at {first['loc'][-1]}"
+            return told(RequestProblem(422, "bad_request", said))
         where = ".".join(str(part) for part in first["loc"] if part != "body") or None
         return told(RequestProblem(422, "bad_request", f"{where or 'body'}: {first['msg']}", where))
 
     async def unknown(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         reason = "no_such_endpoint" if error.status_code in (404, 405) else "bad_request"
-        return told(RequestProblem(error.status_code, reason, str(error.detail)))
+        cause = error.__cause__  # of a body that the parser could not even begin or end
+        said = f"the body is no JSON: {cause}" if cause else str(error.detail)
+        return told(RequestProblem(error.status_code, reason, said))
 
     async def failed(_request: Request, error: Exception) -> Response:
         return told(RequestProblem(500, "failed", f"scoring failed: {type(error).__name__}"))

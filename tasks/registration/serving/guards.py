@@ -152,6 +152,11 @@ def _check_content_type(headers: Mapping[str, str]) -> None:
         raise RequestProblem(
             415, "not_json", f"content type is {found[:80]!r}, expected 'application/json'"
         )
+    packed = headers.get("content-encoding", "identity").strip().lower()
+    if packed != "identity":
+        raise RequestProblem(
+            415, "packed", f"content encoding is {packed[:80]!r}; send the body as it is"
+        )
 
 
 def _host_name(header: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -249,10 +250,30 @@ def test_what_stands_beside_the_rows_and_would_reach_none_of_them_is_refused(cli
     assert "put them into the rows" in answer.json()["error"]["message"]
 
 
-def test_a_body_that_no_parser_takes_is_no_missing_endpoint(client):
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"[" * 100_000, 400, "while decoding a JSON array"),
+        (b'{"query": ["a\xff"]}', 400, "0xff in position 13"),
+        (b'{"query": ["a"}', 422, "delimiter at 14"),
+        (b"{", 422, "property name"),
+    ],
+)
+def test_a_body_that_is_no_json_is_told_by_what_the_parser_met(client, body, status, said):
     headers = {"content-type": "application/json"}
-    answer = client().post("/v1/rewards", content=b"[" * 100_000, headers=headers)
-    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "bad_request")
+    answer = client().post("/v1/rewards", content=body, headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (status, "bad_request")
+    assert error["message"].startswith("the body is no JSON: ")
+    assert said in error["message"]
+
+
+def test_a_packed_body_is_told_from_one_that_is_no_json(client):
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    body = gzip.compress(json.dumps({"query": ["blue"]}).encode())
+    answer = client().post("/get_reward", content=body, headers=headers)
+    assert answer.status_code == 415
+    assert "content encoding is 'gzip'" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
