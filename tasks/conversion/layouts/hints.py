@@ -20,7 +20,27 @@ NO_PAIRS = (
         "use the release's comparisons instead.",
     ),
 )
+INPUT = "what stands in 'input' is no part of the prompt: write it below 'instruction' first"
 CHOICES = (
+    (
+        {"conversations", "kto_tag"},
+        "Write layout: unpaired, columns: {messages: conversations, label: kto_tag}.",
+    ),
+    (
+        {"instruction", "output", "kto_tag"},
+        "Write layout: unpaired, columns: {prompt: instruction, completion: output, label: "
+        "kto_tag}.",
+    ),
+    (
+        {"prompt", "response", "is_safe"},
+        "Write layout: unpaired, columns: {completion: response, label: is_safe}, if a safe answer "
+        "is the better one.",
+    ),
+    (
+        {"messages", "rejected_response"},
+        "The better answer is the last turn of 'messages': write it into a column of its own, "
+        "chosen, and the turns before it into prompt.",
+    ),
     (
         {"response_0", "response_1", "better_response_id", "safer_response_id"},
         "Two labels stand beside the two answers, and which is meant cannot be seen; write "
@@ -50,18 +70,28 @@ ANSWERS = (
     ("chosen_answer", "rejected_answer"),
     ("better", "worse"),
     ("good_edited_response", "bad_edited_response"),
+    ("accepted", "rejected"),
+    ("preferred", "rejected"),
+    ("chosen", "reject"),
+    ("winner", "loser"),
+    ("positive", "negative"),
 )
 """The better answer's name and the worse one's, as they are in use."""
 ALONE = {"messages", "conversations", "output", "response", "completion", "text"}
-JUDGED = ("label", "score", "rating", "rank", "reward", "prefer", "winner")
+JUDGED = (
+    *("label", "score", "rating", "rank", "reward", "prefer", "winner", "kto_tag", "is_safe"),
+    *("reject", "accepted", "annotation", "completion_", "response_", "output_", "answer_"),
+)
+"""What a name of a second answer, or of a verdict, has in it."""
 
 
 def hint(columns: Collection[str], asked: Sequence[str] = ()) -> str:
     """What to write for these columns, or why they make no pairs; "" where nothing is known.
     `asked`: those of them that hold what is answered."""
+    further = f"But {INPUT}. " if {"instruction", "input"} <= set(columns) else ""
     for needed, sentence in (*NO_PAIRS, *CHOICES):
         if needed <= set(columns):
-            return f"{sentence} "
+            return f"{sentence} {further}"
     answers = next(((a, b) for a, b in ANSWERS if a in columns and b in columns), None)
     prompt = next((name for name in ("prompt", *ASKED, *asked) if name in columns), None)
     if answers is None:
@@ -69,7 +99,8 @@ def hint(columns: Collection[str], asked: Sequence[str] = ()) -> str:
     mapping = {"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}
     mapping["system"] = next((name for name in SYSTEMS if name in columns), None)
     written = ", ".join(f"{ours}: {theirs}" for ours, theirs in mapping.items() if theirs)
-    return f"Write columns: {{{written}}} if that is what they mean. "
+    further = further if prompt == "instruction" else ""
+    return f"Write columns: {{{written}}} if that is what they mean. {further}"
 
 
 def _no_answers(columns: Collection[str]) -> str:

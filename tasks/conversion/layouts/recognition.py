@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.declared import Declared, options_of
-from tasks.conversion.layouts.hints import WHOLE_TABLE, hint
+from tasks.conversion.layouts.hints import INPUT, WHOLE_TABLE, hint
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
 from tasks.conversion.options import CellOptions, Options
 from tasks.conversion.preference.shapes import is_messages
@@ -46,6 +47,8 @@ def recognise(
         listed = ", ".join(shown(name, 40) for name in unread)
         logger.info("source %r: columns that layout %r does not read: %s", source, found, listed)
     _tell_systems(source, found, unread, rows)
+    if mapping.get("prompt") == "instruction" and "input" in unread:
+        _tell_inputs(source, rows)
     if found not in ("trl", "columns"):
         return found
     named = _named(rows, mapping)
@@ -151,14 +154,24 @@ def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequenc
     """Warns where a system beside the prompts is not read: answers given under different ones would
     be compared."""
     for name in (name for name in unread if name in trl.SYSTEMS):
-        held = [row[name] for row in rows if str(row.get(name) or "").strip()]
-        if held:
+        if held := _filled(rows, name):
             logger.warning(
                 "source %r: its column %r holds %s, which layout %r does not read: if it is not in "
                 "the prompts already, it is lost, and answers given under different ones are "
                 "compared; write it into the prompts, as a first message with the role system",
                 *(source, name, shown(held[0], 60), layout),
             )
+
+
+def _tell_inputs(source: str, rows: Sequence[Row]) -> None:
+    """Warns where an instruction that is read alone has an input to work on."""
+    if held := _filled(rows, "input"):
+        logger.warning("source %r: %s (found %s)", source, INPUT, shown(held[0], 60))
+
+
+def _filled(rows: Sequence[Row], name: str) -> list[Any]:
+    """What the column holds, where that is not blank."""
+    return [row[name] for row in rows if str(row.get(name) or "").strip()]
 
 
 def _tell_asked(

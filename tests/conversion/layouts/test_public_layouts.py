@@ -196,6 +196,16 @@ WRITTEN = {
         r"Write columns: \{prompt: context, chosen: good_edited_response",
         "columns", {"prompt": "context", "chosen": "good_edited_response",
                     "rejected": "bad_edited_response"}, {}),
+    "accepted and rejected": (
+        {"prompt": "Hi", "accepted": "Hello.", "rejected": "No."},
+        r"Write columns: \{prompt: prompt, chosen: accepted, rejected: rejected\}",
+        "columns", {"prompt": "prompt", "chosen": "accepted", "rejected": "rejected"},
+        {"format": "conversational"}),
+    "alpaca preferences": (
+        TEXTS | {"instruction": "Hi", "input": ""},
+        r"Write columns: \{prompt: instruction, .* But what stands in 'input' is no part of the p",
+        "columns", {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected"},
+        {"format": "conversational"}),
     "UltraInteract pairs": (
         TEXTS | {"task": "Coding", "dataset": "x", "id": "y", "parent_id": "z",
                  "trajectory": [{"from": "user", "value": "Hi"}]},
@@ -222,6 +232,52 @@ def test_flat_columns_are_answered_with_the_lines_to_write_and_these_give_the_pa
     assert pair.format == "conversational"
     assert [turn["role"] for turn in pair.prompt] == (
         ["system", "user"] if "system" in columns else ["user"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}],
+          "kto_tag": True}, {"messages": "conversations", "label": "kto_tag"}),
+        ({"instruction": "Hi", "input": "", "output": "Hello.", "kto_tag": True},
+         {"prompt": "instruction", "completion": "output", "label": "kto_tag"}),
+        ({"prompt": "Hi", "response": "Hello.", "category": {"x": True}, "is_safe": True},
+         {"completion": "response", "label": "is_safe"}),
+    ],
+    ids=["KTO turns", "KTO texts", "BeaverTails"],
+)  # fmt: skip
+def test_labels_under_names_in_use_are_answered_with_the_lines_to_write(row, columns):
+    written = ", ".join(f"{ours}: {theirs}" for ours, theirs in columns.items())
+    with pytest.raises(DataError, match=f"layout: unpaired, columns: {{{written}}}"):
+        recognise("votes", None, {}, [row])
+    (answer,) = reader("unpaired", columns)(row)
+    assert answer.score is True
+    assert said(answer.completion) == "Hello."
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No."},
+        {"messages": [user("Hi"), assistant("Hello.")], "rejected_messages": [user("Hi")]},
+        {"text": "Hi", "completion_a": "a", "completion_b": "b", "worker_annotations": []},
+    ],
+)
+def test_rows_of_two_answers_are_not_said_to_hold_one(row):
+    with pytest.raises(DataError, match="no layout fits the columns") as caught:
+        recognise("votes", None, {}, [row])
+    assert "to imitate" not in str(caught.value)
+
+
+def test_an_input_that_stands_below_the_instruction_is_told_where_it_is_not_read(caplog):
+    row = TEXTS | {"instruction": "Translate.", "input": "Hi"}
+    mapping = {"prompt": "instruction"}
+    assert recognise("votes", None, mapping, [row | {"input": " "}]) == "columns"
+    assert caplog.text == ""
+    assert recognise("votes", None, mapping, [row]) == "columns"
+    assert "'input' is no part of the prompt: write it below 'instruction' first (found 'Hi')" in (
+        caplog.text
     )
 
 
