@@ -1,21 +1,18 @@
 """Which layout a source has: as declared, or the one that fits its first rows."""
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.declared import Declared, options_of
-from tasks.conversion.layouts.hints import INPUT, WHOLE_TABLE, hint
-from tasks.conversion.layouts.known import LAYOUTS, NAMES, columns_of, with_json
-from tasks.conversion.options import CellOptions, Options
+from tasks.conversion.layouts.hints import WHOLE_TABLE, hint
+from tasks.conversion.layouts.known import LAYOUTS, NAMES, with_json
+from tasks.conversion.layouts.unread import tell_asked, tell_inputs, tell_unread, unread_columns
+from tasks.conversion.options import CellOptions
 from tasks.conversion.preference.shapes import is_messages
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, shown
-
-logger = logging.getLogger(__name__)
 
 
 def recognise(
@@ -42,13 +39,10 @@ def recognise(
         _check_mapping(source, mapping, list(_columns(rows)))
     found = layout or ("columns" if mapping else _only_fitting(source, rows))
     options = options_of(source, found, declared or {})
-    unread = _unread(found, options, mapping, list(_columns(rows)))
-    if unread:
-        listed = ", ".join(shown(name, 40) for name in unread)
-        logger.info("source %r: columns that layout %r does not read: %s", source, found, listed)
-    _tell_systems(source, found, unread, rows)
+    unread = unread_columns(found, options, mapping, list(_columns(rows)))
+    tell_unread(source, found, unread, rows)
     if mapping.get("prompt") == "instruction" and "input" in unread:
-        _tell_inputs(source, rows)
+        tell_inputs(source, rows)
     if found not in ("trl", "columns"):
         return found
     named = _named(rows, mapping)
@@ -64,7 +58,7 @@ def recognise(
         raise _odd_cell(source, found, column, odd, places)
     held = json_cells.holding(named)
     cells = held if stated is None else stated
-    _tell_asked(source, found, unread, rows, [_opened(row, cells) for row in named])
+    tell_asked(source, found, unread, rows, [_opened(row, cells) for row in named])
     return with_json(found, held)
 
 
@@ -138,63 +132,6 @@ def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:
         except Unusable:
             named.append({})
     return named
-
-
-def _unread(
-    layout: str, options: Options, mapping: Mapping[str, str], seen: Sequence[str]
-) -> list[str]:
-    """The columns of the source that the layout does not read."""
-    ours = {*columns_of(layout, options)} - {*mapping}
-    if layout == "columns":
-        ours -= {*columns.ONLY_IF_MAPPED}
-    return [name for name in seen if name not in ours | {*mapping.values()}]
-
-
-def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
-    """Warns where a system beside the prompts is not read: answers given under different ones would
-    be compared."""
-    for name in (name for name in unread if name in trl.SYSTEMS):
-        if held := _filled(rows, name):
-            logger.warning(
-                "source %r: its column %r holds %s, which layout %r does not read: if it is not in "
-                "the prompts already, it is lost, and answers given under different ones are "
-                "compared; write it into the prompts, as a first message with the role system",
-                *(source, name, shown(held[0], 60), layout),
-            )
-
-
-def _tell_inputs(source: str, rows: Sequence[Row]) -> None:
-    """Warns where an instruction that is read alone has an input to work on."""
-    if held := _filled(rows, "input"):
-        logger.warning("source %r: %s (found %s)", source, INPUT, shown(held[0], 60))
-
-
-def _filled(rows: Sequence[Row], name: str) -> list[Any]:
-    """What the column holds, where that is not blank."""
-    return [row[name] for row in rows if str(row.get(name) or "").strip()]
-
-
-def _tell_asked(
-    source: str, layout: str, unread: Sequence[str], rows: Sequence[Row], named: Sequence[Row]
-) -> None:
-    """Warns where answers without a prompt stand beside a column that holds what they answer."""
-    for name in unread:
-        for row, ours in zip(rows, named, strict=True):
-            asked = trl.is_asked(name, row.get(name))
-            if asked and "chosen" in ours and not _is_read(row[name], ours):
-                logger.warning(
-                    "source %r: its column %r holds %s, which layout %r does not read, and the "
-                    "answers have no prompt: it is lost; write columns: {..., prompt: %s}",
-                    *(source, name, shown(row[name], 60), layout, name),
-                )
-                break
-
-
-def _is_read(asked: object, ours: Row) -> bool:
-    """Whether what is asked stands in what is read, too: in a prompt, or before the answer."""
-    answer = ours["chosen"]
-    within = isinstance(asked, str) and isinstance(answer, str) and asked.strip() in answer
-    return "prompt" in ours or within or trl.is_whole(answer)
 
 
 def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:

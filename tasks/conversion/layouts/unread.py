@@ -1,0 +1,83 @@
+"""Columns that a source has and its layout does not read: told, for what is lost with them.
+
+All of them are named once, in the log. A system, an instruction's input and what answers without a
+prompt answer are warnings: pairs are made all the same, and mean something else.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.conversion.layouts import columns, trl
+from tasks.conversion.layouts.columns import Row
+from tasks.conversion.layouts.hints import INPUT
+from tasks.conversion.layouts.known import columns_of
+from tasks.conversion.options import Options
+from tasks.errors import shown
+
+logger = logging.getLogger(__name__)
+
+
+def unread_columns(
+    layout: str, options: Options, mapping: Mapping[str, str], seen: Sequence[str]
+) -> list[str]:
+    """The columns of the source that the layout does not read."""
+    ours = {*columns_of(layout, options)} - {*mapping}
+    if layout == "columns":
+        ours -= {*columns.ONLY_IF_MAPPED}
+    return [name for name in seen if name not in ours | {*mapping.values()}]
+
+
+def tell_unread(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
+    """Names the columns that are not read; a system among them is a warning."""
+    if unread:
+        listed = ", ".join(shown(name, 40) for name in unread)
+        logger.info("source %r: columns that layout %r does not read: %s", source, layout, listed)
+    _tell_systems(source, layout, unread, rows)
+
+
+def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
+    """Warns where a system beside the prompts is not read: answers given under different ones would
+    be compared."""
+    for name in (name for name in unread if name in trl.SYSTEMS):
+        if held := _filled(rows, name):
+            logger.warning(
+                "source %r: its column %r holds %s, which layout %r does not read: if it is not in "
+                "the prompts already, it is lost, and answers given under different ones are "
+                "compared; write it into the prompts, as a first message with the role system",
+                *(source, name, shown(held[0], 60), layout),
+            )
+
+
+def tell_inputs(source: str, rows: Sequence[Row]) -> None:
+    """Warns where an instruction that is read alone has an input to work on."""
+    if held := _filled(rows, "input"):
+        logger.warning("source %r: %s (found %s)", source, INPUT, shown(held[0], 60))
+
+
+def _filled(rows: Sequence[Row], name: str) -> list[Any]:
+    """What the column holds, where that is not blank."""
+    return [row[name] for row in rows if str(row.get(name) or "").strip()]
+
+
+def tell_asked(
+    source: str, layout: str, unread: Sequence[str], rows: Sequence[Row], named: Sequence[Row]
+) -> None:
+    """Warns where answers without a prompt stand beside a column that holds what they answer."""
+    for name in unread:
+        for row, ours in zip(rows, named, strict=True):
+            asked = trl.is_asked(name, row.get(name))
+            if asked and "chosen" in ours and not _is_read(row[name], ours):
+                logger.warning(
+                    "source %r: its column %r holds %s, which layout %r does not read, and the "
+                    "answers have no prompt: it is lost; write columns: {..., prompt: %s}",
+                    *(source, name, shown(row[name], 60), layout, name),
+                )
+                break
+
+
+def _is_read(asked: object, ours: Row) -> bool:
+    """Whether what is asked stands in what is read, too: in a prompt, or before the answer."""
+    answer = ours["chosen"]
+    within = isinstance(asked, str) and isinstance(answer, str) and asked.strip() in answer
+    return "prompt" in ours or within or trl.is_whole(answer)
