@@ -133,6 +133,11 @@ BAD_FILES = [
     ("flip.parquet", _flip(_parquet(), 45_000), "corrupt_page in row group 2 of 2"),
     ("bytes.parquet", _columnar(pa.array([b"\x89PNG"])), "column 'photo' is of type binary"),
     ("span.parquet", _columnar(pa.array([1], pa.duration("s"))), "'photo' is of type duration"),
+    (
+        "null.parquet",
+        _columnar(pa.array([[1, 2], None], pa.list_(pa.int8(), 2))),
+        "a list is null in 'photo', a column of lists of one fixed length.*lists of any length",
+    ),
     ("text.arrow", b"hello, world", "no Arrow file or stream"),
     ("name.arrow", _stream(1).replace(b"column", b"col\xff\xffn"), "column name is not UTF-8"),
     ("cut.arrow", _stream(1000)[:40_000], "truncated or corrupt behind record batch 7"),

@@ -11,13 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.errors import shown
+from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import Batch, Origin
 from tasks.ingestion.formats.column_rows import BATCH_ROWS, rows_of
 from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, pieces, said
 
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last where a column's name is no text any more."""
+NULL_OF_FIXED_SIZE = "Expected all lists to be of size"
+"""What pyarrow says of a sound file with a null among lists of a fixed size."""
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -26,7 +28,7 @@ def read_parquet(origin: Origin) -> Iterator[Batch]:
 
     Raises:
         DamagedFile: the footer or a page is broken.
-        DataError: a column holds what JSON has no form for.
+        DataError: a column holds what JSON has no form for, or what Arrow cannot read.
     """
     with _plain_file(origin) as path:
         size = path.stat().st_size
@@ -98,11 +100,22 @@ def _parquet_batches(origin: Origin, file: pq.ParquetFile) -> Iterator[pa.Record
         try:
             yield from file.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False)
         except BROKEN as error:
+            if NULL_OF_FIXED_SIZE in str(error):
+                raise _null_of_fixed_size(origin, file.schema_arrow) from error
             raise DamagedFile(
                 f"{origin.name}: corrupt_page in row group {group + 1} of {groups} "
                 f"({said(error)}); fetch or write the file again"
             ) from error
         origin.advance(size // groups)
+
+
+def _null_of_fixed_size(origin: Origin, schema: pa.Schema) -> DataError:
+    named = [f.name for f in schema if "fixed_size_list" in str(f.type)]
+    return DataError(
+        f"{origin.name}: a list is null in {' or '.join(map(shown, named))}, a column of lists of "
+        "one fixed length, which Arrow writes to Parquet and cannot read from it; write it as "
+        "lists of any length (pyarrow.list_), or leave the column out"
+    )
 
 
 def _arrow_batches(origin: Origin, reader: Any, is_file: bool) -> Iterator[pa.RecordBatch]:
