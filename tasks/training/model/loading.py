@@ -19,6 +19,7 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
+from tasks.artifact.durable import read_json
 from tasks.errors import ModelError
 from tasks.training.model.soundness import (
     check_directory,
@@ -80,7 +81,8 @@ def load_reward_model(
         )
     _realign(model)
     read_by_length(model)
-    _read_head(_files_of(path, options), model, known=missing)
+    files = weight_files(_files_of(path, options), options.get("variant"))
+    _read_head(files, model, known=missing)
     if missing and is_decoder(model):
         _draw_head(getattr(model, HEAD), model.config, seed)
     model.config.problem_type = "regression"
@@ -161,7 +163,17 @@ def _files_of(path: str | Path, options: dict[str, Any]) -> Path:
     return Path(cached).parent
 
 
-def _read_head(path: Path, model: PreTrainedModel, known: Collection[str]) -> None:
+def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
+    """The files that transformers reads weights of; others beside them are not the model's."""
+    part = f"{variant}." if variant else ""
+    whole = directory / f"model.{part}safetensors"
+    if whole.is_file():
+        return [whole]
+    index = read_json(directory / f"model.safetensors.index.{part}json")
+    return [directory / name for name in sorted({*index["weight_map"].values()})] if index else []
+
+
+def _read_head(files: list[Path], model: PreTrainedModel, known: Collection[str]) -> None:
     """The head as it stands in the files, but for what is `known` not to: loading in bfloat16 has
     rounded it on its way."""
     head = {
@@ -170,7 +182,7 @@ def _read_head(path: Path, model: PreTrainedModel, known: Collection[str]) -> No
         for inner, parameter in module.named_parameters()
         if parameter.is_floating_point() and f"{name}.{inner}" not in known
     }
-    for file in sorted(path.glob("*.safetensors")):
+    for file in files:
         with safe_open(file, framework="pt") as tensors, torch.no_grad():
             for name in set(tensors.keys()) & set(head):
                 head[name].copy_(tensors.get_tensor(name))

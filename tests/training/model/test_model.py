@@ -51,6 +51,21 @@ def test_a_saved_head_is_kept_on_a_warm_start(base, tmp_path):
     assert again.head.sha256 == first.head.sha256 == head_digest(again.model)
 
 
+@pytest.mark.parametrize(
+    "saved", [{}, {"max_shard_size": "20KB"}, {"variant": "tf"}], ids=["whole", "shards", "variant"]
+)
+def test_the_head_is_read_in_float32_of_the_files_that_are_the_model_s(base, tmp_path, saved):
+    model = load_reward_model(base, seed=5).model
+    model.save_pretrained(tmp_path, **saved)
+    other = {"score.weight": torch.full((1, 32), 9.0)}
+    for name in ("a", "model-00007-of-00009", "model.th", "score", "z"):
+        save_file(other, tmp_path / f"{name}.safetensors", metadata={"format": "pt"})
+    variant = {"variant": saved["variant"]} if "variant" in saved else {}
+    for dtype in ("float32", "bfloat16"):
+        found = load_reward_model(tmp_path, need_head=True, dtype=dtype, **variant).model
+        assert torch.equal(found.score.weight, model.score.weight)
+
+
 def test_the_config_says_that_it_is_one_regression_output(base, tmp_path):
     load_reward_model(base).model.save_pretrained(tmp_path / "saved")
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
