@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SequentialSampler
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, has_length
 
@@ -81,6 +81,11 @@ class EvaluatingTrainer(SharedTrainer):
         """As in transformers, of all rows."""
         with self._no_row_dropped():
             return super().get_test_dataloader(test_dataset)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        """Rows in their order, whatever `train_sampling_strategy` says: that of the table, and of
+        what `predict` returns."""
+        return SequentialSampler(eval_dataset)
 
     @contextmanager
     def _no_row_dropped(self) -> Generator[None, None, None]:

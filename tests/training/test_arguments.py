@@ -22,8 +22,7 @@ def make(base, directory, **given):
             disable_tqdm=True,
             save_strategy="no",
             report_to="none",
-            train_sampling_strategy="sequential",
-            **fields,
+            **{"train_sampling_strategy": "sequential", **fields},
         ),
         train_dataset=Dataset.from_list(make_rows(16)),
         **given,
@@ -212,6 +211,20 @@ def test_no_row_is_left_out_of_an_evaluation(base, tmp_path, size):
         assert found[name] == pytest.approx(whole[name], abs=1e-6), name
     assert trainer.predict(rows).predictions.shape == (9, 2)
     assert trainer.args.dataloader_drop_last
+
+
+@pytest.mark.parametrize("strategy", ["group_by_length", "sequential"])
+def test_rows_are_evaluated_in_their_order_however_training_takes_them(base, tmp_path, strategy):
+    rows = make_rows(9, seed=1)
+    given = {"train_sampling_strategy": strategy, "per_device_eval_batch_size": 2}
+    trainer = make(base, tmp_path, eval_dataset=rows, fields={**given, "eval_strategy": "steps"})
+    trainer.train()
+    evaluated = [r for r in trainer.state.log_history if "eval_loss" in r]
+    assert [r["step"] for r in evaluated] == [1, 2]
+    wanted = np.concatenate([trainer.predict([row]).predictions for row in rows])
+    np.testing.assert_allclose(trainer.predict(rows).predictions, wanted, atol=1e-6)
+    assert np.ptp(wanted) > 0.01
+    assert evaluated[-1]["eval_margin"] == pytest.approx((wanted @ [1, -1]).mean(), abs=1e-6)
 
 
 @pytest.mark.parametrize(
