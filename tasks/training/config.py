@@ -19,6 +19,15 @@ from tasks.training.loss.params import loss_params
 from tasks.training.model.kernels import liger_settings
 from tasks.training.optimization import NAMES, check_name
 
+LEAST = {
+    "per_device_train_batch_size": (1, " pairs"),
+    "per_device_eval_batch_size": (1, " pairs"),
+    "gradient_accumulation_steps": (1, ""),
+    "max_tokens_per_micro_batch": (1, " tokens"),
+    "learning_rate": (0, ""),
+}
+"""What numbers are at least, and of what."""
+
 
 @dataclass
 class RewardConfig(TrainingArguments):
@@ -165,9 +174,7 @@ class RewardConfig(TrainingArguments):
                     f"{name} is {getattr(self, name)!r}; expected one of "
                     f"{', '.join(get_args(known))}"
                 )
-        budget = self.max_tokens_per_micro_batch
-        if budget is not None and budget < 1:
-            raise ParamsError(f"max_tokens_per_micro_batch is {budget}; expected 1 or more tokens")
+        self._check_sizes()
         self.pad_to_multiple_of = _multiple(self.pad_to_multiple_of)
         loss_params(self.loss)  # refused here, not in the first step
 
@@ -194,6 +201,24 @@ class RewardConfig(TrainingArguments):
             raise ParamsError(
                 f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; "
                 "use fp16, or leave bf16 out for float32"
+            )
+
+    def _check_sizes(self) -> None:
+        """Refuses batches of nothing, text for a number, and batches that are made by other lengths
+        than those of pairs."""
+        for name, (least, unit) in LEAST.items():
+            value: Any = getattr(self, name)
+            if isinstance(value, str):
+                raise ParamsError(
+                    f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, "
+                    "1.0e-4 as a number)"
+                )
+            if value is not None and value < least:
+                raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
+        if self.train_sampling_strategy == "batch_rebalance":
+            raise ParamsError(
+                "train_sampling_strategy is 'batch_rebalance', which knows no pairs; leave it out: "
+                "several processes get nearly equal tokens of every batch here"
             )
 
     def _say_activation_checkpointing(self) -> None:

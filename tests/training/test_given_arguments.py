@@ -113,6 +113,23 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
         RewardConfig(str(tmp_path), use_cpu=True, pad_to_multiple_of=given)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("per_device_train_batch_size", 0, "is 0; expected 1 or more pairs"),
+        ("per_device_eval_batch_size", -8, "is -8; expected 1 or more pairs"),
+        ("gradient_accumulation_steps", 0, "is 0; expected 1 or more"),
+        ("gradient_accumulation_steps", "2", "is the text '2'; expected a number"),
+        ("learning_rate", -1e-4, "is -0.0001; expected 0 or more"),
+        ("learning_rate", "1e-4", r"is the text '1e-4'; expected a number .*1\.0e-4"),
+        ("train_sampling_strategy", "batch_rebalance", "is .*knows no pairs; leave it out"),
+    ],
+)
+def test_batches_that_cannot_be_made_are_refused_by_their_setting(tmp_path, setting, value, said):
+    with pytest.raises(ParamsError, match=f"^{setting} {said}"):
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
+
+
 @pytest.mark.parametrize("setting", ["eos_token", "pad_token"])
 def test_a_special_token_that_the_tokenizer_lacks_is_told_by_its_setting(base, tmp_path, setting):
     args = RewardConfig(str(tmp_path), use_cpu=True, **{setting: "<eoss>"})
