@@ -37,11 +37,6 @@ CHOICES = (
         "is the better one.",
     ),
     (
-        {"messages", "rejected_response"},
-        "The better answer is the last turn of 'messages': write it into a column of its own, "
-        "chosen, and the turns before it into prompt.",
-    ),
-    (
         {"response_0", "response_1", "better_response_id", "safer_response_id"},
         "Two labels stand beside the two answers, and which is meant cannot be seen; write "
         "layout: pairwise_label, columns: {response_a: response_0, response_b: response_1}, "

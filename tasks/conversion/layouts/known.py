@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.conversion.layouts import (
+    alpaca,
     arena,
     columns,
     context_ranking,
@@ -12,6 +13,7 @@ from tasks.conversion.layouts import (
     helpsteer,
     hh_rlhf,
     json_cells,
+    ms_swift,
     nectar,
     openai_dpo,
     pairwise_label,
@@ -63,6 +65,8 @@ _LAYOUTS = {
     "sharegpt_ranking": Layout(
         sharegpt_ranking.pairs, sharegpt_ranking.fits, sharegpt_ranking.READ
     ),
+    "alpaca": Layout(alpaca.pairs, alpaca.fits, alpaca.READ),
+    "ms_swift": Layout(ms_swift.pairs, ms_swift.fits, ms_swift.READ),
     "openai_dpo": Layout(openai_dpo.pairs, openai_dpo.fits, openai_dpo.READ),
     "typed_parts": Layout(typed_parts.pairs, typed_parts.fits, typed_parts.READ),
     "context_ranking": Layout(context_ranking.pairs, context_ranking.fits, context_ranking.READ),

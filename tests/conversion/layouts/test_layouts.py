@@ -322,7 +322,7 @@ def test_misspelt_names_are_answered_with_the_nearest():
 @pytest.mark.parametrize(
     ("layout", "name", "options", "says"),
     [
-        ("trl", "system", {}, "to layout 'trl'; layouts columns, sharegpt_ranking, distilabel re"),
+        ("trl", "system", {}, "to layout 'trl'; layouts columns, sharegpt_ranking, alpaca, distil"),
         ("hh_rlhf", "weight", {}, "to layout 'hh_rlhf'; only layout columns reads it: name one"),
         ("scored", "promt", {}, "to layout 'scored'; did you mean 'prompt'? It reads prompt, resp"),
         ("pairwise_label", "prefrence", {"preference": "first"}, "to layout 'pairwise_label'. It "),

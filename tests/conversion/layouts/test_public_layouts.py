@@ -38,6 +38,15 @@ ARENA = {"model_a": "x", "model_b": "y", "language": "English", "turn": 1}
 PARTS = [{"type": "text", "text": "Hi", "image": None, "mimeType": None}]
 
 RECOGNISED = {
+    "alpaca preferences": ("alpaca", [TEXTS | {"instruction": "Hi", "input": ""}], None),
+    "ms-swift answer": (
+        "ms_swift",
+        [{"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No.", "margin": 1}],
+        1.0),
+    "ms-swift conversations": (
+        "ms_swift",
+        [{"messages": [user("Hi"), assistant("Hello.")],
+          "rejected_messages": [user("Hi"), assistant("No.")]}], None),
     # data set: (layout, rows that make one pair, its margin)
     "lmarena 55k, CSV": ("arena", [ARENA | {
         "prompt": '["Hi"]', "response_a": '["Hello."]', "response_b": '["No."]',
@@ -201,11 +210,6 @@ WRITTEN = {
         r"Write columns: \{prompt: prompt, chosen: accepted, rejected: rejected\}",
         "columns", {"prompt": "prompt", "chosen": "accepted", "rejected": "rejected"},
         {"format": "conversational"}),
-    "alpaca preferences": (
-        TEXTS | {"instruction": "Hi", "input": ""},
-        r"Write columns: \{prompt: instruction, .* But what stands in 'input' is no part of the p",
-        "columns", {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected"},
-        {"format": "conversational"}),
     "UltraInteract pairs": (
         TEXTS | {"task": "Coding", "dataset": "x", "id": "y", "parent_id": "z",
                  "trajectory": [{"from": "user", "value": "Hi"}]},
@@ -259,8 +263,6 @@ def test_labels_under_names_in_use_are_answered_with_the_lines_to_write(row, col
 @pytest.mark.parametrize(
     "row",
     [
-        {"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No."},
-        {"messages": [user("Hi"), assistant("Hello.")], "rejected_messages": [user("Hi")]},
         {"text": "Hi", "completion_a": "a", "completion_b": "b", "worker_annotations": []},
     ],
 )
@@ -268,6 +270,16 @@ def test_rows_of_two_answers_are_not_said_to_hold_one(row):
     with pytest.raises(DataError, match="no layout fits the columns") as caught:
         recognise("votes", None, {}, [row])
     assert "to imitate" not in str(caught.value)
+
+
+def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before():
+    row = ALPACA | {"system": "Be kind.", "history": [["Ho", "Ha"], ["So?", "Yes."]]}
+    (pair,) = reader("alpaca", {})(row)
+    assert pair.prompt == [
+        *({"role": "system", "content": "Be kind."}, user("Ho"), assistant("Ha")),
+        *(user("So?"), assistant("Yes."), user("Translate.\nHi")),
+    ]
+    assert (pair.chosen, pair.rejected) == ([assistant("Hello.")], [assistant("No.")])
 
 
 def test_an_input_that_stands_below_the_instruction_is_told_where_it_is_not_read(caplog):
@@ -383,6 +395,8 @@ def test_equal_ratings_are_ties_whatever_chosen_beside_them_says():
 
 
 WEB = RECOGNISED["webgpt comparisons"][1][0]
+ALPACA = TEXTS | {"instruction": "Translate.", "input": "Hi"}
+SWIFT = {"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No."}
 BAD = [
     ("distilabel", {"instruction": "Hi", "generations": ["a"], "ratings": [1, 2]}, "bad_score",
      "ratings"),
@@ -392,6 +406,19 @@ BAD = [
      "bad_score", "ratings[0]"),
     ("nectar", {"prompt": "Hi", "answers": []}, "bad_transcript", "prompt"),
     ("nectar", {"prompt": "\n\nAssistant: ", "answers": []}, "no_prompt", "prompt"),
+    ("alpaca", ALPACA | {"instruction": None, "input": " "}, "no_prompt", "instruction"),
+    ("alpaca", ALPACA | {"input": 3}, "wrong_type", "input"),
+    ("alpaca", ALPACA | {"rejected": ["No."]}, "wrong_type", "rejected"),
+    ("alpaca", ALPACA | {"history": [["Ho", "Ha"], ["Ho"]]}, "wrong_type", "history[1]"),
+    ("alpaca", ALPACA | {"history": [["Ho", None]]}, "null_content",
+     "prompt[1].content"),
+    ("ms_swift", SWIFT | {"messages": []}, "no_final_assistant", "messages"),
+    ("ms_swift", SWIFT | {"messages": [user("Hi")]}, "no_final_assistant", "messages"),
+    ("ms_swift", SWIFT | {"messages": "Hi"}, "bad_json", "messages"),
+    ("ms_swift", SWIFT | {"rejected_response": ["No."]}, "wrong_type", "rejected_response"),
+    ("ms_swift", {"messages": SWIFT["messages"]}, "missing_column", "rejected_response"),
+    ("ms_swift", SWIFT | {"rejected_messages": [user("Hi")]}, "no_final_assistant",
+     "rejected[0]"),
     ("nectar", {"prompt": None, "answers": []}, "null", "prompt"),
     ("nectar", {"prompt": "\n\nHuman: a", "answers": [{"answer": "a", "rank": "first"},
                                                      {"answer": "b", "rank": 1}]},

@@ -39,7 +39,7 @@ KNOWN = {
 }  # fmt: skip
 WITHOUT_DATA = {
     *("ultrafeedback", "helpsteer", "shp", "distilabel", "nectar", "webgpt", "summaries"),
-    *("prm800k", "safe_rlhf", "json_cells"),
+    *("prm800k", "safe_rlhf", "json_cells", "alpaca", "ms_swift"),
 }
 
 

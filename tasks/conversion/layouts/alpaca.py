@@ -1,0 +1,70 @@
+"""Layout `alpaca`: an instruction and its input, and two answers to it.
+
+    {"instruction": "Translate.", "input": "Guten Tag", "chosen": "Good day", "rejected": "No."}
+
+is one pair: prompt [user "Translate.\\nGuten Tag"], chosen [assistant "Good day"], rejected
+[assistant "No."], as LLaMA-Factory reads it. Optional: `input`, `system` (put before the
+conversation), `history`, earlier turns as [[question, answer], ...], `tools` and `margin`.
+"""
+
+from typing import Any
+
+from tasks.conversion.conversation.turns import listed
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.preference.fields import margin_of, tools_of
+from tasks.conversion.preference.pair import Pair, answer_turn
+from tasks.conversion.unusable import Unusable, found
+
+READ = (
+    *("instruction", "input", "chosen", "rejected"),
+    *("system", "history", "tools", "margin"),
+)
+TURNS = "[[question, answer], ...]"
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """Two texts that answer an instruction, beside which stands an input, empty or not."""
+    texts = all(isinstance(row.get(name), str) for name in ("instruction", "chosen", "rejected"))
+    return texts and "input" in columns and "prompt" not in columns
+
+
+def pairs(row: Row) -> list[Pair]:
+    """The row's one pair, as messages.
+
+    Raises:
+        Unusable: missing_column, wrong_type, no_prompt, or the reason of a single value.
+    """
+    asked = [_text("instruction", required(row, "instruction")), _text("input", row.get("input"))]
+    if not any(part.strip() for part in asked):
+        raise Unusable("no_prompt", "instruction", "found neither it nor an input, expected text")
+    system = _text("system", row.get("system"))
+    prompt: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    prompt += _earlier(row.get("history") or [])
+    prompt.append({"role": "user", "content": "\n".join(part for part in asked if part)})
+    return [
+        Pair(
+            prompt=prompt,
+            chosen=answer_turn(_text("chosen", required(row, "chosen"))),
+            rejected=answer_turn(_text("rejected", required(row, "rejected"))),
+            tools=tools_of(row.get("tools")),
+            margin=margin_of(row.get("margin")),
+        )
+    ]
+
+
+def _earlier(history: Any) -> list[dict[str, Any]]:
+    """The turns before the instruction."""
+    turns: list[dict[str, Any]] = []
+    for place, turn in enumerate(listed(history, "history", TURNS)):
+        if not isinstance(turn, list) or len(turn) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            at = f"history[{place}]"
+            raise Unusable("wrong_type", at, f"found {found(turn)}, expected [question, answer]")
+        for role, said in zip(("user", "assistant"), turn, strict=True):  # pyright: ignore[reportUnknownArgumentType]
+            turns.append({"role": role, "content": said})
+    return turns
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise Unusable("wrong_type", name, f"found {found(value)}, expected text")
+    return value or ""
