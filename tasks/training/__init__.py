@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasks.training.batches.collator import DataCollatorForPreference
-    from tasks.training.config import RewardConfig
     from tasks.training.model.loading import load_reward_model
     from tasks.training.params import LoraParams, TrainingParams
     from tasks.training.scoring import score
+    from tasks.training.settings.config import RewardConfig
     from tasks.training.trainer import RewardTrainer
 
 __all__ = [
@@ -36,7 +36,7 @@ logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 _HOMES = {
     "DataCollatorForPreference": "batches.collator",
     "LoraParams": "params",
-    "RewardConfig": "config",
+    "RewardConfig": "settings.config",
     "RewardTrainer": "trainer",
     "TrainingParams": "params",
     "load_reward_model": "model.loading",

@@ -61,13 +61,13 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
 
     from tasks.training.batches.pairs import open_pairs
     from tasks.training.checkpoints.callbacks import StopCallback
-    from tasks.training.config import RewardConfig
     from tasks.training.handover.contract import rendering_policy, write_contract
     from tasks.training.handover.export import export
     from tasks.training.model.adapter import base_of, lora_config
     from tasks.training.model.families import check_positions
     from tasks.training.model.tokenizer import load_tokenizer
     from tasks.training.process.progress import ProgressCallback, say
+    from tasks.training.settings.config import RewardConfig
     from tasks.training.trainer import RewardTrainer
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")

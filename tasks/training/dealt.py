@@ -12,21 +12,42 @@ import torch
 from datasets import Dataset, IterableDataset
 from torch import nn
 from torch.utils.data import DataLoader
+from transformers.trainer_utils import has_length
 
 from tasks.errors import ParamsError
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.comparisons import Comparisons
-from tasks.training.evaluating import EvaluatingTrainer
 from tasks.training.layout.lengths import item_costs
 from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_batches
 from tasks.training.layout.stream import StreamShare, fillers, shared_out
 from tasks.training.loss.objective import weight_of
+from tasks.training.metrics.evaluating import EvaluatingTrainer
+from tasks.training.settings.optimization import check_warm_up
 
 BY_LENGTH = "group_by_length"
 
 
 class DealtTrainer(EvaluatingTrainer):
     """Trainer whose batches are whole comparisons, and shares of global batches."""
+
+    def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
+        """As in transformers.
+
+        Raises:
+            ParamsError: `dataloader_drop_last` leaves no batch of an epoch; or as `check_warm_up`.
+        """
+        if args.dataloader_drop_last and _is_empty(dataloader):
+            kind = "comparisons" if self.objective.params.of_comparisons else "pairs"
+            raise ParamsError(
+                f"the train dataset has {self.num_examples(dataloader)} {kind}, but a batch takes "
+                f"{args.train_batch_size * args.world_size} ({args.train_batch_size} in each of "
+                f"{args.world_size} processes), and dataloader_drop_last leaves out a smaller one; "
+                "leave dataloader_drop_last out, or lower per_device_train_batch_size"
+            )
+        found = super().set_initial_training_values(args, dataloader)
+        if self.lr_scheduler is None:
+            check_warm_up(args, steps=found[-1])
+        return found
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of pairs; under a loss of comparisons, batches of whole comparisons.
@@ -124,3 +145,7 @@ class DealtTrainer(EvaluatingTrainer):
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """As in transformers, of all micro-batches."""
         return sum(super(DealtTrainer, self).floating_point_ops(b) for b in micro_batches([inputs]))
+
+
+def _is_empty(dataloader: Any) -> bool:
+    return has_length(dataloader) and len(dataloader) == 0

@@ -8,11 +8,11 @@ from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
 from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
-from tasks.training.optimization import NAMES, check_name
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import accelerate_config, check_accelerate_config
 from tasks.training.process.job import Job
 from tasks.training.process.launch import train
+from tasks.training.settings.optimization import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"

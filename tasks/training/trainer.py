@@ -18,24 +18,24 @@ from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.pairs import COLUMNS
 from tasks.training.computing import ComputingTrainer
-from tasks.training.config import RewardConfig
-from tasks.training.evaluating import AnyRows, prepared
-from tasks.training.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.loss.objective import Objective
 from tasks.training.loss.params import loss_params
-from tasks.training.metrics import IntervalSums
+from tasks.training.metrics.held_out import AnyRows, prepared
+from tasks.training.metrics.interval import IntervalSums
+from tasks.training.metrics.table import EvaluationTable
+from tasks.training.metrics.user_metrics import Metrics, check_best_metric, check_metrics
 from tasks.training.model.adapter import base_of
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
 from tasks.training.model.tokenizer import prepare_tokenizer
-from tasks.training.optimization import check_optimization
 from tasks.training.own_loss import shared_out
 from tasks.training.process.sharding import shard_on_cpu, whole_again
-from tasks.training.table import EvaluationTable
-from tasks.training.user_metrics import Metrics, check_best_metric, check_metrics
+from tasks.training.settings.config import RewardConfig
+from tasks.training.settings.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
+from tasks.training.settings.optimization import check_optimization
 
 
 class RewardTrainer(ComputingTrainer):

@@ -7,8 +7,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from tasks.training.config import RewardConfig
 from tasks.training.params import OWN_FIELDS, LoraParams, TrainingParams, reward_config_fields
+from tasks.training.settings.config import RewardConfig
 
 DECIDED_HERE = {
     "num_train_epochs": "one epoch, as reward models overfit in the second",

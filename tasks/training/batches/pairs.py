@@ -22,9 +22,9 @@ from tasks.training.batches.given_ids import sound
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
 from tasks.training.batches.raw_pairs import TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
-from tasks.training.config import RewardConfig
 from tasks.training.loss.params import loss_params
 from tasks.training.loss.rows import check_rows
+from tasks.training.settings.config import RewardConfig
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from datasets import Dataset
 from peft import PeftModel
 
 from tasks.training.checkpoints.checkpoint import versions
-from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import base_of
+from tasks.training.settings.config import RewardConfig
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

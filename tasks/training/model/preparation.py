@@ -9,7 +9,6 @@ from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasks.errors import ParamsError
-from tasks.training.config import RewardConfig
 from tasks.training.model.adapter import (
     base_of,
     check_head_is_trained,
@@ -30,6 +29,7 @@ from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.model.tokenizer import loading_options
 from tasks.training.scoring import read_by_length
+from tasks.training.settings.config import RewardConfig
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from tasks.errors import ParamsError, meant, shown
 from tasks.templating.template import joined, pin
 from tasks.templating.tokenizer.opening import with_one_bos
-from tasks.training.config import RewardConfig
 from tasks.training.model.soundness import PLACE, place_of
+from tasks.training.settings.config import RewardConfig
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from tasks.errors import PipelineError, TrainingError
 from tasks.training.batches.pieces import items_in, split
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.loader import FILLER
-from tasks.training.metrics import IntervalSums
+from tasks.training.metrics.interval import IntervalSums
 
 MOST_HALVINGS = 3
 SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")

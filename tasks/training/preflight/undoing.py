@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tasks.training.guard import FiniteGuard
-from tasks.training.metrics import IntervalSums
+from tasks.training.metrics.interval import IntervalSums
 from tasks.training.preflight.memory import random_state, set_random_state
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from datasets import Dataset, DatasetDict, IterableDatasetDict
 
 from tasks.errors import DataError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.evaluating import check_no_stream
+from tasks.training.metrics.held_out import check_no_stream
 from tests.training.tiny import make_rows
 
 TEXT = [

@@ -6,7 +6,7 @@ import torch
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import head_digest, load_reward_model
-from tests.training.test_arguments import make
+from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_tokenizer
 
 

@@ -8,7 +8,7 @@ from transformers import EvalPrediction
 from transformers.trainer_utils import IntervalStrategy
 
 from tasks.errors import ParamsError, meant, shown
-from tasks.training.table import metric_names
+from tasks.training.metrics.table import metric_names
 
 OF_EVERY = ("num_tokens", "runtime", "samples_per_second", "steps_per_second")
 """Metrics of an evaluation beside those of its table."""

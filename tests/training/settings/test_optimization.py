@@ -12,7 +12,8 @@ from transformers.training_args import OptimizerNames
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.optimization import (
+from tasks.training.params import TrainingParams
+from tasks.training.settings.optimization import (
     NAMES,
     _further,
     _names,
@@ -21,9 +22,8 @@ from tasks.training.optimization import (
     check_optimization,
     check_optimizer,
 )
-from tasks.training.params import TrainingParams
 from tasks.training.task import check_launch
-from tests.training.test_arguments import make
+from tests.training.settings.test_arguments import make
 
 
 def config(tmp_path, **fields):

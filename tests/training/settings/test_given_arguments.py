@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoTokenizer, TrainingArguments
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.given_arguments import OLDER_SETTINGS
+from tasks.training.settings.given_arguments import OLDER_SETTINGS
 from tests.training.peer.beside_peer import quiet
 from tests.training.tiny import make_rows
 

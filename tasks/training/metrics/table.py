@@ -13,7 +13,7 @@ from datasets import Dataset
 from tasks.training.batches.comparisons import Comparisons, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics import NAMES, TIE, table_metrics
+from tasks.training.metrics.interval import NAMES, TIE, table_metrics
 
 Floats = npt.NDArray[Any]
 

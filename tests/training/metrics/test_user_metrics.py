@@ -5,8 +5,8 @@ import pytest
 from datasets import Dataset
 
 from tasks.errors import ParamsError
-from tasks.training.table import metric_names
-from tests.training.test_arguments import make
+from tasks.training.metrics.table import metric_names
+from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_rows
 
 

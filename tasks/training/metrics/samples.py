@@ -8,7 +8,7 @@ from rich.table import Table
 from tasks.errors import ParamsError
 
 if TYPE_CHECKING:
-    from tasks.training.evaluating import EvaluatingTrainer
+    from tasks.training.metrics.evaluating import EvaluatingTrainer
 
 Sample = tuple[str, str, float, float]
 """Text of chosen and of rejected, and their rewards."""

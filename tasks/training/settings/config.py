@@ -3,30 +3,16 @@
 The names and defaults are those that TRL documents, so that a script switches by its import.
 """
 
-import os
 from dataclasses import dataclass, field, fields
-from importlib.util import find_spec
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import torch
 from transformers import TrainingArguments
 
-from tasks.errors import ParamsError
 from tasks.training.batches.reading import Policy
-from tasks.training.given_arguments import OLDER_SETTINGS, check_known
-from tasks.training.layout.choice import Layout
-from tasks.training.loss.params import loss_params
 from tasks.training.model.kernels import liger_settings
-from tasks.training.optimization import NAMES, check_name
-
-LEAST = {
-    "per_device_train_batch_size": (1, " pairs"),
-    "per_device_eval_batch_size": (1, " pairs"),
-    "gradient_accumulation_steps": (1, ""),
-    "max_tokens_per_micro_batch": (1, " tokens"),
-    "learning_rate": (0, ""),
-}
-"""What numbers are at least, and of what."""
+from tasks.training.settings.checks import check_decided, check_given, gpu_has_bf16, multiple_of
+from tasks.training.settings.given_arguments import OLDER_SETTINGS, check_known
 
 
 @dataclass
@@ -127,56 +113,28 @@ class RewardConfig(TrainingArguments):
         """Decides what was left open.
 
         Raises:
-            ParamsError: two settings contradict each other.
+            ParamsError: a setting cannot be used, or two contradict each other.
         """
         if self.bf16 is None:
-            fits = not self.fp16 and not self.use_cpu and _gpu_has_bf16()
+            fits = not self.fp16 and not self.use_cpu and gpu_has_bf16()
             self.bf16 = fits  # pyright: ignore[reportIncompatibleVariableOverride]
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False  # torch would ignore it, with a warning
+        check_given(self)
         if self.warmup_ratio is not None:
-            if self.warmup_steps:
-                raise ParamsError(
-                    f"warmup_ratio={self.warmup_ratio} and warmup_steps={self.warmup_steps} are "
-                    "both given; leave one of them out"
-                )
             self.warmup_steps, self.warmup_ratio = self.warmup_ratio, None
-        if self.logging_nan_inf_filter:
-            raise ParamsError(
-                "logging_nan_inf_filter=True would log a NaN loss as 0; leave it out: a loss that "
-                "is not finite ends the run and names its pairs"
-            )
-        if self.label_smoothing_factor:
-            raise ParamsError(
-                f"label_smoothing_factor={self.label_smoothing_factor} smooths the classes of a "
-                "classifier, which a reward model has not; smooth the preferences with "
-                f"loss={{type: bradley_terry, label_smoothing: {self.label_smoothing_factor}}}"
-            )
         if self.use_liger_kernel:
             on_gpu = torch.cuda.is_available() and not self.use_cpu
             self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)
-        _need("deepspeed", "deepspeed", "deepspeed", self.deepspeed)
-        launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
-        _need("deepspeed", "deepspeed", "use_deepspeed (of accelerate launch)", launched)
-        self._check_dtype()
         self._say_activation_checkpointing()
-        for name in NAMES:
-            check_name(name, getattr(self, name))
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:
             # else every batch waits for the device, though its memory is pinned so as not to
             self.accelerator_config.non_blocking = True  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-        for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
-            if getattr(self, name) not in get_args(known):
-                raise ParamsError(
-                    f"{name} is {getattr(self, name)!r}; expected one of "
-                    f"{', '.join(get_args(known))}"
-                )
-        self._check_sizes()
-        self.pad_to_multiple_of = _multiple(self.pad_to_multiple_of)
-        loss_params(self.loss)  # refused here, not in the first step
+        check_decided(self)
+        self.pad_to_multiple_of = multiple_of(self.pad_to_multiple_of)
 
     @property
     def device(self) -> torch.device:
@@ -188,39 +146,6 @@ class RewardConfig(TrainingArguments):
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
-    def _check_dtype(self) -> None:
-        """Refuses a number format that the device only imitates, or cannot train in."""
-        asked = self.model_init_kwargs if isinstance(self.model_init_kwargs, dict) else {}
-        dtype = str(asked.get("dtype", asked.get("torch_dtype", ""))).removeprefix("torch.")
-        on_gpu = torch.cuda.is_available() and not self.use_cpu
-        if not on_gpu and (self.fp16 or dtype == "float16"):
-            raise ParamsError(
-                "fp16 needs a GPU, and training runs on a CPU; leave fp16 out, or use bf16"
-            )
-        if on_gpu and (self.bf16 or dtype == "bfloat16") and not _gpu_has_bf16():
-            raise ParamsError(
-                f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; "
-                "use fp16, or leave bf16 out for float32"
-            )
-
-    def _check_sizes(self) -> None:
-        """Refuses batches of nothing, text for a number, and batches that are made by other lengths
-        than those of pairs."""
-        for name, (least, unit) in LEAST.items():
-            value: Any = getattr(self, name)
-            if isinstance(value, str):
-                raise ParamsError(
-                    f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, "
-                    "1.0e-4 as a number)"
-                )
-            if value is not None and value < least:
-                raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
-        if self.train_sampling_strategy == "batch_rebalance":
-            raise ParamsError(
-                "train_sampling_strategy is 'batch_rebalance', which knows no pairs; leave it out: "
-                "several processes get nearly equal tokens of every batch here"
-            )
-
     def _say_activation_checkpointing(self) -> None:
         """Hands gradient checkpointing on under the name that newer transformers gave it."""
         newer = {"gradient_checkpointing": "activation_checkpointing"}
@@ -229,28 +154,3 @@ class RewardConfig(TrainingArguments):
         for old, new in newer.items():
             if new in names and getattr(self, new) is None:
                 setattr(self, new, getattr(self, old))
-
-
-def _multiple(given: int | str | None) -> int | None:
-    """`pad_to_multiple_of`, also as text of a command line, or TRL's default, "auto"."""
-    text = str(given).strip().lower()
-    if text in ("auto", "none", "null", "0"):
-        return None
-    if not text.isdecimal():
-        raise ParamsError(
-            f"pad_to_multiple_of is {given!r}; expected a number of tokens, 1 or more, or None"
-        )
-    return int(text)
-
-
-def _need(module: str, package: str, setting: str, wanted: Any) -> None:
-    """Refuses a setting whose package is absent, before anything is loaded."""
-    if wanted and find_spec(module) is None:
-        raise ParamsError(
-            f"{setting} needs the package {package}, which is not installed; install it "
-            f"(pip install {package}) or leave {setting} out"
-        )
-
-
-def _gpu_has_bf16() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)

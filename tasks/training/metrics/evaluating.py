@@ -1,0 +1,127 @@
+"""What RewardTrainer makes of rows that are evaluated: rewards, and exact metrics from all of them.
+
+Legend: B pairs of a batch, N pairs of an evaluation.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import EvalPrediction
+from transformers.trainer_utils import EvalLoopOutput
+
+from tasks.artifact.memory import large_buffers_kept
+from tasks.training.loss.objective import Objective
+from tasks.training.metrics.held_out import HeldOutTrainer
+from tasks.training.metrics.samples import print_samples, samples
+from tasks.training.metrics.table import EvaluationTable, labels, pair_shares
+from tasks.training.metrics.user_metrics import Metrics, call_metrics
+from tasks.training.scoring import batch_rewards
+
+
+class EvaluatingTrainer(HeldOutTrainer):
+    """Trainer whose metrics come from the table of all pairs, not from means of batches."""
+
+    objective: Objective
+    user_metrics: Metrics | None
+    user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
+    _table: EvaluationTable
+    has_own_loss: bool = False
+    """Whether the class has a `compute_loss` that is not RewardTrainer's."""
+
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,  # noqa: ARG002
+        ignore_keys: list[str] | None = None,  # noqa: ARG002
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32.
+
+        Before them the mean of a loss of a script's own, else None: the table's is exact.
+        """
+        inputs = self._prepare_inputs(inputs)
+        own: torch.Tensor | None = None
+        with torch.no_grad():
+            rewards = batch_rewards(model, inputs)
+            if self.has_own_loss:
+                with self.compute_loss_context_manager():
+                    mean: Any = self.compute_loss(model, dict(inputs))
+                own = mean.detach()
+        table = torch.stack(rewards.chunk(2), 1)
+        ones = torch.ones_like(table[:, 0])
+        margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
+        preference = inputs.get("preference", ones)
+        return own, table, torch.stack([margin, weight, preference], 1)
+
+    def visualize_samples(self, num_print_samples: int = 4) -> None:
+        """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""
+        found = samples(self, self.eval_dataset, num_print_samples)
+        if self.is_world_process_zero():
+            print_samples(found)
+
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """As in transformers; `label_ids` are those that `compute_metrics` gets."""
+        self._table = EvaluationTable(self.objective, dataloader.dataset)
+        with large_buffers_kept(kept=self.args.device.type == "cpu"):
+            output = super().evaluation_loop(dataloader, *args, **kwargs)
+        if output.label_ids is None:  # `batch_eval_metrics`: every batch has had its own
+            return output
+        better = _like(output.label_ids, [labels(terms) for terms in _parts(output.label_ids)])
+        return output._replace(label_ids=better)
+
+    def _metrics_of_table(
+        self, prediction: EvalPrediction, compute_result: bool = True
+    ) -> dict[str, Any]:
+        """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
+        rewards = np.concatenate(_parts(prediction.predictions))
+        terms = np.concatenate(_parts(prediction.label_ids))
+        self._table.add(rewards, terms)
+        losses: Any = prediction.losses
+        if losses is None and "loss" in self.args.include_for_metrics:
+            losses, _ = pair_shares(self.objective, rewards, terms, None)
+        found = self._user_metrics(prediction, losses, compute_result)
+        if not compute_result:
+            return {}
+        metrics = self._table.metrics()
+        if self.has_own_loss:
+            metrics = {k: v for k, v in metrics.items() if not k.endswith("loss")}
+        return {"num_tokens": self.interval.tokens(), **metrics, **found}
+
+    def _user_metrics(
+        self, prediction: EvalPrediction, losses: Any, compute_result: bool
+    ) -> Mapping[str, Any]:
+        if self.user_metrics is None:
+            return {}
+        rewards: list[Any] = _parts(prediction.predictions)
+        better = [labels(terms) for terms in _parts(prediction.label_ids)]
+        if self.user_preprocessing is not None:
+            rewards = [
+                _numpy(self.user_preprocessing(torch.from_numpy(part), torch.from_numpy(label)))
+                for part, label in zip(rewards, better, strict=True)
+            ]
+        given = prediction.predictions
+        predictions, label_ids = _like(given, rewards), _like(given, better)
+        shown = EvalPrediction(predictions, label_ids, inputs=prediction.inputs, losses=losses)
+        by_batch = self.args.batch_eval_metrics
+        return call_metrics(
+            self.user_metrics, shown, by_batch=by_batch, compute_result=compute_result
+        )
+
+
+def _parts(values: Any) -> list[np.ndarray]:
+    """The array of all pairs; of each batch, where `eval_do_concat_batches` is off."""
+    return [_numpy(part) for part in values] if isinstance(values, list) else [_numpy(values)]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _like(given: Any, parts: list[Any]) -> Any:
+    """The parts as a list where they were given as one, else the only one."""
+    return parts if isinstance(given, list) else parts[0]
+
+
+def _numpy(values: Any) -> Any:
+    if isinstance(values, tuple):
+        return tuple(_numpy(value) for value in values)  # pyright: ignore[reportUnknownVariableType]
+    return values.float().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

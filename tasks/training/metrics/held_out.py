@@ -1,0 +1,135 @@
+"""Which rows RewardTrainer evaluates: all of those that are given, in their order, each once."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+from torch.utils.data import DataLoader, SequentialSampler
+from transformers import PreTrainedTokenizerBase
+from transformers.trainer_utils import PredictionOutput
+
+from tasks.errors import DataError, ParamsError, meant
+from tasks.training.batches.given_ids import within
+from tasks.training.batches.given_rows import as_dataset
+from tasks.training.batches.pairs import prepare_dataset
+from tasks.training.handover.hub import SharedTrainer
+from tasks.training.model.adapter import base_of
+from tasks.training.model.padding import embedding
+from tasks.training.settings.config import RewardConfig
+
+AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
+"""A data set, or its rows themselves."""
+
+
+class HeldOutTrainer(SharedTrainer):
+    """Trainer that evaluates rows as they are given, raw or tokenized."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        model: Any = self.model
+        self._vocabulary = embedding(base_of(model)).num_embeddings
+        check_no_stream(self.eval_dataset, self.args.world_size, "eval")
+        self.train_dataset: Any = within(self.train_dataset, self._vocabulary, "train")
+        self.eval_dataset: Any = within(self.eval_dataset, self._vocabulary, "eval")
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """As in transformers, of all rows."""
+        with self._no_row_dropped():
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """As in transformers, of all rows."""
+        with self._no_row_dropped():
+            return super().get_test_dataloader(test_dataset)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        """Rows in their order, whatever `train_sampling_strategy` says: that of the table, and of
+        what `predict` returns."""
+        return SequentialSampler(eval_dataset)
+
+    @contextmanager
+    def _no_row_dropped(self) -> Generator[None, None, None]:
+        """Inside, `dataloader_drop_last` is off: it is of batches that are trained on alone."""
+        given, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
+        try:
+            yield
+        finally:
+            self.args.dataloader_drop_last = given
+
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        eval_dataset: AnyRows | dict[str, AnyRows] | str | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own.
+
+        A name is one of a dict of data sets that the trainer was given.
+
+        Raises:
+            ParamsError: the trainer has no data set of that name.
+        """
+        named = self.eval_dataset if isinstance(self.eval_dataset, dict) else {}
+        if isinstance(eval_dataset, str) and eval_dataset not in named:
+            raise ParamsError(
+                f"evaluate got {eval_dataset!r}; expected rows, or a name of eval_dataset, whose "
+                f"names are {sorted(named)}{meant(eval_dataset, named)}"
+            )
+        if eval_dataset is not None and not isinstance(eval_dataset, str):
+            eval_dataset = self._ready(eval_dataset, metric_key_prefix)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]
+
+    def predict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        test_dataset: AnyRows,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "test",
+    ) -> PredictionOutput:
+        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized.
+
+        The sides of a row are swapped where its `preference` is below 0.5.
+        """
+        rows: Any = self._ready(test_dataset, metric_key_prefix)
+        return super().predict(rows, ignore_keys, metric_key_prefix)
+
+    def _ready(self, rows: Any, name: str) -> Any:
+        tokenizer: Any = self.processing_class
+        check_no_stream(rows, self.args.world_size, name)
+        return within(prepared(rows, self._args, tokenizer, name), self._vocabulary, name)
+
+    @property
+    def _args(self) -> RewardConfig:
+        assert isinstance(self.args, RewardConfig)
+        return self.args
+
+
+def check_no_stream(rows: Any, processes: int, name: str) -> None:
+    """Refuses to share out a stream to be evaluated: nobody knows which rows fill its last batch.
+
+    Raises:
+        ParamsError: the rows, or some of a dict of them, are one, and there are several processes.
+    """
+    for key, part in rows.items() if isinstance(rows, dict) else [(name, rows)]:
+        if processes > 1 and isinstance(part, IterableDataset):
+            raise ParamsError(
+                f"the {key} dataset is a stream, and the {processes} processes would score some of "
+                "its rows twice; give a Dataset: load it without streaming=True, or evaluate in "
+                "one process"
+            )
+
+
+def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
+    """`prepare_dataset` of rows, of a dict of them, or of nothing."""
+    if rows is None:
+        return None
+    if isinstance(rows, dict):
+        parts: dict[str, Any] = rows  # pyright: ignore[reportUnknownVariableType]
+        if name == "train":
+            raise DataError(
+                f"train_dataset is a dict of the data sets {sorted(parts)}; training takes one: "
+                "give it one of them, or all with datasets.concatenate_datasets"
+            )
+        return {key: prepared(value, args, tokenizer, key) for key, value in parts.items()}
+    given: Any = as_dataset(rows, name)
+    return prepare_dataset(given, args, tokenizer, name)

@@ -1,0 +1,127 @@
+"""What of a RewardConfig cannot be used, told before anything is loaded, with what to write."""
+
+import os
+from importlib.util import find_spec
+from typing import Any, get_args
+
+import torch
+
+from tasks.errors import ParamsError
+from tasks.training.batches.reading import Policy
+from tasks.training.layout.choice import Layout
+from tasks.training.loss.params import loss_params
+from tasks.training.settings.optimization import NAMES, check_name
+
+LEAST = {
+    "per_device_train_batch_size": (1, " pairs"),
+    "per_device_eval_batch_size": (1, " pairs"),
+    "gradient_accumulation_steps": (1, ""),
+    "max_tokens_per_micro_batch": (1, " tokens"),
+    "learning_rate": (0, ""),
+}
+"""What numbers are at least, and of what."""
+
+
+def check_given(config: Any) -> None:
+    """Refuses what cannot be used as it is given, before transformers looks at it.
+
+    Raises:
+        ParamsError: a setting cannot be used here, or two contradict each other.
+    """
+    if config.warmup_ratio is not None and config.warmup_steps:
+        raise ParamsError(
+            f"warmup_ratio={config.warmup_ratio} and warmup_steps={config.warmup_steps} are both "
+            "given; leave one of them out"
+        )
+    if config.logging_nan_inf_filter:
+        raise ParamsError(
+            "logging_nan_inf_filter=True would log a NaN loss as 0; leave it out: a loss that is "
+            "not finite ends the run and names its pairs"
+        )
+    if config.label_smoothing_factor:
+        raise ParamsError(
+            f"label_smoothing_factor={config.label_smoothing_factor} smooths the classes of a "
+            "classifier, which a reward model has not; smooth the preferences with "
+            f"loss={{type: bradley_terry, label_smoothing: {config.label_smoothing_factor}}}"
+        )
+    _need("deepspeed", "deepspeed", config.deepspeed)
+    launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
+    _need("deepspeed", "use_deepspeed (of accelerate launch)", launched)
+    _check_dtype(config)
+    for name in NAMES:
+        check_name(name, getattr(config, name))
+
+
+def check_decided(config: Any) -> None:
+    """Refuses what cannot be used once transformers has read text as what it stands for.
+
+    Raises:
+        ParamsError: names that are not known, text for a number, batches of nothing, or such as are
+            made by other lengths than those of pairs.
+    """
+    for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
+        if getattr(config, name) not in get_args(known):
+            raise ParamsError(
+                f"{name} is {getattr(config, name)!r}; expected one of {', '.join(get_args(known))}"
+            )
+    for name, (least, unit) in LEAST.items():
+        value: Any = getattr(config, name)
+        if isinstance(value, str):
+            raise ParamsError(
+                f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, 1.0e-4 "
+                "as a number)"
+            )
+        if value is not None and value < least:
+            raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
+    if config.train_sampling_strategy == "batch_rebalance":
+        raise ParamsError(
+            "train_sampling_strategy is 'batch_rebalance', which knows no pairs; leave it out: "
+            "several processes get nearly equal tokens of every batch here"
+        )
+    loss_params(config.loss)  # refused here, not in the first step
+
+
+def multiple_of(given: int | str | None) -> int | None:
+    """`pad_to_multiple_of`, also as text of a command line, or TRL's default, "auto".
+
+    Raises:
+        ParamsError: it is no number of tokens.
+    """
+    text = str(given).strip().lower()
+    if text in ("auto", "none", "null", "0"):
+        return None
+    if not text.isdecimal():
+        raise ParamsError(
+            f"pad_to_multiple_of is {given!r}; expected a number of tokens, 1 or more, or None"
+        )
+    return int(text)
+
+
+def gpu_has_bf16() -> bool:
+    """Whether a GPU computes in bfloat16, and does not only imitate it."""
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _check_dtype(config: Any) -> None:
+    """Refuses a number format that the device only imitates, or cannot train in."""
+    asked = config.model_init_kwargs if isinstance(config.model_init_kwargs, dict) else {}
+    dtype = str(asked.get("dtype", asked.get("torch_dtype", ""))).removeprefix("torch.")
+    on_gpu = torch.cuda.is_available() and not config.use_cpu
+    if not on_gpu and (config.fp16 or dtype == "float16"):
+        raise ParamsError(
+            "fp16 needs a GPU, and training runs on a CPU; leave fp16 out, or use bf16"
+        )
+    if on_gpu and (config.bf16 or dtype == "bfloat16") and not gpu_has_bf16():
+        raise ParamsError(
+            f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; use "
+            "fp16, or leave bf16 out for float32"
+        )
+
+
+def _need(package: str, setting: str, wanted: Any) -> None:
+    """Refuses a setting whose package is absent, before anything is loaded."""
+    if wanted and find_spec(package) is None:
+        raise ParamsError(
+            f"{setting} needs the package {package}, which is not installed; install it (pip "
+            f"install {package}) or leave {setting} out"
+        )
