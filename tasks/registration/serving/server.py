@@ -18,6 +18,8 @@ from tasks.registration.serving.source import local_model
 if TYPE_CHECKING:
     from uvicorn import Config
 
+    from tasks.registration.loader.inference import ServedModel
+
 logger = logging.getLogger(__name__)
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
@@ -36,24 +38,13 @@ def serve(
         RegistrationError: there is no such model, it is no plain reward model, or it does not
             score as its contract says; or the address is taken.
     """
-    listening = _bound(settings)
-    with listening, local_model(source, root, tracking_uri) as directory:
-        _share_cores(settings.threads)
+    with _bound(settings) as listening:
+        model = _loaded(source, settings, root, tracking_uri, device)
         import uvicorn
 
-        from tasks.registration.loader.inference import load_reward_model
         from tasks.registration.serving.app import build_app
         from tasks.registration.serving.service import Service
 
-        try:
-            model = load_reward_model(
-                directory,
-                device,
-                scale=settings.scale,
-                special_tokens_in_text=settings.special_tokens_in_text,
-            )
-        except (ValueError, OSError) as error:
-            raise RegistrationError(f"{source} is not served: {error}") from error
         contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
         service = Service(model, source, settings)
         app = build_app(service)
@@ -77,6 +68,26 @@ def serve(
             signal.signal(number, lambda _number, _frame: None)
         _run(config, listening, tell)
         logger.info("stopped; %d requests were scored or refused", service.meters.answered())
+
+
+def _loaded(
+    source: str, settings: ServeSettings, root: Path, tracking_uri: str | None, device: str | None
+) -> "ServedModel":
+    """The model, its contract replayed. What was downloaded for it is gone by then: a server that
+    is killed leaves no copy behind."""
+    with local_model(source, root, tracking_uri) as directory:
+        _share_cores(settings.threads)
+        from tasks.registration.loader.inference import load_reward_model
+
+        try:
+            return load_reward_model(
+                directory,
+                device,
+                scale=settings.scale,
+                special_tokens_in_text=settings.special_tokens_in_text,
+            )
+        except (ValueError, OSError) as error:
+            raise RegistrationError(f"{source} is not served: {error}") from error
 
 
 def _share_cores(threads: int | None) -> None:

@@ -149,6 +149,20 @@ def test_the_champion_is_served_and_sigterm_answers_what_is_in_flight(place):
         ended(process)
 
 
+@pytest.mark.slow
+def test_a_server_that_is_killed_leaves_no_copy_of_the_model(place, tmp_path):
+    registered = receipt(place.register(place.evaluated(1)))
+    expected = load_reward_model(registered["location"], "cpu").rewards(["The sky is blue"])
+    source = ("models:/reward-model@champion", "--root", str(place.root))
+    process, url = start(*source, "--query-form", "text", TMPDIR=str(tmp_path))
+    try:
+        answer = json.loads(ask(f"{url}/get_reward", {"query": ["The sky is blue"]}))
+    finally:
+        ended(process)
+    assert answer["rewards"] == pytest.approx(expected, abs=1e-5)
+    assert list(tmp_path.glob("**/*.safetensors")) == []
+
+
 def waiting(page):
     return float(re.search(r"^reward_server_waiting_tokens (\S+)", page, re.MULTILINE)[1])
 
