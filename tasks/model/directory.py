@@ -78,16 +78,19 @@ def weights_digest(directory: Path) -> str:
     """Digest of the config and the safetensors files.
 
     Raises:
-        ModelError: the directory has no config, no safetensors, or asks for code.
+        ModelError: the directory has no config, no safetensors, asks for code, or is of a family
+            that gives no reward.
     """
     config = directory / "config.json"
     if not config.is_file():
         raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
-    if "auto_map" in json.loads(config.read_text("utf-8")):
+    fields = json.loads(config.read_text("utf-8"))
+    if "auto_map" in fields:
         raise ModelError(
             f"{config} asks to run code of its own (auto_map); no code is run out of a model "
             "directory: use an architecture that transformers itself has"
         )
+    check_single_stack(directory, bool(fields.get("is_encoder_decoder")))
     if not any(directory.glob("*.safetensors")):
         raise ModelError(
             f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
@@ -108,6 +111,19 @@ def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
     return BaseModel(
         directory.resolve(), tokenizer_digest(directory), weights_digest(directory), provenance
     )
+
+
+def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
+    """Refuses a model (`name`) of an encoder and a decoder: T5, BART and the like.
+
+    Raises:
+        ModelError: it is one.
+    """
+    if is_encoder_decoder:
+        raise ModelError(
+            f"{name} has an encoder and a decoder; a reward is read at the last token of one "
+            "sequence: use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
+        )
 
 
 def _listing(directory: Path) -> str:

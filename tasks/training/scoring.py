@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tasks.errors import ModelError
+from tasks.model.directory import check_single_stack
 from tasks.training.layout.attention import attention_of, layout_of
 from tasks.training.layout.on_device import Layout, sent
 from tasks.training.layout.plan import FlatPlan
@@ -72,11 +73,7 @@ def read_by_length(model: PreTrainedModel) -> None:
     if getattr(model, _BOUND, False):
         return
     name = type(model).__name__
-    if model.config.is_encoder_decoder:
-        raise ModelError(
-            f"{name} has an encoder and a decoder; a reward is read at the last token of one "
-            "sequence: use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
-        )
+    check_single_stack(name, model.config.is_encoder_decoder)
     if not name.endswith("ForSequenceClassification") or model.config.num_labels != 1:
         raise ModelError(
             f"{name} with {model.config.num_labels} labels is no reward model; load it with "

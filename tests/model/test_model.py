@@ -109,6 +109,11 @@ def split_special_tokens(directory):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"split_special_tokens": True}))
 
 
+def give_a_decoder(directory):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"is_encoder_decoder": True}))
+
+
 def pickle_weights(directory):
     (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
 
@@ -123,6 +128,7 @@ def pickle_weights(directory):
         ),
         (split_special_tokens, "says split_special_tokens: True, .* take it out"),
         (break_config, "asks to run code of its own"),
+        (give_a_decoder, "model has an encoder and a decoder; .* use a decoder .* or an encoder"),
         (pickle_weights, "holds no safetensors weights, found .*pytorch_model.bin"),
         (shutil.rmtree, "is no directory"),
     ],

@@ -15,6 +15,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
 from tasks.errors import ModelError
+from tasks.model.directory import check_single_stack
 from tasks.training.scoring import head_names
 
 LANGUAGE_HEADS = (
@@ -23,8 +24,13 @@ LANGUAGE_HEADS = (
 )
 """Weights of a language model that a reward model leaves behind."""
 
-MASKED_HEADS = ("decoder.", "lm_predictions.", "mask_predictions.", "generator_predictions.")
-"""The same of encoders, at the top level alone: a body may have a `decoder` inside."""
+TOP_HEADS = (
+    *("decoder.", "lm_predictions.", "mask_predictions.", "entity_predictions."),
+    *("generator_predictions.", "discriminator_predictions."),  # ELECTRA's two
+    *("vocab_transform.", "vocab_layer_norm.", "vocab_projector."),  # DistilBERT
+    *("pred_layer.", "lm_loss.", "sop_classifier.", "output_projection."),
+)
+"""The same of heads at the top level alone: a body may have a `decoder` inside."""
 
 
 PLACE = ("revision", "subfolder", "cache_dir", "token", "local_files_only", "force_download")
@@ -71,10 +77,11 @@ def check_directory(path: Path, trusted: bool) -> None:
 
 
 def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) -> None:
-    """Refuses a classifier of several labels, by the config that `from_pretrained` will read.
+    """Refuses a classifier of several labels, and an encoder with a decoder, by the config that
+    `from_pretrained` will read.
 
     Raises:
-        ModelError: it was trained as one; or there is no config that can be read.
+        ModelError: it is one; or there is no config that can be read.
     """
     place = place_of(options)
     try:
@@ -84,6 +91,7 @@ def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) ->
             f"{path} has no config that transformers can read: {error}; expected the directory of "
             "a saved model, or the name of one on the hub, owner/name"
         ) from error
+    check_single_stack(path, config.is_encoder_decoder)
     trained = any(str(a).endswith("SequenceClassification") for a in config.architectures or [])
     if trained and config.num_labels != 1:
         raise ModelError(
@@ -124,7 +132,7 @@ def check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any]
 
 def _belongs_to_language_head(name: str) -> bool:
     anywhere = any(name.startswith(head) or f".{head}" in name for head in LANGUAGE_HEADS)
-    return anywhere or name.startswith(MASKED_HEADS)
+    return anywhere or name.startswith(TOP_HEADS)
 
 
 def check_finite(path: str | Path, model: PreTrainedModel, known: Iterable[str]) -> None:

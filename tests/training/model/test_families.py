@@ -5,11 +5,17 @@ import json
 import pytest
 import torch
 from datasets import Dataset
+from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
     XLNetConfig,
 )
 
@@ -161,6 +167,36 @@ def test_the_new_head_of_an_encoder_comes_from_the_seed_and_is_trained_and_kept(
     warm = load_reward_model(tmp_path / "saved", seed=9, need_head=True)
     assert warm.head.origin == "loaded"
     assert warm.head.sha256 != first.sha256
+
+
+@pytest.mark.parametrize(
+    ("family", "heads", "own"),
+    [
+        ("distilbert", AutoModelForMaskedLM, "vocab_transform."),
+        ("electra", AutoModelForPreTraining, "discriminator_predictions."),
+        ("electra", AutoModelForMaskedLM, "generator_predictions."),
+        ("albert", AutoModelForPreTraining, "sop_classifier."),
+        ("xlm", AutoModelForMaskedLM, "pred_layer."),
+        ("biogpt", AutoModelForCausalLM, "output_projection."),
+    ],
+)
+def test_the_heads_of_pretraining_are_left_behind_as_the_hub_has_them(tmp_path, family, heads, own):
+    torch.manual_seed(0)
+    sizes = {**BASE, "embedding_size": 32, "tie_word_embeddings": False}
+    pretrained = heads.from_config(AutoConfig.for_model(family, **sizes))
+    pretrained.save_pretrained(tmp_path)
+    assert any(name.startswith(own) for name in load_file(tmp_path / "model.safetensors"))
+    loaded = load_reward_model(tmp_path)
+    assert loaded.head.origin == "new"
+    before = pretrained.get_input_embeddings().weight
+    assert torch.equal(loaded.model.get_input_embeddings().weight, before)
+
+
+def test_an_encoder_with_a_decoder_is_refused_before_its_weights_are_compared(tmp_path):
+    small = BartConfig(**BASE, d_model=16, encoder_layers=1, decoder_layers=1)
+    BartForConditionalGeneration(small).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="has an encoder and a decoder"):
+        load_reward_model(tmp_path)
 
 
 @pytest.mark.parametrize("family", ["xlnet", "fnet", "yoso", "convbert", "nystromformer"])
