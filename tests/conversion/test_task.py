@@ -1,7 +1,9 @@
 """The stage as a whole: duplicates, splits, the ledger, and what a kill leaves behind."""
 
 import dataclasses
+import errno
 import json
+import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -284,6 +286,22 @@ def test_workers_do_not_change_the_bytes(tmp_path, ingest):
     assert one.digest == other.digest
     groups = [pq.read_metadata(path).row_group(0) for path in pair_shards(one)]
     assert {group.column(3).compression for group in groups} == {"UNCOMPRESSED"}
+
+
+def test_a_file_system_without_hard_links_gets_the_same_bytes(tmp_path, ingest, monkeypatch):
+    """Shards that lose no pair, and shards that an earlier artifact has."""
+    fewer = made(ingest, tmp_path / "fewer", (3,), ROWS[:5])
+    whole = made(ingest, tmp_path / "rows", (3, 7))
+    expected = Store(tmp_path / "with").obtain(whole)
+
+    def link(old, new):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), old, None, new)
+
+    monkeypatch.setattr(os, "link", link)
+    store = Store(tmp_path / "without")
+    store.obtain(fewer)
+    found = store.obtain(whole)
+    assert (found.digest, found.report) == (expected.digest, expected.report)
 
 
 ANSWERS = st.sampled_from(["a", "b", " b", "c", "", None, 3])

@@ -5,6 +5,7 @@ Out: pairs/NNNNN.parquet; the contradictions' rows in quarantine.
 """
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,10 @@ def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any
     with workspace.writing(f"{shards.PAIRS}/{name}") as out:
         if (codes == KEEP).all():
             out.unlink(missing_ok=True)
-            os.link(before, out)
+            try:
+                os.link(before, out)
+            except OSError:  # not every file system gives a file two names
+                shutil.copyfile(before, out)
         else:
             _write_kept(before, out, codes)
     if not (codes == CONTRADICTION).any():
