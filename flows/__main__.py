@@ -143,14 +143,16 @@ def gc(
 @app.command()
 def show(root: Root = Path(), as_json: AsJson = False) -> None:
     """Show the last run: its artifacts with their paths, its metrics, what it registered."""
-    from flows.summary import print_summary
+    from flows.summary import print_summary, summary_at
     from tasks.artifact import Store
     from tasks.artifact.refs import last_facts
 
-    summary: dict[str, Any] | None = last_facts(Store(root.resolve() / "data"), "run")
-    if summary is None:
+    store = Store(root.resolve() / "data")
+    told: dict[str, Any] | None = last_facts(store, "run")
+    if told is None:
         print(f"no run has finished below {root.resolve()}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)
+    summary = summary_at(told, store.root)
     if as_json:
         print(json.dumps(summary))
         return

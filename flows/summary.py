@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flows.findings import report_path
@@ -39,6 +40,26 @@ def stage_facts(artifact: Artifact) -> dict[str, Any]:
         "cached": artifact.cached,
         "reason": artifact.reason,
         "digest": artifact.digest,
+    }
+
+
+def summary_at(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The summary of a run with its paths below `root` (`data/`), which may have been moved since:
+    what it told of stands there as it stood below the old one."""
+    known = [facts for facts in (*summary["stages"].values(), summary["model"]) if facts]
+    there = Path(known[0]["path"]).parents[1]
+
+    def moved(path: str) -> str:
+        return str(root / Path(path).relative_to(there))
+
+    def facts_at(facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {**facts, "path": moved(facts["path"])}
+
+    return {
+        **summary,
+        "stages": {name: facts_at(facts) for name, facts in summary["stages"].items()},
+        "model": facts_at(summary["model"]) if summary["model"] else None,
+        "report": moved(summary["report"]) if summary.get("report") else None,
     }
 
 

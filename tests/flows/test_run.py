@@ -1,9 +1,13 @@
 """A run that does not come to its end: what it has built is there for the next one."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.__main__ import app
 from flows.params import check
 from flows.pipeline import Pipeline
 from flows.run import run_pipeline
@@ -73,3 +77,17 @@ def test_a_run_in_which_all_is_cached_leaves_no_trace_of_being_unfinished(pipeli
     monkeypatch.setattr("flows.run.keep", lambda _store, kind, *_more: written.append(kind))
     run_pipeline(pipeline, until="ingestion")
     assert written == [RUN]
+
+
+def test_a_root_that_was_moved_shows_where_its_artifacts_are_now(pipeline, tmp_path):
+    run_pipeline(pipeline, until="templating")
+    there = tmp_path.with_name("moved")
+    shutil.move(tmp_path, there)
+    shown = CliRunner().invoke(app, ["show", "--json", "--root", str(there)])
+    summary = json.loads(shown.stdout)
+    paths = [facts["path"] for facts in (*summary["stages"].values(), summary["model"])]
+    assert len(paths) == 4
+    assert all((Path(path) / "record.json").is_file() for path in paths)
+    in_words = CliRunner().invoke(app, ["show", "--root", str(there)]).stdout
+    assert all(path in in_words for path in paths[:3])
+    assert f"{tmp_path}/" not in in_words + shown.stdout
