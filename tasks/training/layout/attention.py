@@ -85,7 +85,7 @@ def flat_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     *,
-    layout: Layout,
+    layout: Layout | None = None,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
@@ -96,9 +96,11 @@ def flat_attention(
     """Attention output `[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`.
 
     Raises:
-        NotImplementedError: the layer caps its logits, has sinks, or made a mask, which is for
-            sequences in order; the layout does not hold.
+        NotImplementedError: the layer caps its logits, has sinks, made a mask, which is for
+            sequences in order, or did not hand the layout on.
     """
+    if layout is None:
+        raise NotImplementedError("its layers hand no arguments on to their attention")
     if attention_mask is not None:
         raise NotImplementedError("attention with a mask of its own has no flat layout")
     if softcap is not None or s_aux is not None:

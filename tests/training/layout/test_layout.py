@@ -139,6 +139,7 @@ def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
         ("modernbert", {}, "encoder"),
         ("doge", {}, "a mask of its own"),
         ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2}, "takes no flat batch"),
+        ("stablelm", {}, "takes no flat batch: its layers hand no arguments on to their attention"),
     ],
 )
 def test_where_the_layout_is_not_exact_the_reason_is_said(family, changes, reason):
