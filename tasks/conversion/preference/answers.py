@@ -155,11 +155,12 @@ def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusabl
 
 def alone(count: int, what: Literal["answers", "rows"]) -> Unusable:
     """The reason of answers that have no partner."""
+    judged = f"{count} {what} to this prompt and no two of which one is better"
+    found = f"no more than one {what[:-1]} to this prompt" if count == 1 else judged
     return Unusable(
         "unpaired_alone",
         "completion",
-        f"found {count} {what} to this prompt and no two of which one is better, expected a good "
-        "and a worse one; add rows of the same prompt",
+        f"found {found}, expected a good and a worse one; add rows of the same prompt",
     )
 
 

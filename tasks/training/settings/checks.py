@@ -18,6 +18,9 @@ LEAST = {
     "gradient_accumulation_steps": (1, ""),
     "max_tokens_per_micro_batch": (1, " tokens"),
     "learning_rate": (0, ""),
+    "num_train_epochs": (0, ""),
+    "logging_steps": (0, ""),
+    "max_grad_norm": (0, ""),
 }
 """What numbers are at least, and of what."""
 
