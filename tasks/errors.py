@@ -8,6 +8,7 @@
     ├── ArtifactError(RuntimeError)   the store of artifacts cannot keep its promise
     ├── TrainingError(RuntimeError)   the training child failed; the message is the child's own
     ├── RegistrationError(RuntimeError)  the registry does not hold what was trained
+    │   └── VersionError              a version was looked at, and is not what was trained
     └── Interrupted(RuntimeError)     stopped from outside after saving; running again continues
 
 A message says what was found, where, what was expected, and what to do. Values out of the data
@@ -50,6 +51,10 @@ class TrainingError(PipelineError, RuntimeError):
 
 class RegistrationError(PipelineError, RuntimeError):
     """The registry does not hold what was trained."""
+
+
+class VersionError(RegistrationError):
+    """A registered version was looked at, and is not what was trained."""
 
 
 class Interrupted(PipelineError, RuntimeError):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.errors import PipelineError, RegistrationError
+from tasks.errors import PipelineError, RegistrationError, VersionError
 from tasks.registration.aliases.alias import ensure_decision
 from tasks.registration.aliases.history import SEQUENCE
 from tasks.registration.aliases.judgement import CONTRACT
@@ -187,18 +187,21 @@ def ensure_proof(client: "MlflowClient", version: "ModelVersion", subject: Subje
     """Downloads the version, scores the pairs again, and tags it as proved.
 
     Raises:
-        RegistrationError: it is not what was trained; the version is tagged with the reason.
+        VersionError: it is not what was trained; the version is tagged with the reason.
+        RegistrationError: it could not be downloaded or asked, which says nothing about it.
     """
     try:
         downloaded = download(client, version, subject.scratch / "downloaded")
         proof = prove(downloaded, subject)
-    except Exception as error:
+    except VersionError as error:
         client.set_model_version_tag(version.name, version.version, REFUSED, str(error)[:500])
-        if isinstance(error, PipelineError):
-            raise
+        raise
+    except PipelineError:
+        raise
+    except Exception as error:
         raise RegistrationError(
             f"version {version.version} of {version.name!r} cannot be downloaded and scored again: "
-            f"{type(error).__name__}: {error}; it gets no alias"
+            f"{type(error).__name__}: {error}; it gets no alias yet: run again"
         ) from error
     tags = {CONTRACT: str(proof.golden or 0), PROVED: proof.sentence, **figure_tags(subject)}
     for name, value in {**tags, EVALUATED: subject.evaluation.digest}.items():

@@ -5,11 +5,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
@@ -20,6 +22,7 @@ from tasks.registration.aliases import alias
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.loader import inference
+from tasks.registration.proving import proof
 from tasks.registration.task import receipt
 
 
@@ -299,6 +302,36 @@ def test_an_evaluation_of_another_model_is_found_out(defended):
         place.register((training, evaluation, tokenization))
     assert place.client.get_registered_model("reward-model").aliases == before
     assert "refused" in place.client.get_model_version("reward-model", "2").tags
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "result", "said"),
+    [
+        (proof, "score_in_clean_process", OSError(5, "Input/output error"), "Input/output error"),
+        (register, "download", MlflowException("no answer"), "no answer"),
+        (subprocess, "run", subprocess.CompletedProcess([], -9, "", ""), "was killed by signal 9"),
+    ],
+)
+def test_a_proof_that_could_not_be_made_says_nothing_about_the_version(
+    defended, monkeypatch, module, name, result, said
+):
+    """A full disk, a server that is away, a process that the machine killed."""
+
+    def fails(*_, **__):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    place, made = defended, defended.better
+    shutil.rmtree(place.register(made).path)
+    place.client.delete_model_version_tag("reward-model", "1", "verified")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fails)
+        with pytest.raises(RegistrationError, match=said):
+            place.register(made)
+    tags = place.client.get_model_version("reward-model", "1").tags
+    assert not {"refused", "verified"} & tags.keys()
+    assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
 
 
 def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.errors import RegistrationError
+from tasks.errors import RegistrationError, VersionError
 from tasks.evaluation.scoring.score import longest_first
 from tasks.evaluation.scoring.windows import read_windows
 from tasks.evaluation.tables.table import TokenIds, score_table, sequences
@@ -43,7 +43,8 @@ def ask(
     """The rewards of all sequences, batch by batch in that order.
 
     Raises:
-        RegistrationError: the version cannot be loaded or breaks its contract there.
+        VersionError: the version cannot be loaded or breaks its contract there.
+        RegistrationError: that process was killed, which says nothing about the version.
     """
     home = scratch / "consumer"
     home.mkdir(parents=True, exist_ok=True)
@@ -62,9 +63,15 @@ def ask(
         text=True,
         check=False,
     )
+    if done.returncode < 0:
+        raise RegistrationError(
+            f"the clean process that asks the downloaded version was killed by signal "
+            f"{-done.returncode}, as a machine does that runs out of memory; it gets no alias yet: "
+            "run again"
+        )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise RegistrationError(
+        raise VersionError(
             f"a clean process cannot use the downloaded version (exit code {done.returncode}): "
             f"{lines[-1] if lines else 'it said nothing'}; it gets no alias"
         )

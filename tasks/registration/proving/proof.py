@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import file_digest
-from tasks.errors import RegistrationError
+from tasks.errors import RegistrationError, VersionError
 from tasks.evaluation.scoring.score import RewardScorer, score_pairs
 from tasks.evaluation.scoring.windows import split_files
 from tasks.registration.proving.clean_process import ask, score_in_clean_process
@@ -42,7 +42,8 @@ def prove(downloaded: Path, subject: Subject) -> Proof:
     """Scores the held-out pairs with the downloaded version, in a clean process.
 
     Raises:
-        RegistrationError: a file differs, or a reward does.
+        VersionError: a file differs, or a reward does.
+        RegistrationError: it could not be asked.
     """
     _compare_files(downloaded, subject.model)
     _replay_contract(downloaded)
@@ -63,7 +64,7 @@ def prove(downloaded: Path, subject: Subject) -> Proof:
             f"model's here, and by {gap:.1e} from the evaluation's",
             golden,
         )
-    raise RegistrationError(_complaint(expected, found))
+    raise VersionError(_complaint(expected, found))
 
 
 def prove_again(client: "MlflowClient", version: "ModelVersion", scratch: Path) -> Proof:
@@ -92,7 +93,7 @@ def _replay_contract(downloaded: Path) -> None:
         return
     broken = [f"{v.probe}: {v.difference}" for v in replay(downloaded) if v.difference]
     if broken:
-        raise RegistrationError(
+        raise VersionError(
             f"the downloaded version breaks its score contract in {len(broken)} probes, first in "
             f"{broken[0]}; it gets no alias. Run reward-pipeline verify-model on it to see all"
         )
@@ -103,7 +104,7 @@ def _compare_files(downloaded: Path, model: Path) -> None:
         copy = downloaded / name
         if not copy.is_file() or file_digest(copy) != file_digest(model / name):
             state = "differs from the trained one" if copy.is_file() else "is missing"
-            raise RegistrationError(
+            raise VersionError(
                 f"{name} of the downloaded version {state}, expected the bytes of {model / name}; "
                 "it gets no alias. Run again: the files are uploaded anew"
             )
