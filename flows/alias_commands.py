@@ -103,5 +103,8 @@ def _tell(moved: "Moved") -> None:
         print(f"{moved.name}: {moved.alias} is version {moved.version} already (before: {before})")
         print(f"{moved.proof}; --from {moved.version} goes one further back")
         return
-    print(f"{moved.name}: {moved.alias} is version {moved.version} (before: {before})")
+    if moved.previous == moved.version:
+        print(f"{moved.name}: {moved.alias} was version {moved.version} already: nothing was moved")
+    else:
+        print(f"{moved.name}: {moved.alias} is version {moved.version} (before: {before})")
     print(f"proved: {moved.proof}")

@@ -68,6 +68,8 @@ def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_do
     moved = promote(place.params, place.root, 2, why="it was the data")
     assert (moved.previous, moved.version, aliases(place)) == (1, 2, {"champion": 2})
     assert "rolled_back" not in place.client.get_model_version(NAME, "2").tags
+    done = command.invoke(app, ["promote", NAME, "2", "--why", "once more", *root])
+    assert "champion was version 2 already: nothing was moved" in done.stdout
     assert made_moves(place) == [
         ("champion", None, 1, "register"),
         ("champion", 1, 2, "register"),
