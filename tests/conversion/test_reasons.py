@@ -275,7 +275,8 @@ def test_where_no_row_is_at_fault_and_no_pair_is_left_the_reason_is_told_all_the
     labels = [{"prompt": f"Q{n}", "completion": "A", "label": n < 2} for n in range(20)]
     says = (
         r"dropped: {'unpaired_alone': 20}\. unpaired_alone \(20x\), first votes\.jsonl row 1, "
-        r"completion: found no more than one row to this prompt, .*; add rows of the same prompt\. Add"
+        r"completion: found no more than one row to this prompt, .*; add rows of the same "
+        r"prompt\. Add"
     )
     for shard_rows in (20, 7):
         with pytest.raises(DataError, match=says):
