@@ -33,7 +33,8 @@ class ResumableTrainer(SavingTrainer):
     _resumes_after_epoch: bool = False
     """Whether the checkpoint that is gone on from was saved once an epoch had ended."""
     _begun: dict[str, Any] | None = None
-    """Trainer's own part of the unfinished interval of that checkpoint, until it is taken up."""
+    """Trainer's own part of the unfinished interval of that checkpoint, until it is taken up; None
+    where that was saved before it was kept."""
     _stopped_early: bool = False
     """Whether the run of the checkpoint that is gone on from had ended by its own decision."""
     forecast: Forecast | None = None
@@ -66,7 +67,7 @@ class ResumableTrainer(SavingTrainer):
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
         self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
-        self._begun = kept
+        self._begun = kept.pop("trainer", None)
         self.interval.restore(kept)
         state = TrainerState.load_from_json(str(found.path / "trainer_state.json"))
         callbacks = self.callback_handler.callbacks

@@ -54,9 +54,12 @@ class SavingTrainer(EndingTrainer):
 
     def _unfinished(self) -> dict[str, Any]:
         """What this process has begun beside the steps, as JSON data."""
-        trainers = {"loss": self._tr_loss.item(), "logged": self._globalstep_last_logged}
-        ended = {"epoch_ended": self._epoch_end.reached, "halvings": self.halvings}
-        return {**self.interval.state(), **trainers, **ended}
+        return {
+            **self.interval.state(),
+            "trainer": {"loss": self._tr_loss.item(), "logged": self._globalstep_last_logged},
+            "epoch_ended": self._epoch_end.reached,
+            "halvings": self.halvings,
+        }
 
     def _rotate(self, directory: Path) -> None:
         """Deletes what is over `save_total_limit`, but neither this checkpoint nor the best.

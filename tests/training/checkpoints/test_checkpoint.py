@@ -16,6 +16,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.pairs import open_pairs
 from tasks.training.checkpoints import checkpoint
 from tasks.training.checkpoints.callbacks import StopCallback
+from tasks.training.checkpoints.saving import SavingTrainer
 from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.handover.export import exact_history
 from tasks.training.model.adapter import lora_config
@@ -103,6 +104,26 @@ def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs,
     last.train(resume_from_checkpoint=True)
     assert last.state.global_step == steps
     assert result(last, tmp_path / "run_model") == expected
+
+
+def test_a_checkpoint_from_before_the_trainers_part_of_an_interval_was_kept_is_gone_on_from(
+    base, pairs, tmp_path, monkeypatch
+):
+    whole = make(base, pairs, tmp_path / "whole")
+    whole.train()
+    unfinished = SavingTrainer._unfinished
+    of_now = {"trainer", "loss", "logged"}
+    monkeypatch.setattr(
+        SavingTrainer,
+        "_unfinished",
+        lambda self: {k: v for k, v in unfinished(self).items() if k not in of_now},
+    )
+    with pytest.raises(Interrupted):
+        make(base, pairs, tmp_path / "run", 5).train()
+    monkeypatch.undo()
+    resumed = make(base, pairs, tmp_path / "run")
+    resumed.train(resume_from_checkpoint=True)
+    assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
 class AskInEvaluation(TrainerCallback):
