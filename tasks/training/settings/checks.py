@@ -47,9 +47,7 @@ def check_given(config: Any) -> None:
             "classifier, which a reward model has not; smooth the preferences with "
             f"loss={{type: bradley_terry, label_smoothing: {config.label_smoothing_factor}}}"
         )
-    _need("deepspeed", "deepspeed", config.deepspeed)
-    launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
-    _need("deepspeed", "use_deepspeed (of accelerate launch)", launched)
+    _check_deepspeed(config)
     _check_dtype(config)
     for name in NAMES:
         check_name(name, getattr(config, name))
@@ -121,10 +119,12 @@ def _check_dtype(config: Any) -> None:
         )
 
 
-def _need(package: str, setting: str, wanted: Any) -> None:
-    """Refuses a setting whose package is absent, before anything is loaded."""
-    if wanted and find_spec(package) is None:
+def _check_deepspeed(config: Any) -> None:
+    """Refuses DeepSpeed where it is absent, before anything is loaded."""
+    launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
+    setting = "deepspeed" if config.deepspeed else "use_deepspeed (of accelerate launch)"
+    if (config.deepspeed or launched) and find_spec("deepspeed") is None:
         raise ParamsError(
-            f"{setting} needs the package {package}, which is not installed; install it (pip "
-            f"install {package}) or leave {setting} out"
+            f"{setting} needs the package deepspeed, which is not installed; install it (pip "
+            f"install deepspeed) or leave {setting} out"
         )
