@@ -18,6 +18,14 @@ from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 
 VOCABULARY = 64
 PAD, EOS = 0, 1
+QUIET = {
+    "use_cpu": True,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""Fields of a RewardConfig that shows and keeps nothing."""
 
 transformers_logging.disable_progress_bar()
 torch.set_num_threads(1)

@@ -13,27 +13,18 @@ from tasks.evaluation.scoring.windows import read_windows, split_files
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.origin import is_from_tokenization
 from tasks.training.batches.pairs import open_pairs, prepare_dataset
-from tests.training.tiny import VOCABULARY, make_rows, make_tokenizer, write_pairs
+from tests.training.tiny import QUIET, VOCABULARY, make_rows, make_tokenizer, write_pairs
 
 CHOSEN, REJECTED = "chosen_input_ids", "rejected_input_ids"
 NAN, INFINITE = float("nan"), float("inf")
 
 
 def make(base, directory, train=None, evaluation=None, **fields):
-    given = {"max_steps": 3, "learning_rate": 1e-3, "logging_steps": 1}
+    usual = {"max_steps": 3, "learning_rate": 1e-3, "logging_steps": 1}
+    usual |= {"per_device_train_batch_size": 4, "train_sampling_strategy": "sequential"}
     return RewardTrainer(
         str(base),
-        RewardConfig(
-            output_dir=str(directory),
-            use_cpu=True,
-            gradient_checkpointing=False,
-            disable_tqdm=True,
-            save_strategy="no",
-            report_to="none",
-            per_device_train_batch_size=4,
-            train_sampling_strategy="sequential",
-            **{**given, **fields},
-        ),
+        RewardConfig(output_dir=str(directory), **{**QUIET, **usual, **fields}),
         train_dataset=train,
         eval_dataset=evaluation,
     )

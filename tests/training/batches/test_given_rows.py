@@ -6,7 +6,7 @@ from datasets import Dataset, DatasetDict, IterableDatasetDict
 from tasks.errors import DataError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.metrics.held_out import check_no_stream
-from tests.training.tiny import make_rows
+from tests.training.tiny import QUIET, make_rows
 
 TEXT = [
     {"prompt": "The sky is", "chosen": " blue.", "rejected": " green."},
@@ -25,16 +25,10 @@ COLUMNS = ["chosen_input_ids", "rejected_input_ids", "margin", "pair_id"]
 
 
 def make(model, directory, train=None, evaluation=None, **fields):
-    given = {"max_steps": 2, "logging_steps": 1, "save_strategy": "no", "report_to": "none"}
+    usual = {"max_steps": 2, "logging_steps": 1}
     return RewardTrainer(
         str(model),
-        RewardConfig(
-            output_dir=str(directory),
-            use_cpu=True,
-            gradient_checkpointing=False,
-            disable_tqdm=True,
-            **{**given, **fields},
-        ),
+        RewardConfig(output_dir=str(directory), **{**QUIET, **usual, **fields}),
         train_dataset=train,
         eval_dataset=evaluation,
     )

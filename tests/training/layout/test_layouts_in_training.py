@@ -12,7 +12,7 @@ from peft import LoraConfig
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from tasks.training import RewardConfig, RewardTrainer
-from tests.training.tiny import make_rows, make_tokenizer
+from tests.training.tiny import QUIET, make_rows, make_tokenizer
 
 STEPS = 50
 
@@ -24,15 +24,11 @@ def run(base, directory, layout, rows, peft_config=None, **fields):
             output_dir=str(directory / layout),
             layout=layout,
             **{
-                "use_cpu": True,
-                "gradient_checkpointing": False,
-                "disable_tqdm": True,
+                **QUIET,
                 "learning_rate": 1e-3,
                 "max_steps": STEPS,
                 "per_device_train_batch_size": 4,
                 "logging_steps": 1,
-                "save_strategy": "no",
-                "report_to": "none",
                 **fields,
             },
         ),

@@ -19,7 +19,7 @@ from tasks.training.handover.export import export
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.quantized import compute_exactly, dequantized
 from tasks.training.scoring import score
-from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer
+from tests.training.tiny import EOS, PAD, QUIET, VOCABULARY, make_rows, make_tokenizer
 
 pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: no 4-bit weights here")
 pytestmark = [
@@ -55,17 +55,10 @@ def wide(tmp_path_factory):
 
 
 def trainer_of(model, directory, quantization=None, **fields):
-    given = {"gradient_checkpointing": False, "num_train_epochs": 3, "learning_rate": 1e-2}
+    usual = {"num_train_epochs": 3, "learning_rate": 1e-2, "logging_steps": 3}
     return RewardTrainer(
         str(model),
-        RewardConfig(
-            output_dir=str(directory),
-            use_cpu=True,
-            disable_tqdm=True,
-            logging_steps=3,
-            report_to="none",
-            **{"save_strategy": "no", **given, **fields},
-        ),
+        RewardConfig(output_dir=str(directory), **{**QUIET, **usual, **fields}),
         train_dataset=Dataset.from_list(make_rows(24)),
         peft_config=LoraConfig(r=4, target_modules="all-linear"),
         quantization_config=quantization,

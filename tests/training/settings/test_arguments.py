@@ -8,22 +8,15 @@ from transformers import TrainerCallback, TrainingArguments
 
 from tasks.errors import ParamsError, TrainingError
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
-from tests.training.tiny import PAD, make_rows
+from tests.training.tiny import PAD, QUIET, make_rows
 
 
 def make(base, directory, **given):
-    fields = {"max_steps": 2, "learning_rate": 1e-3, "logging_steps": 1, **given.pop("fields", {})}
+    usual = {"max_steps": 2, "learning_rate": 1e-3, "logging_steps": 1}
+    usual["train_sampling_strategy"] = "sequential"
     return RewardTrainer(
         str(base),
-        RewardConfig(
-            output_dir=str(directory),
-            use_cpu=True,
-            gradient_checkpointing=False,
-            disable_tqdm=True,
-            save_strategy="no",
-            report_to="none",
-            **{"train_sampling_strategy": "sequential", **fields},
-        ),
+        RewardConfig(output_dir=str(directory), **{**QUIET, **usual, **given.pop("fields", {})}),
         train_dataset=Dataset.from_list(make_rows(16)),
         **given,
     )
