@@ -1,7 +1,7 @@
 """Data sets in wide use: rows of their published columns, with the nasty ones among them.
 
 Every row is invented; the columns, their kinds and what may be missing are those of the data sets'
-own cards. Each is recognised, or answered with the lines to write, or refused with the reason.
+own cards. Each is recognised; what is said of the others is in `test_hints`.
 """
 
 import json
@@ -11,7 +11,6 @@ import pytest
 from tasks.conversion import Pair, Unusable, checked
 from tasks.conversion.layouts import LAYOUTS, NAMES, options_of, reader, recognise
 from tasks.conversion.preference.answers import Answer
-from tasks.errors import DataError
 
 
 def user(text):
@@ -161,117 +160,6 @@ def test_a_data_set_in_wide_use_is_recognised_and_gives_what_it_says(name):
     assert pair.margin == margin
 
 
-WRITTEN = {
-    # data set: (row, what the error tells to write, layout, columns, options)
-    "PKU-SafeRLHF": (
-        {"prompt": "Hi", "response_0": "No.", "response_1": "Hello.", "prompt_source": "x",
-         "is_response_0_safe": False, "is_response_1_safe": True, "better_response_id": 1,
-         "safer_response_id": 1, "sha256": "x"},
-        r"cannot be seen; write layout: pairwise_label, columns: \{response_a: response_0.*"
-        r"labels: \[better_response_id\], first: 0, second: 1.*safer_response_id",
-        "pairwise_label", {"response_a": "response_0", "response_b": "response_1"},
-        {"labels": ["better_response_id"], "first": 0, "second": 1, "format": "conversational"}),
-    "stack-exchange-paired": (
-        {"qid": 1, "question": "Hi", "date": "x", "metadata": ["y"], "response_j": "Hello.",
-         "response_k": "No."},
-        r"Write columns: \{prompt: question, chosen: response_j, rejected: response_k\}",
-        "columns", {"prompt": "question", "chosen": "response_j", "rejected": "response_k"},
-        {"format": "conversational"}),
-    "Intel orca DPO pairs": (
-        TEXTS | {"system": "Be brief.", "question": "Hi"},
-        r"Write columns: \{prompt: question, chosen: chosen, rejected: rejected, system: system\}",
-        "columns", {"prompt": "question", "chosen": "chosen", "rejected": "rejected",
-                    "system": "system"}, {}),
-    "texts with a system beside the prompt": (
-        TEXTS | {"system": "Be brief.", "prompt": "Hi"},
-        r"Write columns: \{prompt: prompt, .*system: system\}",
-        "columns", {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected",
-                    "system": "system"}, {}),
-    "lmarena's WSDM cup": (
-        {"id": "x", "prompt": "Hi", "response_a": "No.", "response_b": "Hello.",
-         "winner": "model_b", "model_a": "x", "model_b": "y", "language": "English"},
-        r"layout: pairwise_label, options: \{labels: \[winner\], first: model_a",
-        "pairwise_label", {}, {"labels": ["winner"], "first": "model_a", "second": "model_b",
-                               "format": "conversational"}),
-    "distilabel math preferences": (
-        {"metadata": "x", "instruction": "Hi", "chosen_response": "Hello.", "chosen_rating": 9,
-         "rejected_response": "No.", "rejected_rating": 5},
-        r"Write columns: \{prompt: instruction, chosen: chosen_response, rejected: rejected_resp",
-        "columns", {"prompt": "instruction", "chosen": "chosen_response",
-                    "rejected": "rejected_response"}, {"format": "conversational"}),
-    "HelpSteer3 edit quality": (
-        {"domain": "x", "context": [user("Hi")], "original_response": "x",
-         "good_edited_response": "Hello.", "bad_edited_response": "No.", "feedback": ["x"]},
-        r"Write columns: \{prompt: context, chosen: good_edited_response",
-        "columns", {"prompt": "context", "chosen": "good_edited_response",
-                    "rejected": "bad_edited_response"}, {}),
-    "accepted and rejected": (
-        {"prompt": "Hi", "accepted": "Hello.", "rejected": "No."},
-        r"Write columns: \{prompt: prompt, chosen: accepted, rejected: rejected\}",
-        "columns", {"prompt": "prompt", "chosen": "accepted", "rejected": "rejected"},
-        {"format": "conversational"}),
-    "UltraInteract pairs": (
-        TEXTS | {"task": "Coding", "dataset": "x", "id": "y", "parent_id": "z",
-                 "trajectory": [{"from": "user", "value": "Hi"}]},
-        r"Write columns: \{prompt: trajectory, chosen: chosen, rejected: rejected\}",
-        "columns", {"prompt": "trajectory", "chosen": "chosen", "rejected": "rejected"}, {}),
-    "texts beside turns under a name that nobody knows": (
-        TEXTS | {"dialogue": [user("Hi")]},
-        r"Write columns: \{prompt: dialogue, chosen: chosen, rejected: rejected\}",
-        "columns", {"prompt": "dialogue", "chosen": "chosen", "rejected": "rejected"}, {}),
-    "texts beside the conversation that they answer": (
-        TEXTS | {"messages": [user("Hi")]},
-        r"Write columns: \{prompt: messages, chosen: chosen, rejected: rejected\}",
-        "columns", {"prompt": "messages", "chosen": "chosen", "rejected": "rejected"}, {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_flat_columns_are_answered_with_the_lines_to_write_and_these_give_the_pair(name):
-    row, says, layout, columns, options = WRITTEN[name]
-    with pytest.raises(DataError, match=f"no layout fits the columns .*{says}"):
-        recognise("votes", None, {}, [row])
-    (pair,), _ = pairs_of_rows(layout, [row], columns, **options)
-    assert (said(pair.prompt), said(pair.chosen), said(pair.rejected)) == TALK
-    assert pair.format == "conversational"
-    assert [turn["role"] for turn in pair.prompt] == (
-        ["system", "user"] if "system" in columns else ["user"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("row", "columns"),
-    [
-        ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}],
-          "kto_tag": True}, {"messages": "conversations", "label": "kto_tag"}),
-        ({"instruction": "Hi", "input": "", "output": "Hello.", "kto_tag": True},
-         {"prompt": "instruction", "completion": "output", "label": "kto_tag"}),
-        ({"prompt": "Hi", "response": "Hello.", "category": {"x": True}, "is_safe": True},
-         {"completion": "response", "label": "is_safe"}),
-    ],
-    ids=["KTO turns", "KTO texts", "BeaverTails"],
-)  # fmt: skip
-def test_labels_under_names_in_use_are_answered_with_the_lines_to_write(row, columns):
-    written = ", ".join(f"{ours}: {theirs}" for ours, theirs in columns.items())
-    with pytest.raises(DataError, match=f"layout: unpaired, columns: {{{written}}}"):
-        recognise("votes", None, {}, [row])
-    (answer,) = reader("unpaired", columns)(row)
-    assert answer.score is True
-    assert said(answer.completion) == "Hello."
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"text": "Hi", "completion_a": "a", "completion_b": "b", "worker_annotations": []},
-    ],
-)
-def test_rows_of_two_answers_are_not_said_to_hold_one(row):
-    with pytest.raises(DataError, match="no layout fits the columns") as caught:
-        recognise("votes", None, {}, [row])
-    assert "to imitate" not in str(caught.value)
-
-
 def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before():
     row = ALPACA | {"system": "Be kind.", "history": [["Ho", "Ha"], ["So?", "Yes."]]}
     (pair,) = reader("alpaca", {})(row)
@@ -280,36 +168,6 @@ def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before(
         *(user("So?"), assistant("Yes."), user("Translate.\nHi")),
     ]
     assert (pair.chosen, pair.rejected) == ([assistant("Hello.")], [assistant("No.")])
-
-
-def test_an_input_that_stands_below_the_instruction_is_told_where_it_is_not_read(caplog):
-    row = TEXTS | {"instruction": "Translate.", "input": "Hi"}
-    mapping = {"prompt": "instruction"}
-    assert recognise("votes", None, mapping, [row | {"input": " "}]) == "columns"
-    assert caplog.text == ""
-    assert recognise("votes", None, mapping, [row]) == "columns"
-    assert "'input' is no part of the prompt: write it below 'instruction' first (found 'Hi')" in (
-        caplog.text
-    )
-
-
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        ({"min_harmlessness_score_transcript": 0.5, "num_params": "13B", "model_type": "rlhf",
-          "transcript": "\n\nHuman: Hi", "rating": 4.0, "task_description": "x", "tags": None},
-         "red-team attempts: there is no second answer to the same prompt"),
-        ({"info": {"post": "x"}, "summary": {"text": "y", "axes": {}}, "worker": "w"},
-         "along axes: there is no second one"),
-        ({"messages": [user("Hi"), assistant("Hello.")], "source": "x"},
-         "data to imitate, not to compare"),
-        ({"instruction": "Hi", "input": "", "output": "Hello."}, "data to imitate"),
-    ],
-    ids=["red-team-attempts", "summaries by axes", "chats", "instructions"],
-)  # fmt: skip
-def test_rows_that_compare_nothing_are_refused_with_the_reason(row, says):
-    with pytest.raises(DataError, match=f"no layout fits the columns .*{says}"):
-        recognise("votes", None, {}, [row])
 
 
 SUMMARIES = {
