@@ -33,10 +33,6 @@ HELPERS_LIBRARIES = (
     "tokenizers",
 )
 LIBRARIES = (*("torch", "transformers", "pandas", "tqdm"), *HELPERS_LIBRARIES)
-STAGES_MODULES = (
-    *("ingestion.task", "ingestion.full_shards", "conversion.task", "conversion.passes"),
-    *("templating.task", "templating.shard", "tokenization.task", "tokenization.shard"),
-)
 MODELS_OWN = "chatml"
 WARM_ROWS = 100
 SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
@@ -144,8 +140,17 @@ def begin_helpers() -> None:
 
 def import_stages(_: object = None) -> None:
     """Imports what the stages are made of; slowly enough that every process takes its share."""
-    for name in (*HELPERS_LIBRARIES, *(f"tasks.{name}" for name in STAGES_MODULES)):
+    for name in HELPERS_LIBRARIES:
         importlib.import_module(name)
+    import tasks.conversion.passes
+    import tasks.conversion.task
+    import tasks.ingestion.growth.full_shards
+    import tasks.ingestion.task
+    import tasks.templating.shards.shard
+    import tasks.templating.task
+    import tasks.tokenization.shard
+    import tasks.tokenization.task  # noqa: F401
+
     time.sleep(0.2)
 
 
