@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 14
+VERSION = 15
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 

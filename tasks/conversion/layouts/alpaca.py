@@ -5,9 +5,10 @@
 is one pair: prompt [user "Translate.\\nGuten Tag"], chosen [assistant "Good day"], rejected
 [assistant "No."], as LLaMA-Factory reads it. Optional: `input`, `system` (put before the
 conversation), `history`, earlier turns as [[question, answer], ...], `tools` and `margin`.
+Older files have both answers in one list, the better one first: {"output": ["Good day", "No."]}.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
@@ -16,16 +17,18 @@ from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
 
 READ = (
-    *("instruction", "input", "chosen", "rejected"),
+    *("instruction", "input", "chosen", "rejected", "output"),
     *("system", "history", "tools", "margin"),
 )
 TURNS = "[[question, answer], ...]"
+SIDES = ("chosen", "rejected")
 
 
 def fits(columns: set[str], row: Row) -> bool:
     """Two texts that answer an instruction, beside which stands an input, empty or not."""
-    texts = all(isinstance(row.get(name), str) for name in ("instruction", "chosen", "rejected"))
-    return texts and "input" in columns and "prompt" not in columns
+    answers = _both(row) or [row.get(side) for side in SIDES]
+    texts = all(isinstance(value, str) for value in (row.get("instruction"), *answers))
+    return texts and len(answers) == 2 and "input" in columns and "prompt" not in columns
 
 
 def pairs(row: Row) -> list[Pair]:
@@ -41,15 +44,35 @@ def pairs(row: Row) -> list[Pair]:
     prompt: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     prompt += _earlier(row.get("history") or [])
     prompt.append({"role": "user", "content": "\n".join(part for part in asked if part)})
+    chosen, rejected = _answers(row)
     return [
         Pair(
             prompt=prompt,
-            chosen=answer_turn(_text("chosen", required(row, "chosen"))),
-            rejected=answer_turn(_text("rejected", required(row, "rejected"))),
+            chosen=answer_turn(chosen),
+            rejected=answer_turn(rejected),
             tools=tools_of(row.get("tools")),
             margin=margin_of(row.get("margin")),
         )
     ]
+
+
+def _answers(row: Row) -> list[str]:
+    """The better answer and the worse one."""
+    both = _both(row)
+    if both is None:
+        return [_text(side, required(row, side)) for side in SIDES]
+    if len(both) != 2:
+        count = f"{len(both)} answer{'s'[: len(both) != 1]}"
+        expected = "two, the better one first; name the two in columns chosen and rejected"
+        raise Unusable("wrong_type", "output", f"found {count}, expected {expected}")
+    return [_text(f"output[{place}]", answer) for place, answer in enumerate(both)]
+
+
+def _both(row: Row) -> list[Any] | None:
+    """The list of answers of an older row."""
+    answers = row.get("output")
+    alone = all(row.get(side) is None for side in SIDES)
+    return cast(list[Any], answers) if alone and isinstance(answers, list) else None
 
 
 def _earlier(history: Any) -> list[dict[str, Any]]:

@@ -38,6 +38,9 @@ PARTS = [{"type": "text", "text": "Hi", "image": None, "mimeType": None}]
 
 RECOGNISED = {
     "alpaca preferences": ("alpaca", [TEXTS | {"instruction": "Hi", "input": ""}], None),
+    "older alpaca preferences": (
+        "alpaca", [{"instruction": "Hi", "input": "", "output": ["Hello.", "No."]}], None,
+    ),
     "ms-swift answer": (
         "ms_swift",
         [{"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No.", "margin": 1}],
@@ -253,7 +256,8 @@ def test_equal_ratings_are_ties_whatever_chosen_beside_them_says():
 
 
 WEB = RECOGNISED["webgpt comparisons"][1][0]
-ALPACA = TEXTS | {"instruction": "Translate.", "input": "Hi"}
+BOTH = {"instruction": "Translate.", "input": "Hi"}
+ALPACA = TEXTS | BOTH
 SWIFT = {"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No."}
 BAD = [
     ("distilabel", {"instruction": "Hi", "generations": ["a"], "ratings": [1, 2]}, "bad_score",
@@ -267,6 +271,9 @@ BAD = [
     ("alpaca", ALPACA | {"instruction": None, "input": " "}, "no_prompt", "instruction"),
     ("alpaca", ALPACA | {"input": 3}, "wrong_type", "input"),
     ("alpaca", ALPACA | {"rejected": ["No."]}, "wrong_type", "rejected"),
+    ("alpaca", BOTH | {"output": ["Yes.", "No.", "So?"]}, "wrong_type", "output"),
+    ("alpaca", BOTH | {"output": ["Yes.", None]}, "empty_response", "rejected"),
+    ("alpaca", BOTH | {"output": "Yes."}, "missing_column", "chosen"),
     ("alpaca", ALPACA | {"history": [["Ho", "Ha"], ["Ho"]]}, "wrong_type", "history[1]"),
     ("alpaca", ALPACA | {"history": [["Ho", None]]}, "null_content",
      "prompt[1].content"),
