@@ -131,12 +131,11 @@ def gc(
     ] = 5,
     dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
 ) -> None:
-    """Remove what no recent run, registered version or pin refers to."""
-    from tasks.artifact import Store
-    from tasks.artifact.collection import collect
+    """Remove what no recent run, version in the registry or pin refers to."""
+    from flows.collecting import collected
 
     with told_in_one_sentence():
-        swept = collect(Store(root.resolve() / "data"), keep_runs=keep_runs, dry_run=dry_run)
+        swept = collected(root.resolve(), keep_runs=keep_runs, dry_run=dry_run)
     print_swept(swept, dry_run)
 
 

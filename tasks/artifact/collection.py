@@ -11,7 +11,7 @@ import errno
 import re
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +81,12 @@ def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
     }
 
 
-def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[Swept]:
+def collect(
+    store: Store, *, keep_runs: int = 5, let_go: Collection[Path] = (), dry_run: bool = False
+) -> list[Swept]:
     """What was taken (or would be): artifacts out of reach, abandoned work, old trash.
+
+    `let_go`: refs that shall keep nothing any more; they are removed.
 
     Raises:
         ArtifactError: a run is going, or the store cannot be written to.
@@ -97,11 +101,14 @@ def collect(store: Store, *, keep_runs: int = 5, dry_run: bool = False) -> list[
                 "run has ended"
             )
         with nullcontext() if dry_run else locked(runs, "gc"):
-            return _collected(store, keep_runs, dry_run)
+            return _collected(store, keep_runs, let_go, dry_run)
 
 
-def _collected(store: Store, keep_runs: int, dry_run: bool) -> list[Swept]:
+def _collected(
+    store: Store, keep_runs: int, let_go: Collection[Path], dry_run: bool
+) -> list[Swept]:
     stale = [ref for kind in (RUN, UNFINISHED) for ref in refs(store, kind)[:-keep_runs]]
+    stale += let_go
     alive = _reachable(store, ignoring=set(stale))
     swept: list[Swept] = []
     for path, lock, why in _out_of_reach(store, alive):

@@ -70,7 +70,16 @@ def last_facts(store: Store, kind: str) -> Any:
         ArtifactError: they cannot be read.
     """
     found = refs(store, kind)
-    return _read(found[-1])["facts"] if found else None
+    return facts(found[-1]) if found else None
+
+
+def facts(path: Path) -> Any:
+    """What a ref says beside what it keeps.
+
+    Raises:
+        ArtifactError: that cannot be read.
+    """
+    return _read(path)["facts"]
 
 
 def run_name(store: Store) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.registration.loader.reward_function import as_reward_func
     from tasks.registration.metrics_sink import MetricsSink
     from tasks.registration.params import RegistrationParams
-    from tasks.registration.registry import current_alias, still_registered
+    from tasks.registration.registry import current_alias, is_deleted, still_registered
     from tasks.registration.task import step
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "ServedModel",
     "as_reward_func",
     "current_alias",
+    "is_deleted",
     "load_reward_model",
     "step",
     "still_registered",
@@ -41,6 +42,7 @@ _HOMES = {
     "ServedModel": "loader.inference",
     "as_reward_func": "loader.reward_function",
     "current_alias": "registry",
+    "is_deleted": "registry",
     "load_reward_model": "loader.inference",
     "step": "task",
     "still_registered": "registry",

@@ -4,6 +4,7 @@ Our own SQLite store is read directly and read-only, in a millisecond and withou
 import alone takes seconds); any other store is asked through MLflow's client.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -12,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
+
+logger = logging.getLogger(__name__)
 
 ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
@@ -37,7 +41,12 @@ class Entry:
 
 def store_uri(params: RegistrationParams, root: Path) -> str:
     """The address of MLflow's store."""
-    return params.tracking_uri or f"{SQLITE}{root.resolve() / 'mlruns' / 'mlflow.db'}"
+    return params.tracking_uri or f"{SQLITE}{own_database(root)}"
+
+
+def own_database(root: Path) -> Path:
+    """The store below a root, which is meant where no address is told."""
+    return root.resolve() / "mlruns" / "mlflow.db"
 
 
 def database_path(uri: str) -> Path | None:
@@ -74,6 +83,20 @@ def current_alias(
     entry = _entry(store_uri(params, root), registered)
     aliases = entry.aliases if entry else ()
     return CHAMPION if CHAMPION in aliases else next(iter(aliases), None)
+
+
+def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Path) -> bool:
+    """Whether the registry is there, answers, and has no such version. One that is not there or
+    cannot be asked may come back with all of them."""
+    uri = tracking_uri or f"{SQLITE}{own_database(root)}"
+    database = database_path(uri)
+    if database is not None and not database.is_file():
+        return False
+    try:
+        return _entry(uri, registered) is None
+    except Exception as error:  # whatever its client raises: it is not known
+        logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
+        return False
 
 
 def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:

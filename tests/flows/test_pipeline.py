@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from flows.collecting import collected
 from flows.summary import print_summary
 from tasks.artifact import Store
-from tasks.artifact.collection import collect
-from tasks.artifact.refs import keep
+from tasks.artifact.refs import VERSION, keep, refs
+from tasks.registration import RegistrationParams
+from tasks.registration.tracking import client_for
 
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = (
@@ -131,15 +133,6 @@ def test_the_printed_summary_says_what_the_baseline_counts(first, capsys):
     assert f"baseline: preferring the answer of more tokens gives {said}" in capsys.readouterr().out
 
 
-def test_the_collection_keeps_what_a_registered_version_was_made_from(root, first):
-    store = Store(root / "data")
-    newer = keep(store, "run", "99990101T000000", [])
-    swept = collect(store, keep_runs=1, dry_run=True)
-    newer.unlink()
-    assert [s.path for s in swept if str(s.path) == first["stages"]["training"]["path"]] == []
-    assert (root / "data/refs/version-reward-model-1.json").exists()
-
-
 def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     done = run(tmp_path, "conversion.max_bad_fraction=0.001", "ingestion.sources.1.limit=400")
     assert done.returncode == 1
@@ -147,3 +140,25 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     assert "DataError" in done.stderr
     assert "votes" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(root, first):
+    store, database = Store(root / "data"), root / "mlruns" / "mlflow.db"
+    keep(store, "run", "99990101T000000", [])
+
+    def would_take_it() -> bool:
+        swept = collected(root, keep_runs=1, dry_run=True)
+        return first["stages"]["training"]["path"] in [str(s.path) for s in swept]
+
+    assert not would_take_it()
+    client = client_for(RegistrationParams(), root)
+    name, version = first["registered"]["name"], str(first["registered"]["version"])
+    client.delete_model_version(name, version)
+    assert would_take_it()
+    aside = database.rename(root / "aside.db")  # a registry that is not there may come back
+    assert not would_take_it()
+    aside.rename(database)
+    client.delete_registered_model(name)
+    collected(root, keep_runs=1, dry_run=False)
+    assert not Path(first["stages"]["training"]["path"]).exists()
+    assert refs(store, VERSION) == []

@@ -1,0 +1,42 @@
+"""What `gc` takes: what no recent run refers to, no pin, and no version that is in its registry.
+
+A version keeps its artifacts for as long as its registry has it. Deleted there (in MLflow's pages,
+or by its client), it keeps nothing any more; while its registry is not there or does not answer,
+it does.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.artifact import Artifact, Store
+from tasks.artifact.collection import Swept, collect, committed
+from tasks.artifact.refs import VERSION, facts, keeps, refs
+
+STAGE = "registration"
+
+
+def collected(root: Path, *, keep_runs: int, dry_run: bool) -> list[Swept]:
+    """What was taken, or would be, below this root.
+
+    Raises:
+        ArtifactError: a run is going, the store cannot be written to, or a ref is damaged.
+    """
+    store = Store(root / "data")
+    let_go = [*_deleted(store, root)]
+    return collect(store, keep_runs=keep_runs, let_go=let_go, dry_run=dry_run)
+
+
+def _deleted(store: Store, root: Path) -> Iterator[Path]:
+    """The refs of versions that were deleted."""
+    versions = refs(store, VERSION)
+    if not versions:
+        return
+    from tasks.registration import is_deleted
+
+    by_name = {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
+    for ref in versions:
+        registered = next((by_name[n] for n in keeps(ref) & {*by_name} if n[0] == STAGE), None)
+        if registered:  # its record says where
+            address: str | None = registered.record["ingredients"]["params"]["tracking_uri"]
+            if is_deleted(facts(ref), address, root):
+                yield ref
