@@ -6,10 +6,10 @@
 Conversion brings every message into one form before it is rendered: other names of a role are
 mapped, a key that is null or that no chat template reads is left out, texts in parts are joined.
 Clients and tables write such keys into every message, and a template that asks whether a message
-has one would render other text than in training. A content that is no text is refused as there:
-one template would say so in words of Jinja's, another write it out. What else conversion refuses is
-left as it is, for the template. Travels inside the registered model: it may import only modules
-that travel, too.
+has one would render other text than in training. A role or content that is no text is refused as
+there: one template would say so in words of Jinja's, another write it out. What else conversion
+refuses is left as it is, for the template. Travels inside the registered model: it may import only
+modules that travel, too.
 """
 
 from typing import Any
@@ -21,20 +21,25 @@ def as_in_training(messages: list[Any]) -> list[Any]:
     """The messages, of JSON's own types, as conversion would have made them.
 
     Raises:
-        ValueError: a content is absent, or neither text nor parts of it.
+        ValueError: a role is no text; a content is absent, or neither text nor parts of it.
     """
     return [_message(number, message) for number, message in enumerate(messages)]
 
 
 def _message(number: int, given: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in given.items() if key in KEYS and value is not None}
-    if isinstance(role := given["role"], str):
-        plain = role.strip().lower()
-        kept["role"] = plain if plain in ROLES else ROLE_MAP.get(plain, role)
+    kept["role"] = _role(given["role"], f"messages[{number}]")
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
     kept["content"] = _content(given.get("content"), f"messages[{number}]", calls=bool(calls))
     return kept
+
+
+def _role(role: Any, where: str) -> str:
+    if not isinstance(role, str):
+        raise ValueError(f"{where}.role is {str(role)[:80]!r}; expected text, such as 'user'")
+    plain = role.strip().lower()
+    return plain if plain in ROLES else ROLE_MAP.get(plain, role)
 
 
 def _content(content: Any, where: str, *, calls: bool) -> str | None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StrictInt
 
 from tasks.registration.serving.problems import RequestProblem
 
@@ -80,7 +80,7 @@ class SlimeRequest(Form):
 class ClassifyRequest(Form):
     """Texts, token ids, or one conversation."""
 
-    input: str | list[str] | list[int] | list[list[int]] | None = None
+    input: str | list[str] | list[StrictInt] | list[list[StrictInt]] | None = None
     messages: Messages | None = None
     tools: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
