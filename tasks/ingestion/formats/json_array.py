@@ -19,7 +19,7 @@ from tasks.ingestion.formats.batches import (
     too_large,
 )
 from tasks.ingestion.formats.decompression import DamagedFile, pieces
-from tasks.ingestion.formats.json_rows import is_object, json_fault
+from tasks.ingestion.formats.json_rows import is_object, sound_row
 from tasks.ingestion.formats.jsonl import lines_as_rows
 from tasks.ingestion.formats.lines import text_pieces
 
@@ -73,11 +73,13 @@ def _elements(origin: Origin, text: Iterator[bytes]) -> Iterator[Batch]:
         for row, (raw, size) in enumerate(elements, row + 1):  # noqa: B020 (goes on counting)
             if size > ROW_LIMIT_BYTES:
                 batch.bad.append(too_large(row, size, raw))
-            elif fault := json_fault(raw):
+                continue
+            sound, fault = sound_row(raw)
+            if fault:
                 batch.bad.append(BadRow(row, fault, raw))
             else:
                 batch.rows.append(row)
-                batch.raws.append(raw)
+                batch.raws.append(sound)
         yield batch
     if not splitter.closed:
         raise DamagedFile(

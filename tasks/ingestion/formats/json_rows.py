@@ -3,6 +3,11 @@
 orjson answers for nearly all rows: it refuses bad UTF-8, lone surrogates, NaN, infinities and
 trailing data. What it lets pass (duplicate keys, NUL, depth) shows in two cheap counts; only rows
 that fail are read a second time, by the standard library's decoder, to tell what is wrong.
+
+    {"id": 3, "score": NaN}  ->  {"id": 3, "score": {"number": "NaN"}}
+
+Python writes NaN and infinities, which JSON has no form for. As in a table's rows they become
+objects: what reads one, as a number or text, refuses it; a row where nobody reads it is none worse.
 """
 
 import json
@@ -23,7 +28,18 @@ _CONTAINERS = frozenset({dict, list})
 _ends_of_keys = re.compile(rb'"[ \t\r\n]*:').findall
 """Every key's end, and what looks like one within strings."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NAMES = re.compile(_STRING.pattern + rb"|(NaN|-?Infinity)", re.DOTALL)
 _SPACE = " \t\r\n"
+
+
+def sound_row(raw: bytes) -> tuple[bytes, Fault | None]:
+    """The row with NaN and infinities as objects, and None, or what else is wrong with it."""
+    fault = json_fault(raw)
+    if fault and fault.reason == "non_finite":
+        named = _NAMES.sub(lambda m: b'{"number":"%b"}' % m[1] if m[1] else m[0], raw)
+        if json_fault(named) is None:
+            return named, None
+    return raw, fault
 
 
 def json_fault(raw: bytes) -> Fault | None:
@@ -134,7 +150,7 @@ def _fault_in_leaves(value: dict[str, Any]) -> Fault | None:
     for name, child in value.items():
         for leaf in (name, *_leaves(child)):
             if isinstance(leaf, float) and not math.isfinite(leaf):
-                message = "NaN or an infinite number; expected a finite number or null"
+                message = "more than a 64-bit float holds; expected a finite number or null"
                 return Fault("non_finite", _printable(name), message)
             if not isinstance(leaf, str):
                 continue

@@ -1,4 +1,4 @@
-"""JSONL: one JSON object per line, kept verbatim."""
+"""JSONL: one JSON object per line, kept verbatim (but for NaN, see `json_rows`)."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from itertools import islice
 
 from tasks.ingestion.formats.batches import BadRow, Batch, Origin, too_large
 from tasks.ingestion.formats.decompression import pieces, plain_pieces
-from tasks.ingestion.formats.json_rows import is_object, json_fault
+from tasks.ingestion.formats.json_rows import is_object, sound_row
 from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
 from tasks.ingestion.formats.sound_rows import doubtful
 
@@ -62,11 +62,12 @@ def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | N
     elif not raw.strip(b" \t\r\n"):
         batch.blank.append(row)
         return
-    elif fault := json_fault(raw):
-        if row == 1 and raw.lstrip()[:1] == b"[":
+    else:
+        raw, fault = sound_row(raw)
+        if fault and row == 1 and raw.lstrip()[:1] == b"[":
             message = f"{fault.message}; if the file is an array of rows, say format: json"
             fault = replace(fault, message=message)
-        bad = BadRow(row, fault, raw)
+        bad = BadRow(row, fault, raw) if fault else None
     if bad is None:
         batch.rows.append(row)
         batch.raws.append(raw)

@@ -32,8 +32,9 @@ BAD_LINES = [
     (b'{"a":1,"b":2,"a":3}', "duplicate_key", "a", "'a' stands twice"),
     (b'{"a":[{"role":"user","role" : "x"}]}', "duplicate_key", "role", "'role' stands twice"),
     (b'{"a":"\\": 1","b":1, "b":1}', "duplicate_key", "b", "'b' stands twice"),
-    (b'{"a":NaN}', "non_finite", "a", "finite number or null"),
-    (b'{"a":[1,-Infinity]}', "non_finite", "a", "finite number or null"),
+    (b'{"a":[NaN,1e999]}', "non_finite", "a", "finite number or null"),
+    (b'{"a":NaN,"a":1}', "duplicate_key", "a", "'a' stands twice"),
+    (b'{"a":Nan}', "bad_json", "", "byte 6"),
     (b'{"a":1e999}', "non_finite", "a", "finite number or null"),
     (b'{"a":' + b"9" * 5000 + b"}", "non_finite", "a", "finite number or null"),
     (DEEP, "too_deep", "", "more than 64 levels"),
@@ -279,6 +280,27 @@ def test_columnar_rows_without_a_json_form_are_quarantined_one_by_one(ingestion)
     for entry, says in zip(bad, hints, strict=True):
         assert entry["file"] == f"{ingestion.directory}/x.arrow"
         assert says in entry["message"]
+
+
+@pytest.mark.catalogue(16)
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
+def test_a_row_with_a_number_that_json_has_no_form_for_is_kept_for_those_who_do_not_read_it(
+    ingestion, name
+):
+    lines = [
+        rb'{"a": NaN, "b": "NaN, \" NaN", "NaN": [1, -Infinity, {"c": Infinity}]}',
+        b'{"a": 0.10, "b": "x", "NaN": []}',
+    ]
+    content = b"[" + b",".join(lines) + b"]" if name.endswith("json") else b"\n".join(lines)
+    artifact = ingestion.run(ingestion.write(name, content))
+    assert ingestion.quarantine(artifact) == []
+    first, second = [row["raw"] for row in ingestion.rows(artifact)]
+    assert first == {
+        "a": {"number": "NaN"},
+        "b": 'NaN, " NaN',
+        "NaN": [1, {"number": "-Infinity"}, {"c": {"number": "Infinity"}}],
+    }
+    assert second == {"a": 0.1, "b": "x", "NaN": []}
 
 
 def test_orjson_still_refuses_what_the_fast_check_leaves_to_it():

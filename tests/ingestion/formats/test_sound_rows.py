@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.ingestion.formats import lines, sound_rows
 from tasks.ingestion.formats.batches import Origin
-from tasks.ingestion.formats.json_rows import MAX_DEPTH, diagnose, json_fault
+from tasks.ingestion.formats.json_rows import MAX_DEPTH, diagnose, json_fault, sound_row
 from tasks.ingestion.formats.jsonl import lines_as_rows
 from tasks.ingestion.formats.sound_rows import doubtful
 
@@ -68,6 +68,20 @@ def test_what_is_not_doubted_is_sound(records):
         assert b"\r" not in raw
 
 
+@settings(max_examples=500, deadline=None)
+@given(RECORDS)
+def test_a_row_says_what_it_said_but_for_numbers_that_json_has_no_form_for(records):
+    for raw in (record.encode() for record in records):
+        sound, fault = sound_row(raw)
+        if fault is None:
+            assert json_fault(sound) is None
+            said = json.loads(raw, parse_constant=lambda name: {"number": name})
+            assert json.loads(sound) == said
+            assert (sound == raw) == (json_fault(raw) is None)
+        else:
+            assert (sound, fault) == (raw, json_fault(raw))
+
+
 @settings(max_examples=300, deadline=None)
 @given(RECORDS, st.integers(1, 60))
 def test_lines_read_together_end_as_lines_read_one_by_one(records, size):
@@ -78,7 +92,7 @@ def test_lines_read_together_end_as_lines_read_one_by_one(records, size):
     kept = [*zip((r for b in read for r in b.rows), (r for b in read for r in b.raws), strict=True)]
     bad = {entry.row: entry.fault for batch in read for entry in batch.bad}
     numbered = [*enumerate(map(_without_ends, given_lines), 1)]
-    expected = [(n, raw, json_fault(raw)) for n, raw in numbered if raw.strip()]
+    expected = [(n, *sound_row(raw)) for n, raw in numbered if raw.strip()]
     assert kept == [(n, raw) for n, raw, fault in expected if fault is None]
     faults = {n: fault for n, raw, fault in expected if fault is not None}
     if 1 in faults and numbered[0][1].lstrip().startswith(b"["):  # as an array does
