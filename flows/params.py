@@ -96,7 +96,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise ParamsError(f"params file {path} is over 1 MiB; is it a data file?")
     try:
         value = read_yaml(content.decode("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{content[error.start]:02x} in line {line}"
+        raise ParamsError(
+            f"params file {path} is not UTF-8 ({found}); save it in that encoding"
+        ) from None
+    except yaml.YAMLError as error:
         raise ParamsError(f"params file {path} is no valid YAML: {_fault(error)}") from None
     if not isinstance(value, dict):
         raise ParamsError(f"params file {path} must be a mapping, found {_quoted(value)}")

@@ -136,6 +136,20 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, text, sentence):
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("seed: 1".encode("utf-16"), "byte 0xff in line 1"),
+        (b"seed: 1\n# caf\xe9", "byte 0xe9 in line 2"),
+    ],
+)
+def test_a_file_in_another_encoding_is_told_where_it_shows(tmp_path, content, found):
+    path = tmp_path / "p.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ParamsError, match=rf"is not UTF-8 \({found}\); save it in that encoding"):
+        load(path)
+
+
 def test_numbers_that_are_read_as_they_look_are_taken(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text(
