@@ -67,7 +67,7 @@ def _build(
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
     from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
-    from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
+    from tasks.templating.tokenizer.saving import file_as_saved
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
     if tokenizer.eos_token is None:
@@ -81,8 +81,7 @@ def _build(
             "has none; save the tokenizer as a fast one, or choose quarantine"
         )
     shards = pair_shards(conversion)
-    file = tokenizer_file(model.path)
-    if file:
+    if file := file_as_saved(model.path):
         file.begin()  # on another core: this process will go on to tokenize
     numbers = build_shards(
         workspace,

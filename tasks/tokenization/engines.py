@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tasks.templating.tokenizer.one_of import one_of
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile
 from tasks.tokenization.encode import Ids
 from tasks.tokenization.flat import FlatIds, join
@@ -103,8 +104,7 @@ def _boundaries(file: TokenizerFile) -> "re.Pattern[str] | None":
         return None
     if file.dropout or not _local(file.parts):
         return None
-    contents = sorted((str(token["content"]) for token in file.added), key=len, reverse=True)
-    return re.compile("(" + "|".join(map(re.escape, contents)) + ")")
+    return re.compile(f"({one_of([str(token['content']) for token in file.added])})")
 
 
 def _local(parts: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from tasks.artifact import (
     end_workers,
     input_digests,
 )
-from tasks.artifact.durable import files_below, write_json, writing
+from tasks.artifact.durable import files_below, write_json
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.task import CHAT_TEMPLATE_FILE
@@ -139,6 +139,8 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
     Saved anew by every attempt, so it need not last before the artifact is committed; or taken
     from an earlier artifact.
     """
+    from tasks.templating.tokenizer.saving import save
+
     directory = workspace.path / TOKENIZER_DIRECTORY
     template = templating.record["files"].get(CHAT_TEMPLATE_FILE, {}).get("sha256")
     # The model's own tokenizer is in the key of every unit.
@@ -146,27 +148,9 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
     if directory.exists():
         shutil.rmtree(directory)  # nothing is written into what was taken
     if memo.take(directory.name) is None:
-        _save_with(templating.path / CHAT_TEMPLATE_FILE, model.path, directory)
+        save(model.path, templating.path / CHAT_TEMPLATE_FILE, directory)
         saved = [path.relative_to(workspace.path).as_posix() for path in files_below(directory)]
         memo.keep(directory.name, saved, {})
     said = templating.record["ingredients"]["params"]
     rendering = {name: said.get(name) for name in RENDERING_FIELDS}
     write_json(workspace.path / RENDERING_FILE, rendering, "later")
-
-
-def _save_with(template: Path, model: Path, directory: Path) -> None:
-    """Saves the model's tokenizer, with the template where that is there."""
-    from tasks.templating.tokenizer.plain_tokenizer import is_plain
-
-    if is_plain(model):
-        copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]
-        for source in (*copied, *([template] if template.exists() else ())):
-            with writing(directory / source.name, "later") as path:
-                shutil.copyfile(source, path)
-        return
-    from transformers import AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
-    if template.exists():
-        tokenizer.chat_template = template.read_text("utf-8")
-    tokenizer.save_pretrained(directory)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import orjson
 
 from tasks.templating.environment import compiled, with_reasoning
+from tasks.templating.tokenizer.loaded import loaded
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 
 PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -180,9 +181,7 @@ def _adds_nothing(part: Any) -> bool:
 
 def _loaded(directory: Path) -> PlainTokenizer:
     """By transformers, which knows what its classes make of the files."""
-    from transformers import AutoTokenizer
-
-    whole: Any = AutoTokenizer.from_pretrained(directory)
+    whole = loaded(directory)
     flagged = tuple(str(t) for t in whole.added_tokens_decoder.values() if t.special)
     ids = {w: list(whole(PROBE, add_special_tokens=w)["input_ids"]) for w in (True, False)}
     return PlainTokenizer(

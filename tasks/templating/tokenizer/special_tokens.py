@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from tasks.templating.tokenizer.one_of import one_of
+
 Literals = tuple[int, ...]
 """Where a text is literal: start, end, start, end ... in characters, rising."""
 FIRST_STAND_IN = 0x100000
@@ -93,7 +95,7 @@ def special_tokens(tokenizer: Any) -> SpecialTokens | None:
     ends = tuple(sorted({c for t in tokens for c in (t[0], t[-1])}))
     return SpecialTokens(
         tokens,
-        re.compile("|".join(map(re.escape, tokens))),
+        re.compile(one_of(tokens)),
         frozenset(token[:n] for token in tokens for n in range(1, len(token))),
         frozenset(token[n:] for token in tokens for n in range(1, len(token))),
         len(tokens[0]),

@@ -99,13 +99,18 @@ def _without_vocabulary(content: bytes) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _made(content: bytes) -> TokenizerFile:
+def of_content(content: bytes) -> TokenizerFile:
+    """The tokenizer.json of these bytes.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is none.
+    """
     return TokenizerFile(content)
 
 
 def tokenizer_file(directory: Path) -> TokenizerFile | None:
     """The tokenizer.json of a directory, or None where there is none that can be read."""
     try:
-        return _made((directory / "tokenizer.json").read_bytes())
+        return of_content((directory / "tokenizer.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

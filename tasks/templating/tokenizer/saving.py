@@ -1,0 +1,41 @@
+"""A tokenizer's directory as tokenization keeps it for the model: the same, with the template used.
+
+    plain files (`plain_tokenizer`)    are copied
+    others                             transformers loads and saves them, in its own form
+
+What is saved may so have other bytes than the model's file. The encoder is made of what is saved;
+making one of a vocabulary in use takes a second, so it is begun while templating renders.
+"""
+
+import shutil
+from copy import copy
+from pathlib import Path
+
+from tasks.artifact.durable import writing
+from tasks.templating.tokenizer.loaded import loaded
+from tasks.templating.tokenizer.plain_tokenizer import is_plain
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, of_content, tokenizer_file
+
+
+def file_as_saved(model: Path) -> TokenizerFile | None:
+    """The tokenizer.json that `save` will write; None where it writes none."""
+    if is_plain(model):
+        return tokenizer_file(model)
+    tokenizer = loaded(model)
+    if not tokenizer.is_fast:
+        return None
+    return of_content(tokenizer.backend_tokenizer.to_str(pretty=True).encode())
+
+
+def save(model: Path, template: Path, directory: Path) -> None:
+    """Saves the model's tokenizer, with the template where that is there."""
+    if is_plain(model):
+        copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]
+        for source in (*copied, *([template] if template.exists() else ())):
+            with writing(directory / source.name, "later") as path:
+                shutil.copyfile(source, path)
+        return
+    tokenizer = copy(loaded(model))
+    if template.exists():
+        tokenizer.chat_template = template.read_text("utf-8")
+    tokenizer.save_pretrained(directory)
