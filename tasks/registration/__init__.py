@@ -9,6 +9,7 @@ lazily, so that importing the package imports neither mlflow nor torch.
     aliases/     which version serves: its judgement, the gate, who moved which alias when
     serving/     rewards over HTTP
     register     one version per model: made, proved, judged, given its alias
+    logged_model its files in MLflow's store
     store, registry, tracking, experiment, metrics_sink    MLflow: where it is, what it knows
     facts, lineage, tags, publication    what is written down there of a version
 """

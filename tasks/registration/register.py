@@ -22,9 +22,9 @@ from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
+from tasks.registration.logged_model import ensure_model
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import download
-from tasks.registration.proving.package import identity, package
 from tasks.registration.proving.proof import prove
 from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
@@ -83,67 +83,6 @@ def register(
         "location": model.artifact_location.removeprefix("file://"),
         "files": subject.sizes,
     }
-
-
-def ensure_model(
-    client: "MlflowClient",
-    experiment: str,
-    run_id: str,
-    params: RegistrationParams,
-    subject: Subject,
-    *,
-    anew: bool,
-) -> tuple["LoggedModel", bool]:
-    """The logged model with all of its files, and whether they had to be uploaded now."""
-    model = _logged_model(client, experiment, run_id, params, subject)
-    if not anew and model.status == "READY" and _is_complete(client, model, subject):
-        return model, False
-    package(subject.model, subject.scratch / "package", subject.evaluation.path)
-    client.log_model_artifacts(model.model_id, str(subject.scratch / "package"))
-    if model.status != "READY":
-        model = client.finalize_logged_model(model.model_id, "READY")
-    return model, True
-
-
-def _logged_model(
-    client: "MlflowClient",
-    experiment: str,
-    run_id: str,
-    params: RegistrationParams,
-    subject: Subject,
-) -> "LoggedModel":
-    """The one logged model of this subject, an output of its run."""
-    from mlflow.entities import LoggedModelOutput
-
-    found = client.search_logged_models(
-        [experiment], filter_string=f"tags.{ARTIFACT_DIGEST} = '{subject.digest}'"
-    )
-    if found:
-        model = found[0]
-    else:
-        tags = {ARTIFACT_DIGEST: subject.digest}
-        model = client.create_logged_model(experiment, params.model_name, run_id, tags)
-    outputs = client.get_run(run_id).outputs
-    if model.model_id not in {o.model_id for o in (outputs.model_outputs if outputs else [])}:
-        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
-    return model
-
-
-def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject) -> bool:
-    """Whether the store holds every file of the model: at its size, and with its bytes where they
-    can be read in place."""
-    sizes: dict[str, int | None] = {}
-    waiting: list[str | None] = [None]
-    while waiting:
-        for entry in client.list_logged_model_artifacts(model.model_id, waiting.pop()):
-            if entry.is_dir:
-                waiting.append(entry.path)
-            else:
-                sizes[entry.path] = entry.file_size
-    if "MLmodel" not in sizes or any(sizes.get(n) != s for n, s in subject.sizes.items()):
-        return False
-    local = Path(model.artifact_location.removeprefix("file://"))
-    return not local.is_dir() or identity(local) == subject.digest
 
 
 def find_version(

@@ -31,6 +31,7 @@ _LOADER = Path(__file__).parents[1] / "loader"
 SHIPPED = {
     **{p.stem: f"tasks.registration.loader.{p.stem}" for p in _LOADER.glob("[a-z]*.py")},
     "message_names": "tasks.conversion.conversation.message_names",
+    "one_of": "tasks.templating.tokenizer.one_of",
     "special_tokens": "tasks.templating.tokenizer.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",

@@ -1,0 +1,94 @@
+"""A model's files in MLflow's store: MLflow's logged model, one for each model.
+
+    package (model, loader, scale, figures)  ->  logged model  <-  version
+
+What is lost there, or was refused, is uploaded again to the same place.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.registration.params import RegistrationParams
+from tasks.registration.proving.package import identity, package
+from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.subject import Subject
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
+
+CODE = "code"
+"""Where MLflow puts the modules that travel."""
+
+
+def ensure_model(
+    client: "MlflowClient",
+    experiment: str,
+    run_id: str,
+    params: RegistrationParams,
+    subject: Subject,
+    *,
+    anew: bool,
+) -> tuple["LoggedModel", bool]:
+    """The logged model with all of its files, and whether they had to be uploaded now."""
+    model = _logged_model(client, experiment, run_id, params, subject)
+    if not anew and model.status == "READY" and _is_complete(client, model, subject):
+        return model, False
+    packed = subject.scratch / "package"
+    package(subject.model, packed, subject.evaluation.path)
+    _clear_other_modules(client, model, packed)
+    client.log_model_artifacts(model.model_id, str(packed))
+    if model.status != "READY":
+        model = client.finalize_logged_model(model.model_id, "READY")
+    return model, True
+
+
+def _clear_other_modules(client: "MlflowClient", model: "LoggedModel", packed: Path) -> None:
+    """Removes inference modules of another release, with which an earlier attempt uploaded: their
+    names hold their hash, so those of this one would come to stand beside them."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    stored = {entry.path for entry in client.list_logged_model_artifacts(model.model_id, CODE)}
+    if stored - {path.relative_to(packed).as_posix() for path in packed.glob(f"{CODE}/*")}:
+        get_artifact_repository(model.artifact_location).delete_artifacts(CODE)
+
+
+def _logged_model(
+    client: "MlflowClient",
+    experiment: str,
+    run_id: str,
+    params: RegistrationParams,
+    subject: Subject,
+) -> "LoggedModel":
+    """The one logged model of this subject, an output of its run."""
+    from mlflow.entities import LoggedModelOutput
+
+    found = client.search_logged_models(
+        [experiment], filter_string=f"tags.{ARTIFACT_DIGEST} = '{subject.digest}'"
+    )
+    if found:
+        model = found[0]
+    else:
+        tags = {ARTIFACT_DIGEST: subject.digest}
+        model = client.create_logged_model(experiment, params.model_name, run_id, tags)
+    outputs = client.get_run(run_id).outputs
+    if model.model_id not in {o.model_id for o in (outputs.model_outputs if outputs else [])}:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    return model
+
+
+def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject) -> bool:
+    """Whether the store holds every file of the model: at its size, and with its bytes where they
+    can be read in place."""
+    sizes: dict[str, int | None] = {}
+    waiting: list[str | None] = [None]
+    while waiting:
+        for entry in client.list_logged_model_artifacts(model.model_id, waiting.pop()):
+            if entry.is_dir:
+                waiting.append(entry.path)
+            else:
+                sizes[entry.path] = entry.file_size
+    if "MLmodel" not in sizes or any(sizes.get(n) != s for n, s in subject.sizes.items()):
+        return False
+    local = Path(model.artifact_location.removeprefix("file://"))
+    return not local.is_dir() or identity(local) == subject.digest
