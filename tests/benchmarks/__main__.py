@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, help="prep: of JSONL, 9248; append: 100000")
     parser.add_argument("--template", default="chatml", help="prep: or qwen3, as the peer has it")
+    parser.add_argument("--model", help="prep: a directory with another tokenizer")
     parser.add_argument("--shape", choices=[*SHAPES], default="explicit", help="prep: of its rows")
     parser.add_argument("--pairs", choices=[*SOURCES, *LENGTHS, *RANKED], default="hh")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")

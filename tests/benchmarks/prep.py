@@ -6,8 +6,8 @@ Both have prepared a few rows before: imports and the loading of the tokenizer a
 figure, nor the imports of the processes that help ours. The ids of both are compared.
 
 Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, their shape, max_length, num_proc,
-root, and the template: "chatml", the model's own short one, or one that the peer comes with, such
-as "qwen3".
+root, the model whose tokenizer is used, if not one with the tokenizer that is trained here, and the
+template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     """Seconds, rows per second, memory above that after the few rows, and the digest of all ids; of
     ours also the seconds of every stage."""
     root = Path(told["root"])
-    model = prepared(root, told["max_length"]).model
+    model = Path(told.get("model") or prepared(root, told["max_length"]).model)
     shape = told.get("shape", "explicit")
     source = conversations_file(root, told["rows"], shape)
     work = root / f"prep-{told['who']}"
