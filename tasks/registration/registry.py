@@ -28,6 +28,9 @@ SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS 
     ON tag.name = version.name AND tag.version = version.version AND tag.key = ?
 WHERE version.name = ? AND version.version = ? AND version.current_stage <> 'Deleted_Internal'
 """
+RUN_QUERY = """
+SELECT 1 FROM model_versions WHERE run_id = ? AND current_stage <> 'Deleted_Internal'
+"""
 ALIAS_QUERY = "SELECT alias FROM registered_model_aliases WHERE name = ? AND version = ?"
 
 
@@ -86,14 +89,15 @@ def current_alias(
 
 
 def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Path) -> bool:
-    """Whether the registry is there, answers, and has no such version. One that is not there or
-    cannot be asked may come back with all of them."""
+    """Whether the registry is there, answers, and has no such version, nor one of another name from
+    the same run (a model may be renamed). One that is not there or cannot be asked may come back
+    with all of them."""
     uri = tracking_uri or f"{SQLITE}{own_database(root)}"
     database = database_path(uri)
     if database is not None and not database.is_file():
         return False
     try:
-        return _entry(uri, registered) is None
+        return _entry(uri, registered) is None and not _has_run(uri, str(registered["run_id"]))
     except Exception as error:  # whatever its client raises: it is not known
         logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
         return False
@@ -112,6 +116,17 @@ def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:
             return None
         aliases = [str(row[0]) for row in store.execute(ALIAS_QUERY, (name, version))]
     return Entry(tags[0], tuple(sorted(aliases)))
+
+
+def _has_run(uri: str, run_id: str) -> bool:
+    """Whether a version, of whatever name, stands that this run registered."""
+    database = database_path(uri)
+    if database is None:
+        from mlflow import MlflowClient
+
+        return bool(MlflowClient(uri, uri).search_model_versions(f"run_id = '{run_id}'"))
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30)) as store:
+        return store.execute(RUN_QUERY, (run_id,)).fetchone() is not None
 
 
 def prepare_environment() -> None:

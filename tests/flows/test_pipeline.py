@@ -153,6 +153,9 @@ def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(r
     assert not would_take_it()
     client = client_for(RegistrationParams(), root)
     name, version = first["registered"]["name"], str(first["registered"]["version"])
+    client.rename_registered_model(name, "renamed")
+    assert not would_take_it()
+    client.rename_registered_model("renamed", name)
     client.delete_model_version(name, version)
     assert would_take_it()
     aside = database.rename(root / "aside.db")  # a registry that is not there may come back
