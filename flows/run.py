@@ -59,7 +59,8 @@ def run_pipeline(
         keep(store, RUN, run_name(store), artifacts.values(), summary)
         release(store, artifacts.values())
         if registered := summary["registered"]:
-            version = f"{registered['name']}-{registered['version']}"
+            run_id = str(registered["run_id"])  # two registries may have the same name and number
+            version = f"{registered['name']}-{registered['version']}-{run_id[:8]}"
             keep(store, VERSION, version, artifacts.values(), registered)
     return summary
 

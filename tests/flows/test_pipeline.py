@@ -142,6 +142,16 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_versions_of_one_name_and_number_in_two_registries_are_both_kept(root, template, tmp_path):
+    store = Store(root / "data")
+    before = {path: path.read_bytes() for path in refs(store, VERSION)}
+    done = run(root, template, f"registration.tracking_uri=sqlite:///{tmp_path}/other.db")
+    assert json.loads(done.stdout)["registered"]["version"] == 1
+    assert {path: path.read_bytes() for path in before} == before
+    [added] = {*refs(store, VERSION)} - {*before}
+    added.unlink()
+
+
 def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(root, first):
     store, database = Store(root / "data"), root / "mlruns" / "mlflow.db"
     keep(store, "run", "99990101T000000", [])
