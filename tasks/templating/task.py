@@ -66,6 +66,8 @@ def _build(
     from tasks.templating.shards.shard import TemplateShard
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
+    from tasks.templating.tokenizer.loaded import loaded
+    from tasks.templating.tokenizer.opening import how_to_close
     from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
     from tasks.templating.tokenizer.saving import file_as_saved
 
@@ -73,7 +75,7 @@ def _build(
     if tokenizer.eos_token is None:
         raise DataError(
             f"the tokenizer of {model.path} has no EOS token, but texts are closed by one and the "
-            "reward is read at their last token; set eos_token in its tokenizer_config.json"
+            f"reward is read at their last token; {how_to_close(loaded(model.path))}"
         )
     if params.special_tokens_in_text == "encode" and not tokenizer.is_fast:
         raise DataError(

@@ -1,10 +1,12 @@
 """Families of chat templates: the stages' ids are those of the whole conversation, with one BOS."""
 
+import json
+
 import pytest
 from transformers import AutoTokenizer
 
 from tasks.artifact import Artifact
-from tasks.errors import TemplateError
+from tasks.errors import DataError, TemplateError
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.templating.template import joined, load_tokenizer
@@ -130,6 +132,13 @@ def test_a_tokenizer_that_closes_text_itself_is_refused_for_text(tmp_path):
         single="$A <|im_end|>", special_tokens=[end]
     )
     tokenizer.save(path)
+    settings = model.path / "tokenizer_config.json"
+    named = settings.read_text("utf-8")
+    unnamed = {key: value for key, value in json.loads(named).items() if key != "eos_token"}
+    settings.write_text(json.dumps(unnamed), "utf-8")
+    with pytest.raises(DataError, match=r"puts <\|im_end\|> after every.*give conversations"):
+        run(TEXTS, model, tmp_path / "unnamed")
+    settings.write_text(named, "utf-8")
     with pytest.raises(TemplateError, match=r"they would end in two.*give conversations"):
         run(TEXTS, model, tmp_path)
     _, rows = run([CONVERSATIONS[0]], model, tmp_path / "as told")

@@ -31,6 +31,19 @@ def closes_text(tokenizer: Any) -> bool:
     return whole[-1:] == end != bare[-1:]
 
 
+def how_to_close(tokenizer: Any) -> str:
+    """What to do about a tokenizer that names no EOS, in a clause; BERT's ends texts in [SEP]."""
+    whole, bare = _first_and_bare(tokenizer)
+    own = tokenizer.added_tokens_decoder.get(whole[-1]) if whole[-1:] != bare[-1:] else None
+    if own is None:
+        return "set eos_token in its tokenizer_config.json"
+    return (
+        f"it puts {own.content} after every text by itself: set eos_token to that in its "
+        "tokenizer_config.json, and give conversations and a chat template that writes it, "
+        "since rows of text would end in two"
+    )
+
+
 def with_one_bos(tokenizer: Any) -> str:
     """The tokenizer's chat template, so completed that a conversation begins with the BOS once.
 
