@@ -1,6 +1,7 @@
 """A real MLflow server on this machine: versions, reports and aliases through HTTP."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.registration import is_deleted
 from tasks.registration.aliases.history import history
+from tasks.registration.proving.package import shipped_sources
 from tasks.registration.task import receipt
 
 NAME = "reward-model"
@@ -156,3 +159,29 @@ def test_the_lease_of_a_killed_process_is_taken_away(two, address, tmp_path, mon
     with lock.leased(two.client, NAME) as still_ours:
         still_ours()
     assert two.client.search_registered_models(f"name = '{NAME}.lock'") == []
+
+
+@pytest.mark.slow
+def test_modules_of_an_earlier_release_are_cleared_from_the_server(two, tmp_path):
+    found = receipt(two.register(two.worse))
+    other = tmp_path / "code" / "reward_inference_000000000000.py"
+    other.parent.mkdir()
+    other.write_text("")
+    two.client.log_model_artifacts(found["logged_model_id"], str(tmp_path))
+    two.client.set_model_version_tag(NAME, str(found["version"]), "refused", "a defect")
+    shutil.rmtree(two.register(two.worse).path)
+    assert receipt(two.register(two.worse))["version"] == found["version"]
+    code = two.client.list_logged_model_artifacts(found["logged_model_id"], "code")
+    assert {Path(entry.path).stem for entry in code} == {*shipped_sources()}
+
+
+@pytest.mark.slow
+def test_a_version_is_deleted_once_the_server_says_so(two, address, tmp_path):
+    """Runs last: it takes the versions away."""
+    found = receipt(two.register(two.better))
+    assert not is_deleted(found, address, tmp_path)
+    two.client.rename_registered_model(NAME, "renamed")
+    assert not is_deleted(found, address, tmp_path)
+    assert not is_deleted(found, f"http://127.0.0.1:{free_port()}", tmp_path)
+    two.client.delete_model_version("renamed", str(found["version"]))
+    assert is_deleted(found, address, tmp_path)
