@@ -8,8 +8,8 @@ it does.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.artifact import Artifact, Store
-from tasks.artifact.collection import Swept, collect, committed
+from tasks.artifact import Store
+from tasks.artifact.collection import Swept, by_name, collect
 from tasks.artifact.refs import VERSION, facts, keeps, refs
 
 STAGE = "registration"
@@ -33,9 +33,9 @@ def _deleted(store: Store, root: Path) -> Iterator[Path]:
         return
     from tasks.registration import is_deleted
 
-    by_name = {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
+    standing = by_name(store)
     for ref in versions:
-        registered = next((by_name[n] for n in keeps(ref) & {*by_name} if n[0] == STAGE), None)
+        registered = next((standing[n] for n in keeps(ref) & {*standing} if n[0] == STAGE), None)
         if registered:  # its record says where
             address: str | None = registered.record["ingredients"]["params"]["tracking_uri"]
             if is_deleted(facts(ref), address, root):

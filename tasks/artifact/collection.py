@@ -65,6 +65,11 @@ def committed(store: Store) -> list[Artifact | str]:
     return [found for path in _places(store) if (found := read_artifact(path)) is not None]
 
 
+def by_name(store: Store) -> dict[Name, Artifact]:
+    """The artifacts that stand and can be read."""
+    return {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
+
+
 def _places(store: Store) -> list[Path]:
     """Where something stands that is an artifact by its record or by its name."""
     places = {path.parent for path in store.root.glob(f"[!.]*/*/{RECORD}")}
@@ -123,9 +128,7 @@ def _collected(
     if not dry_run:
         for path in stale:
             path.unlink()
-        kept = {
-            a.path: untouched_stamps(a.path) for a in committed(store) if not isinstance(a, str)
-        }
+        kept = {a.path: untouched_stamps(a.path) for a in by_name(store).values()}
         for entry in swept:
             shutil.rmtree(entry.path, ignore_errors=True)
         for directory, stamps in kept.items():
@@ -139,7 +142,7 @@ def size_of(directory: Path) -> int:
 
 
 def _reachable(store: Store, ignoring: set[Path]) -> set[Name]:
-    by_name = {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
+    standing = by_name(store)
     waiting = [name for path in refs(store) if path not in ignoring for name in keeps(path)]
     alive: set[Name] = set()
     while waiting:
@@ -147,8 +150,8 @@ def _reachable(store: Store, ignoring: set[Path]) -> set[Name]:
         if name in alive:
             continue
         alive.add(name)
-        if name in by_name:
-            inputs = by_name[name].record["inputs"].values()
+        if name in standing:
+            inputs = standing[name].record["inputs"].values()
             waiting += [(entry["stage"], entry["key"]) for entry in inputs]
     return alive
 

@@ -44,12 +44,11 @@ class Entry:
 
 def store_uri(params: RegistrationParams, root: Path) -> str:
     """The address of MLflow's store."""
-    return params.tracking_uri or f"{SQLITE}{own_database(root)}"
+    return _address(params.tracking_uri, root)
 
 
-def own_database(root: Path) -> Path:
-    """The store below a root, which is meant where no address is told."""
-    return root.resolve() / "mlruns" / "mlflow.db"
+def _address(told: str | None, root: Path) -> str:
+    return told or f"{SQLITE}{root.resolve() / 'mlruns' / 'mlflow.db'}"
 
 
 def database_path(uri: str) -> Path | None:
@@ -92,7 +91,7 @@ def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Pa
     """Whether the registry is there, answers, and has no such version, nor one of another name from
     the same run (a model may be renamed). One that is not there or cannot be asked may come back
     with all of them."""
-    uri = tracking_uri or f"{SQLITE}{own_database(root)}"
+    uri = _address(tracking_uri, root)
     database = database_path(uri)
     if database is not None and not database.is_file():
         return False
@@ -110,12 +109,16 @@ def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:
         return _entry_by_client(uri, name, version)
     if not database.is_file():
         return None
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30)) as store:
+    with _reading(database) as store:
         tags = store.execute(VERSION_QUERY, (ARTIFACT_DIGEST, name, version)).fetchone()
         if tags is None:
             return None
         aliases = [str(row[0]) for row in store.execute(ALIAS_QUERY, (name, version))]
     return Entry(tags[0], tuple(sorted(aliases)))
+
+
+def _reading(database: Path) -> "closing[sqlite3.Connection]":
+    return closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30))
 
 
 def _has_run(uri: str, run_id: str) -> bool:
@@ -125,7 +128,7 @@ def _has_run(uri: str, run_id: str) -> bool:
         from mlflow import MlflowClient
 
         return bool(MlflowClient(uri, uri).search_model_versions(f"run_id = '{run_id}'"))
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30)) as store:
+    with _reading(database) as store:
         return store.execute(RUN_QUERY, (run_id,)).fetchone() is not None
 
 

@@ -69,7 +69,7 @@ def _build(
     from tasks.templating.tokenizer.loaded import loaded
     from tasks.templating.tokenizer.opening import how_to_close
     from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
-    from tasks.templating.tokenizer.saving import file_as_saved
+    from tasks.templating.tokenizer.saving import begin_encoder
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
     if tokenizer.eos_token is None:
@@ -83,8 +83,7 @@ def _build(
             "has none; save the tokenizer as a fast one, or choose quarantine"
         )
     shards = pair_shards(conversion)
-    if file := file_as_saved(model.path):
-        file.begin()  # on another core: this process will go on to tokenize
+    begin_encoder(model.path)
     numbers = build_shards(
         workspace,
         STAGE,

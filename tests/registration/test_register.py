@@ -23,7 +23,6 @@ from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.loader import inference
 from tasks.registration.proving import proof
-from tasks.registration.proving.package import shipped_sources
 from tasks.registration.task import receipt
 
 
@@ -292,23 +291,6 @@ def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(
     # the consumer pads, the evaluation lays prompts out once: rounding may differ, rewards not
     assert "rewards for 20 pairs after download" in tags["verified"]
     assert all(float(n) < 1e-5 for n in re.findall(r"differ by ([\d.e-]+)", tags["verified"]))
-
-
-def test_modules_of_an_earlier_release_make_room_for_those_that_are_uploaded(defended, tmp_path):
-    """A version that one release refused, or whose files were lost, is mended by the next one."""
-    place, made = defended, defended.better
-    found = receipt(place.register(made))
-    shutil.rmtree(place.register(made).path)
-    other = tmp_path / "code" / "reward_inference_000000000000.py"
-    other.parent.mkdir()
-    other.write_text("")
-    place.client.log_model_artifacts(found["logged_model_id"], str(tmp_path))
-    place.client.set_model_version_tag("reward-model", found["version"], "refused", "a defect")
-    assert receipt(place.register(made))["version"] == found["version"]
-    code = place.client.list_logged_model_artifacts(found["logged_model_id"], "code")
-    assert sorted(Path(entry.path).name for entry in code) == sorted(
-        f"{name}.py" for name in shipped_sources()
-    )
 
 
 def test_an_evaluation_of_another_model_is_found_out(defended):

@@ -1,7 +1,6 @@
 """A real MLflow server on this machine: versions, reports and aliases through HTTP."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +14,8 @@ import pytest
 
 from tasks.registration import is_deleted
 from tasks.registration.aliases.history import history
-from tasks.registration.proving.package import shipped_sources
 from tasks.registration.task import receipt
+from tests.registration.test_logged_model import register_over_another_release
 
 NAME = "reward-model"
 PROMOTE = """
@@ -163,16 +162,7 @@ def test_the_lease_of_a_killed_process_is_taken_away(two, address, tmp_path, mon
 
 @pytest.mark.slow
 def test_modules_of_an_earlier_release_are_cleared_from_the_server(two, tmp_path):
-    found = receipt(two.register(two.worse))
-    other = tmp_path / "code" / "reward_inference_000000000000.py"
-    other.parent.mkdir()
-    other.write_text("")
-    two.client.log_model_artifacts(found["logged_model_id"], str(tmp_path))
-    two.client.set_model_version_tag(NAME, str(found["version"]), "refused", "a defect")
-    shutil.rmtree(two.register(two.worse).path)
-    assert receipt(two.register(two.worse))["version"] == found["version"]
-    code = two.client.list_logged_model_artifacts(found["logged_model_id"], "code")
-    assert {Path(entry.path).stem for entry in code} == {*shipped_sources()}
+    register_over_another_release(two, two.worse, tmp_path)
 
 
 @pytest.mark.slow

@@ -62,9 +62,8 @@ def _answers(row: Row) -> list[str]:
     if both is None:
         return [_text(side, required(row, side)) for side in SIDES]
     if len(both) != 2:
-        count = f"{len(both)} answer{'s'[: len(both) != 1]}"
         expected = "two, the better one first; name the two in columns chosen and rejected"
-        raise Unusable("wrong_type", "output", f"found {count}, expected {expected}")
+        raise Unusable("wrong_type", "output", f"found {len(both)} answers, expected {expected}")
     return [_text(f"output[{place}]", answer) for place, answer in enumerate(both)]
 
 

@@ -2,8 +2,8 @@
 
     <|end|>, <|pad_0|>, <|pad_1|>  ->  <[|](?:end[|]>|pad_(?:0[|]>|1[|]>))
 
-Tokenizers in use reserve hundreds of special tokens, or thousands: side by side, re takes about a
-millisecond to read each of them.
+Tokenizers in use reserve hundreds of special tokens, or thousands: side by side, re reads every
+character of each, and tries one after the other at every place of a text.
 """
 
 import re

@@ -14,11 +14,22 @@ from pathlib import Path
 from tasks.artifact.durable import writing
 from tasks.templating.tokenizer.loaded import loaded
 from tasks.templating.tokenizer.plain_tokenizer import is_plain
-from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, of_content, tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import (
+    TokenizerFile,
+    has_fastokens,
+    of_content,
+    tokenizer_file,
+)
 
 
-def file_as_saved(model: Path) -> TokenizerFile | None:
-    """The tokenizer.json that `save` will write; None where it writes none."""
+def begin_encoder(model: Path) -> None:
+    """Starts to build the fast encoder of the tokenizer.json that `save` will write, if there will
+    be one, in a thread: on another core, since this process will go on to tokenize."""
+    if has_fastokens() and (file := _file_as_saved(model)):
+        file.begin()
+
+
+def _file_as_saved(model: Path) -> TokenizerFile | None:
     if is_plain(model):
         return tokenizer_file(model)
     tokenizer = loaded(model)

@@ -54,7 +54,7 @@ class TokenizerFile:
 
         It takes as long as rendering thousands of pairs, and lets other threads run.
         """
-        if self._fast is None and find_spec("fastokens") is not None:
+        if self._fast is None and has_fastokens():
             pool = ThreadPoolExecutor(1)
             self._fast = pool.submit(_fastokens, self._content)
             pool.shutdown(wait=False)
@@ -64,6 +64,11 @@ class TokenizerFile:
         self.begin()
         assert self._fast is not None, "asked for only where fastokens is installed"
         return self._fast.result()
+
+
+def has_fastokens() -> bool:
+    """Whether fastokens is installed."""
+    return find_spec("fastokens") is not None
 
 
 def _fastokens(content: bytes) -> Any:
