@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation.tables.table import read_scores
-from tasks.registration import current_alias, register, still_registered
+from tasks.registration import current_alias, logged_model, register, still_registered
 from tasks.registration.aliases import alias
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
@@ -79,8 +79,8 @@ def test_registering_again_returns_the_version_that_is_there(defended, tmp_path)
 AFTER = [
     (register, "run_for"),
     (register, "log_facts"),
-    (register, "_logged_model"),
-    (register, "package"),
+    (logged_model, "_logged_model"),
+    (logged_model, "package"),
     (register, "ensure_model"),
     (register, "create_version"),
     (register, "download"),
