@@ -59,11 +59,6 @@ def no_template() -> TemplateError:
     )
 
 
-def with_end(text: str, end: str) -> str:
-    """`text` closed by the end-of-sequence string, once."""
-    return text if text.endswith(end) else text + end
-
-
 def apply_chat_template(
     example: Mapping[str, Any],
     tokenizer: Any,

@@ -31,8 +31,9 @@ from tasks.templating.pictures import (
     text_only,
 )
 from tasks.templating.refusals import forgery, looked_into, over_limit, private_use, same_texts
-from tasks.templating.render import Messages, no_template, parse_tools, render, with_end
-from tasks.templating.tokenizer.opening import bos_problem, closes_text, own_bos
+from tasks.templating.render import Messages, no_template, parse_tools, render
+from tasks.templating.tokenizer.opening import bos_problem
+from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
@@ -73,8 +74,7 @@ class Renderer:
     def __post_init__(self) -> None:
         self.probe = TemplateProbe(self.tokenizer)
         self.pictures = Pictures(self.tokenizer)
-        self.bos = own_bos(self.tokenizer)
-        self.closes = closes_text(self.tokenizer)
+        self.own = own_tokens(self.tokenizer)
         self.special = None if self.forged in (None, "keep") else special_tokens(self.tokenizer)
 
     def texts(self, row: dict[str, Any]) -> tuple[str, str]:
@@ -88,7 +88,7 @@ class Renderer:
         Raises:
             Unusable: the row's text could be taken for markup, the template refuses the row,
                 loses a part of it or takes too long, or both sides come out equal.
-            TemplateError: the tokenizer would close text twice, or there is no template.
+            TemplateError: there is no template.
         """
         try:
             with cpu_limit(self.cpu_seconds):
@@ -104,17 +104,10 @@ class Renderer:
         return chosen, rejected
 
     def _text(self, row: dict[str, Any], side: Side) -> Rendered:
-        if self.closes:
-            raise TemplateError(
-                "the tokenizer puts its EOS after every text, and texts are closed by one already: "
-                "they would end in two; set add_eos_token to false in its tokenizer_config.json, "
-                "or, where its family has no such setting (RoBERTa, DeBERTa), give conversations "
-                "and a chat template, to which nothing is added"
-            )
         prompt: str = json.loads(row["prompt"]) if row["prompt"] is not None else ""
-        text, end = prompt + json.loads(row[side]), self.tokenizer.eos_token
+        text, end = prompt + json.loads(row[side]), self.own.end
         if self.special is None:
-            return Rendered(with_end(text.removeprefix(self.bos or ""), end))
+            return Rendered(self.own.closed(text))
         literals = (0, len(text))
         forged = self.special.forged(text + end, literals)
         if forged is None:
@@ -146,7 +139,8 @@ class Renderer:
             raise Unusable("template_drops_turn", side, missing)
         if images:
             self.pictures.check(messages, blanked(rendered.text, rendered.literals), side)
-        if problem := self.bos and bos_problem(rendered.text, self.bos):
+        bos = self.own.bos
+        if problem := bos and bos_problem(rendered.text, bos):
             raise Unusable("template_error", side, problem)
         return rendered
 

@@ -28,7 +28,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 11
+VERSION = 12
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
@@ -66,16 +66,15 @@ def _build(
     from tasks.templating.shards.shard import TemplateShard
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
-    from tasks.templating.tokenizer.loaded import loaded
-    from tasks.templating.tokenizer.opening import how_to_close
+    from tasks.templating.tokenizer.own_tokens import own_tokens
     from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
     from tasks.templating.tokenizer.saving import begin_encoder
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
-    if tokenizer.eos_token is None:
+    if tokenizer.eos_token is None and not own_tokens(tokenizer).closes:
         raise DataError(
             f"the tokenizer of {model.path} has no EOS token, but texts are closed by one and the "
-            f"reward is read at their last token; {how_to_close(loaded(model.path))}"
+            "reward is read at their last token; set eos_token in its tokenizer_config.json"
         )
     if params.special_tokens_in_text == "encode" and not tokenizer.is_fast:
         raise DataError(

@@ -6,8 +6,10 @@
 The ids are those of a tokenizer that does not know its special tokens, in which those that the
 template wrote stand under other names: single private-use characters, added as tokens with the
 same flags. So every neighbour is split, normalised and merged just as the tokenizer does it.
+Where the vocabulary holds a special token as a piece (DeBERTa-v2, T5), the piece has another name.
 """
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,7 @@ class LiteralEncoder:
     backend: "Tokenizer"
     """Knows the aliases; does not match special tokens."""
     genuine: dict[int, int]
-    """Id of an alias -> id of the special token that it names."""
+    """Id of an alias, or of an added token that has another id here -> the tokenizer's id."""
 
     def __call__(self, text: str, literals: Literals, *, add_special_tokens: bool) -> Ids:
         """The ids; special tokens count only outside of `literals`."""
@@ -54,11 +56,11 @@ class LiteralEncoder:
 @lru_cache(maxsize=1)
 def literal_encoder(tokenizer: Any) -> LiteralEncoder:
     """The encoder beside a fast tokenizer of transformers, which stays as it is."""
-    from tokenizers import AddedToken, Tokenizer
+    from tokenizers import AddedToken
 
     special = special_tokens(tokenizer)
     assert special is not None, "literals are only given where there are special tokens"
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend = _without_pieces(tokenizer.backend_tokenizer, special.tokens)
     backend.no_padding()
     backend.no_truncation()
     known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
@@ -68,9 +70,31 @@ def literal_encoder(tokenizer: Any) -> LiteralEncoder:
         flags = {flag: getattr(token, flag) for flag in ("lstrip", "rstrip", "single_word")}
         backend.add_tokens([AddedToken(alias, normalized=False, special=False, **flags)])
     backend.encode_special_tokens = True
-    genuine: dict[int, int] = {}
-    for alias, name in zip(aliases, special.tokens, strict=True):
-        number = backend.token_to_id(alias)
-        assert number is not None, "it has just been added"
-        genuine[number] = tokenizer.convert_tokens_to_ids(name)
+    named = dict(zip(aliases, special.tokens, strict=True))
+    genuine = {
+        number: tokenizer.convert_tokens_to_ids(named.get(token.content, token.content))
+        for number, token in backend.get_added_tokens_decoder().items()
+    }
     return LiteralEncoder(special, backend, genuine)
+
+
+def _without_pieces(backend: "Tokenizer", names: tuple[str, ...]) -> "Tokenizer":
+    """A copy whose model makes none of these tokens of ordinary text, with the same pieces' ids."""
+    from tokenizers import Tokenizer
+
+    text = backend.to_str()
+    if all(backend.model.token_to_id(name) is None for name in names):
+        return Tokenizer.from_str(text)
+    state = json.loads(text)
+    model, hidden = state["model"], {name: chr(FIRST_ALIAS) + name for name in names}
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {hidden.get(p, p): number for p, number in vocabulary.items()}
+    else:
+        model["vocab"] = [[hidden.get(p, p), score] for p, score in vocabulary]
+    if "merges" in model:  # of one that makes such a token, or goes on from it
+        pairs = [m if isinstance(m, list) else m.split(" ") for m in model["merges"]]
+        model["merges"] = [m for m in pairs if not {*m, "".join(m)} & hidden.keys()]
+    if model.get("unk_token"):
+        model["unk_token"] = hidden.get(model["unk_token"], model["unk_token"])
+    return Tokenizer.from_str(json.dumps(state))

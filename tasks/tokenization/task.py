@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 5
+VERSION = 6
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
 """The settings of templating that whoever serves the model has to know."""
 

@@ -6,10 +6,14 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.artifact import Artifact
-from tasks.errors import DataError, TemplateError
+from tasks.errors import TemplateError
+from tasks.model import BaseModel
+from tasks.model.directory import tokenizer_digest
+from tasks.registration.loader.row_text import RowTexts
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.templating.template import joined, load_tokenizer
+from tasks.training.batches.reading import RowReader
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, quarantined, run
 
@@ -121,32 +125,69 @@ def test_text_that_begins_with_the_bos_has_it_once_when_it_is_kept(tmp_path):
     assert rows[0]["chosen_input_ids"] == tokenizer("The sky is blue.</s>")["input_ids"]
 
 
-def test_a_tokenizer_that_closes_text_itself_is_refused_for_text(tmp_path):
+def closing(kind, directory):
+    """A tokenizer that puts a token after every text, and what its EOS is."""
     from tokenizers import Tokenizer, processors
+    from transformers import BertTokenizer, DebertaV2Tokenizer, RobertaTokenizer
 
-    model = build_family("chatml", tmp_path / "model")
-    path = str(model.path / "tokenizer.json")
-    tokenizer = Tokenizer.from_file(path)
-    end = ("<|im_end|>", tokenizer.token_to_id("<|im_end|>"))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A <|im_end|>", special_tokens=[end]
-    )
-    tokenizer.save(path)
-    settings = model.path / "tokenizer_config.json"
-    named = settings.read_text("utf-8")
-    unnamed = {key: value for key, value in json.loads(named).items() if key != "eos_token"}
-    settings.write_text(json.dumps(unnamed), "utf-8")
-    with pytest.raises(DataError, match=r"puts <\|im_end\|> after every.*give conversations"):
-        run(TEXTS, model, tmp_path / "unnamed")
-    settings.write_text(named, "utf-8")
-    with pytest.raises(TemplateError, match=r"they would end in two.*give conversations"):
-        run(TEXTS, model, tmp_path)
-    _, rows = run([CONVERSATIONS[0]], model, tmp_path / "as told")
+    letters = [chr(c) for c in range(33, 127)]
+    if kind == "bert":
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sky"]
+        words += letters + [f"##{letter}" for letter in letters]
+        BertTokenizer(vocab={w: n for n, w in enumerate(words)}).save_pretrained(directory)
+    elif kind == "roberta":
+        pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *letters, "Ġ"]
+        tokenizer = RobertaTokenizer(vocab={w: n for n, w in enumerate(pieces)}, merges=[])
+        tokenizer.save_pretrained(directory)
+    elif kind == "deberta-v2":
+        pieces = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *letters, "▁", "[MASK]"]
+        DebertaV2Tokenizer(vocab=[(w, -1.0) for w in pieces]).save_pretrained(directory)
+    else:
+        build_family("llama2", directory)
+        path = str(directory / "tokenizer.json")
+        tokenizer = Tokenizer.from_file(path)
+        ends = [(name, tokenizer.token_to_id(name)) for name in ("<s>", "</s>")]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", special_tokens=ends
+        )
+        tokenizer.save(path)
+    return BaseModel(directory, tokenizer_digest(directory), "0" * 64, {})
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "deberta-v2", "llama with add_eos_token"])
+@pytest.mark.parametrize("policy", ["quarantine", "encode", "keep"])
+def test_text_of_a_tokenizer_that_closes_it_gets_its_own_tokens_once(kind, policy, tmp_path):
+    model = closing(kind, tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(model.path)
-    row = CONVERSATIONS[0]
-    text = tokenizer.apply_chat_template([*row["prompt"], *row["chosen"]], tokenize=False)
-    expected = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert rows[0]["chosen_input_ids"] == expected
+    end = tokenizer.eos_token or "[SEP]"
+    own = {"prompt": f"Say {end} now.", "chosen": " Yes.", "rejected": " No."}
+    template = tmp_path / "chat.jinja"
+    template.write_text('{% for m in messages %}{{ m.content + "' + end + '" }}{% endfor %}')
+    rendered, [conversation, *rows] = run(
+        [CONVERSATIONS[0], *TEXTS, own],
+        model,
+        tmp_path,
+        special_tokens_in_text=policy,
+        chat_template_path=str(template),
+    )
+    assert len(quarantined(rendered)) == (policy == "quarantine")
+    whole = f"{tokenizer.bos_token or '[CLS]'}What color is the sky?{end}It is blue.{end}"
+    expected = tokenizer(whole, add_special_tokens=False)["input_ids"]
+    assert conversation["chosen_input_ids"] == expected
+    reader, loader = RowReader(tokenizer, policy), RowTexts(tokenizer, policy)
+    for given, row in zip([*TEXTS, own], rows, strict=policy != "quarantine"):
+        for side in ("chosen", "rejected"):
+            text, ids = given.get("prompt", "") + given[side], row[f"{side}_input_ids"]
+            closer = ids[-1]
+            assert ids[:1] + ids[-1:] == tokenizer("")["input_ids"]
+            assert ids.count(closer) == 1 + (given is own and policy == "keep")
+            if given is not own or policy == "keep":
+                assert ids == tokenizer(text)["input_ids"]
+            assert ids == loader.ids(text, {})
+        canonical = {n: json.dumps(given.get(n, "")) for n in ("prompt", "chosen", "rejected")}
+        sides = reader.sides({"format": "standard", **canonical})
+        read = [ids.tolist() for ids in reader.ids(sides, standard=True)]
+        assert read == [row["chosen_input_ids"], row["rejected_input_ids"]]
 
 
 def test_rows_that_a_template_refuses_or_makes_equal_are_reported_with_the_reason(tmp_path):

@@ -1,7 +1,7 @@
 """A row as the token ids that training would have made of it, special tokens in its words included.
 
     {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added
-    "text"                the text, the end token, and what the tokenizer adds by itself
+    "text"                the text, closed, and what the tokenizer adds by itself
 
 What a special token in a row's own words becomes is the score contract's
 `rendering.special_tokens_in_text`: `keep` reads it as markup, `encode` as ordinary text, and
@@ -17,6 +17,7 @@ import numpy as np
 
 from tasks.conversion.conversation.message_names import RENDERING
 from tasks.registration.loader.given_messages import as_in_training
+from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
@@ -40,7 +41,7 @@ class RowTexts:
 
     def __post_init__(self) -> None:
         self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
-        self.bos = _own_bos(self.tokenizer)
+        self.own = own_tokens(self.tokenizer)
 
     def ids(self, content: Any, options: Mapping[str, Any]) -> list[int]:
         """The ids of a text or of messages.
@@ -58,13 +59,9 @@ class RowTexts:
         return list(self.tokenizer(text, add_special_tokens=is_text)["input_ids"])
 
     def _text(self, text: str) -> tuple[str, Literals]:
-        end = self.tokenizer.eos_token
-        if end is None:  # an encoder's tokenizer closes text by itself
-            return text, ()
         if self.special is None:
-            text = text.removeprefix(self.bos or "")
-            return (text if text.endswith(end) else text + end), ()
-        literals = (0, len(text))
+            return self.own.closed(text), ()
+        end, literals = self.own.end, (0, len(text))
         forged = self.special.forged(text + end, literals)
         if forged is None:
             return text + end, ()
@@ -139,13 +136,6 @@ def _forgery(where: str, forged: str) -> ValueError:
         "model with special_tokens_in_text='encode', or start its server with "
         "--special-tokens-in-text encode"
     )
-
-
-def _own_bos(tokenizer: Any) -> str | None:
-    """The BOS that the tokenizer puts before every text, or None where it puts none."""
-    whole, bare = (tokenizer("a", add_special_tokens=add)["input_ids"] for add in (True, False))
-    bos = tokenizer.bos_token_id
-    return tokenizer.bos_token if bos is not None and whole[0] == bos != bare[0] else None
 
 
 def _plain(value: Any) -> Any:

@@ -32,6 +32,7 @@ SHIPPED = {
     **{p.stem: f"tasks.registration.loader.{p.stem}" for p in _LOADER.glob("[a-z]*.py")},
     "message_names": "tasks.conversion.conversation.message_names",
     "one_of": "tasks.templating.tokenizer.one_of",
+    "own_tokens": "tasks.templating.tokenizer.own_tokens",
     "special_tokens": "tasks.templating.tokenizer.special_tokens",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",

@@ -6,11 +6,8 @@ Out: both texts as `Renderer` makes them; or None: the renderer has to look at t
     "Is it red?"," Yes"," No"   ->   Is it red? Yes<|endoftext|>    Is it red? No<|endoftext|>
 """
 
-from typing import Any
-
 import orjson
 
-from tasks.templating.render import with_end
 from tasks.templating.renderer import Renderer
 
 
@@ -18,8 +15,7 @@ class PlainTexts:
     """Closes texts as one renderer does."""
 
     def __init__(self, renderer: Renderer) -> None:
-        self._special, self._bos = renderer.special, renderer.bos or ""
-        self._end: str | None = None if renderer.closes else renderer.tokenizer.eos_token
+        self._special, self._own = renderer.special, renderer.own
 
     def closed(self, row: bytes) -> tuple[str, str] | None:
         """Both texts of a row of texts."""
@@ -32,13 +28,10 @@ class PlainTexts:
         return None if one is None or other is None or one == other else (one, other)
 
     def _closed(self, text: str) -> str | None:
-        end: Any = self._end
-        if end is None:
-            return None
         if self._special is None:
-            return with_end(text.removeprefix(self._bos), end)
+            return self._own.closed(text)
         # A token that takes part of the text begins in it.
         ends = self._special.ends
         if not ends or any(character in text for character in ends):
             return None
-        return text + end
+        return text + self._own.end

@@ -115,5 +115,5 @@ def _unequal(column: pa.Array, usual: float) -> int:
 def renderers(tokenizer: PlainTokenizer, params: TemplatingParams) -> Renderers:
     """What renders the rows, replays them, and joins them in columns."""
     renderer = Renderer(tokenizer, params.special_tokens_in_text, images=True)
-    replayer = Replayer(tokenizer, renderer.special, renderer.bos)
+    replayer = Replayer(tokenizer, renderer.special, renderer.own.bos)
     return Renderers(renderer, replayer, Columns(replayer))

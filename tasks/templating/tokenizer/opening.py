@@ -1,4 +1,4 @@
-"""The special tokens that a tokenizer itself puts around a text, and the template beside them.
+"""The BOS that a tokenizer itself puts before every text, and the template beside it.
 
 Conversations are tokenized without the tokenizer's own additions, so their BOS is the template's
 affair; plain text gets the tokenizer's. A tokenizer that begins every text with a BOS has seen
@@ -9,39 +9,13 @@ from typing import Any
 
 from tasks.errors import TemplateError
 from tasks.templating.render import Messages, render
+from tasks.templating.tokenizer.own_tokens import own_tokens
 
-WRITE_BOS = "{{- bos_token }}"
+WRITE = "{{- %s }}"
 _TURNS: Messages = [
     {"role": "user", "content": "a"},
     {"role": "assistant", "content": "b"},
 ]
-
-
-def own_bos(tokenizer: Any) -> str | None:
-    """The BOS that the tokenizer puts before every text, or None where it puts none."""
-    first, bare = _first_and_bare(tokenizer)
-    bos = tokenizer.bos_token_id
-    return tokenizer.bos_token if bos is not None and first[:1] == [bos] != bare[:1] else None
-
-
-def closes_text(tokenizer: Any) -> bool:
-    """Whether the tokenizer puts its EOS after every text by itself."""
-    whole, bare = _first_and_bare(tokenizer)
-    end = [tokenizer.eos_token_id]
-    return whole[-1:] == end != bare[-1:]
-
-
-def how_to_close(tokenizer: Any) -> str:
-    """What to do about a tokenizer that names no EOS, in a clause; BERT's ends texts in [SEP]."""
-    whole, bare = _first_and_bare(tokenizer)
-    own = tokenizer.added_tokens_decoder.get(whole[-1]) if whole[-1:] != bare[-1:] else None
-    if own is None:
-        return "set eos_token in its tokenizer_config.json"
-    return (
-        f"it puts {own.content} after every text by itself: set eos_token to that in its "
-        "tokenizer_config.json, and give conversations and a chat template that writes it, "
-        "since rows of text would end in two"
-    )
 
 
 def with_one_bos(tokenizer: Any) -> str:
@@ -53,7 +27,8 @@ def with_one_bos(tokenizer: Any) -> str:
         TemplateError: the template writes the BOS twice.
     """
     template: str = tokenizer.chat_template
-    bos = own_bos(tokenizer)
+    own = own_tokens(tokenizer)
+    bos = own.bos
     if bos is None:
         return template
     try:
@@ -61,7 +36,7 @@ def with_one_bos(tokenizer: Any) -> str:
     except TemplateError:  # the rows tell, each for itself, what the template refuses
         return template
     if bos not in text:
-        return WRITE_BOS + template
+        return WRITE % own.bos_name + template
     problem = bos_problem(text, bos)
     if problem:
         raise TemplateError(problem)
@@ -78,13 +53,6 @@ def bos_problem(text: str, bos: str) -> str | None:
     if text.lstrip().startswith(bos) and text.lstrip()[len(bos) :].lstrip().startswith(bos):
         return f"the chat template writes {bos} twice at the beginning; write it once"
     return None
-
-
-def _first_and_bare(tokenizer: Any) -> tuple[list[int], list[int]]:
-    return (
-        list(tokenizer("a")["input_ids"]),
-        list(tokenizer("a", add_special_tokens=False)["input_ids"]),
-    )
 
 
 def begins_badly(text: bytes, bos: str) -> bool:

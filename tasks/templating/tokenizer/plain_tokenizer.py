@@ -62,6 +62,7 @@ class PlainTokenizer:
     flagged: tuple[str, ...]
     bos_token_id: int | None
     eos_token_id: int | None
+    cls_token_id: int | None
     probe_ids: Mapping[bool, list[int]]
     """Ids of `PROBE` with and without the tokenizer's own special tokens; `SAME` stands for them
     where there is no difference."""
@@ -76,6 +77,11 @@ class PlainTokenizer:
     def eos_token(self) -> str | None:
         """The token that ends a text."""
         return self.special_tokens_map.get("eos_token")
+
+    @property
+    def cls_token(self) -> str | None:
+        """The token that an encoder's tokenizer begins a text with."""
+        return self.special_tokens_map.get("cls_token")
 
     @property
     def added_tokens_decoder(self) -> dict[int, Flagged]:
@@ -158,8 +164,10 @@ def _from_files(
         named,
         tuple(dict.fromkeys(named.values())),
         tuple(text for text, token in added.items() if token["special"]),
-        added[named["bos_token"]]["id"] if "bos_token" in named else None,
-        added[named["eos_token"]]["id"] if "eos_token" in named else None,
+        *(
+            added[named[name]]["id"] if name in named else None
+            for name in ("bos_token", "eos_token", "cls_token")
+        ),
         _probe_ids(file),
     )
 
@@ -191,6 +199,7 @@ def _loaded(directory: Path) -> PlainTokenizer:
         flagged,
         whole.bos_token_id,
         whole.eos_token_id,
+        whole.cls_token_id,
         ids,
         bool(whole.is_fast),
     )

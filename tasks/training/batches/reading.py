@@ -41,11 +41,6 @@ class RowReader:
         """
         if row.get("images") is not None:
             raise text_only("the row has images")
-        if self.tokenizer.eos_token is None and row["format"] == "standard":
-            # tokenizers of encoders close text by themselves
-            prompt = json.loads(row["prompt"]) if row["prompt"] is not None else ""
-            chosen, rejected = (prompt + json.loads(row[n]) for n in ("chosen", "rejected"))
-            return Rendered(chosen), Rendered(rejected)
         return self.renderer.sides(dict(row))
 
     def ids(self, sides: Sequence[Rendered], *, standard: bool) -> list[Ids]:

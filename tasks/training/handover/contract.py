@@ -22,6 +22,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError
+from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.tokenization.shards import RENDERING_FILE
 from tasks.training.batches.reading import Policy, RowReader
 from tasks.training.handover import contract_file
@@ -31,6 +32,8 @@ from tasks.training.handover.golden import GOLDEN
 
 REAL_PAIRS = 4
 TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}
+TEXT = "prompt + answer + EOS unless it ends in it, with the tokenizer's special tokens"
+CLOSED = "prompt + answer, with the tokenizer's special tokens, the last of which ends it"
 POOLING = "the last token that the attention mask marks, never found by comparing with the pad id"
 
 
@@ -129,7 +132,7 @@ def rendering(tokenizer: Any, policy: str, date: str | None) -> dict[str, Any]:
         "chat_template_sha256": template and hashlib.sha256(template.encode()).hexdigest(),
         "date": date,
         "special_tokens_in_text": policy,
-        "text": "prompt + answer + EOS unless it ends in it, with the tokenizer's special tokens",
+        "text": CLOSED if own_tokens(tokenizer).closes else TEXT,
         "conversation": "the chat template over prompt + answer as one, nothing added",
         "vocabulary": len(tokenizer),
         **{

@@ -22,14 +22,17 @@ TEXT_ROW = st.fixed_dictionaries(
     rows=st.lists(TEXT_ROW, min_size=1, max_size=30),
     forged=st.sampled_from(("quarantine", "encode", "keep")),
     many=st.booleans(),
+    closes=st.booleans(),
 )
-def test_texts_are_closed_as_the_renderer_alone_closes_them(tokenizer, rows, forged, many):
+def test_texts_are_closed_as_the_renderer_alone_closes_them(tokenizer, rows, forged, many, closes):
     params = TemplatingParams(special_tokens_in_text=forged)
     batches, known = [table(rows)], renderers(tokenizer, params)
     if many and known.renderer.special:  # tokens that end in so many ways that none is looked for
         known.renderer.special = dataclasses.replace(known.renderer.special, ends=())
+    known.renderer.own = dataclasses.replace(known.renderer.own, closes=closes)
     ours, replayed = outcome(tokenizer, params, batches, replaying=True, known=known)
-    assert (ours, replayed) == outcome(tokenizer, params, batches, replaying=False)
+    alone = outcome(tokenizer, params, batches, replaying=False, known=known)
+    assert (ours, replayed) == alone
 
 
 def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
@@ -52,10 +55,3 @@ def test_a_text_that_is_closed_otherwise_than_by_the_renderer_is_found(tokenizer
     rows = [{"prompt": "Is it?", "chosen": " Yes", "rejected": " No"}]
     with pytest.raises(Differs):
         outcome(tokenizer, TemplatingParams(), [table(rows)], replaying=True)
-
-
-def test_texts_that_the_tokenizer_closes_are_left_to_the_renderer_to_refuse(tokenizer):
-    given = renderers(tokenizer, TemplatingParams()).renderer
-    assert PlainTexts(given).closed(b'"Is it?"," Yes."," No."') is not None
-    given.closes = True
-    assert PlainTexts(given).closed(b'"Is it?"," Yes."," No."') is None

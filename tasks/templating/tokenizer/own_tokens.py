@@ -1,0 +1,47 @@
+"""The special tokens that a tokenizer itself puts around a text, and the one that is missing there.
+
+    decoder   <s> text         an EOS is put at the end of the text: "text</s>"
+    encoder   [CLS] text [SEP] it ends texts itself: nothing is put there
+
+Travels inside the registered model: it may import only modules that travel with it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+BEGINNINGS = ("bos_token", "cls_token")
+
+
+@dataclass(frozen=True)
+class OwnTokens:
+    """What a tokenizer puts around a text, and how a text is closed before it."""
+
+    bos: str | None
+    """The BOS that it puts before every text, or BERT's [CLS]; None where it puts neither."""
+    bos_name: str
+    """What a chat template calls it: `bos_token` or `cls_token`."""
+    eos: str | None
+    closes: bool
+    """Whether it ends every text itself: by its EOS or, like BERT, by another without having one."""
+
+    @property
+    def end(self) -> str:
+        """What closes a text before the tokenizer gets it."""
+        return "" if self.closes else self.eos or ""
+
+    def closed(self, text: str) -> str:
+        """A text whose special tokens count, with none of those around it twice."""
+        text = text.removeprefix(self.bos or "")
+        if self.closes:
+            return text.removesuffix(self.eos or "")
+        return text if text.endswith(self.end) else text + self.end
+
+
+def own_tokens(tokenizer: Any) -> OwnTokens:
+    """What this tokenizer puts around a text."""
+    whole, bare = (list(tokenizer("a", add_special_tokens=a)["input_ids"]) for a in (True, False))
+    first = whole[0] if whole[:1] != bare[:1] else None
+    names = [n for n in BEGINNINGS if first is not None and getattr(tokenizer, f"{n}_id") == first]
+    bos, name = (getattr(tokenizer, names[0]), names[0]) if names else (None, BEGINNINGS[0])
+    closes = whole[-1:] != bare[-1:] and tokenizer.eos_token_id in (None, whole[-1])
+    return OwnTokens(bos, name, tokenizer.eos_token, closes)
