@@ -22,7 +22,7 @@ class OwnTokens:
     """What a chat template calls it: `bos_token` or `cls_token`."""
     eos: str | None
     closes: bool
-    """Whether it ends every text itself: by its EOS or, like BERT, by another without having one."""
+    """Whether it ends every text itself: in its EOS or, having none, in another (BERT: [SEP])."""
 
     @property
     def end(self) -> str:
