@@ -159,15 +159,15 @@ def _from_files(
     directory: Path, file: TokenizerFile, added: dict[str, Any], named: dict[str, str]
 ) -> PlainTokenizer:
     path = directory / "chat_template.jinja"
+    ids = {name: int(added[text]["id"]) for name, text in named.items()}
     return PlainTokenizer(
         path.read_text("utf-8") if path.is_file() else None,
         named,
         tuple(dict.fromkeys(named.values())),
         tuple(text for text, token in added.items() if token["special"]),
-        *(
-            added[named[name]]["id"] if name in named else None
-            for name in ("bos_token", "eos_token", "cls_token")
-        ),
+        ids.get("bos_token"),
+        ids.get("eos_token"),
+        ids.get("cls_token"),
         _probe_ids(file),
     )
 
