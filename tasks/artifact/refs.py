@@ -60,7 +60,7 @@ def keeps(path: Path) -> set[Name]:
     Raises:
         ArtifactError: that cannot be read.
     """
-    return {(str(stage), str(key)) for stage, key in _read(path)["keeps"]}
+    return _read(path)["keeps"]
 
 
 def last_facts(store: Store, kind: str) -> Any:
@@ -95,9 +95,11 @@ def run_name(store: Store) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())
-    except ValueError:
+        found = json.loads(path.read_bytes())
+        return {"facts": found.get("facts"), "keeps": {(str(s), str(k)) for s, k in found["keeps"]}}
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise ArtifactError(
-            f"{path} is damaged: no JSON, so it is not known which artifacts it keeps; restore it, "
-            "or remove it to let them go (a run of the same params keeps them anew)"
+            f'{path} is damaged: expected {{"keeps": [[stage, key], ...]}} as JSON, so it is not '
+            "known which artifacts it keeps; restore it, or remove it to let them go (a run of the "
+            "same params keeps them anew)"
         ) from None

@@ -149,12 +149,12 @@ def test_what_has_lost_its_record_is_collected_unless_a_ref_keeps_it(store):
 def test_nothing_is_collected_while_a_ref_does_not_say_what_it_keeps(store):
     artifact = store.obtain(text_step("root", "x"))
     ref = keep(store, "version", "reward-model-1", [artifact], {"n": 1})
-    ref.write_bytes(ref.read_bytes()[:-9])
-    for ask in (lambda: collect(store), lambda: last_facts(store, "version")):
-        with pytest.raises(
-            ArtifactError, match=r"version-reward-model-1\.json is damaged: no JSON"
-        ):
-            ask()
+    cut = ref.read_bytes()[:-9]
+    for damaged in (cut, b"7", b"[]", b"{}", b'{"keeps": [["root"]]}', b'{"keeps": 7}'):
+        ref.write_bytes(damaged)
+        for ask in (lambda: collect(store), lambda: last_facts(store, "version")):
+            with pytest.raises(ArtifactError, match=r"model-1\.json is damaged: expected"):
+                ask()
     ref.unlink()
     assert [swept.path for swept in collect(store)] == [artifact.path]
 
