@@ -19,8 +19,6 @@ from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.model.loading import load_reward_model
-from tasks.training.params import TrainingParams
-from tasks.training.process.command import launch_command
 from tasks.training.process.warden import descendants
 from tasks.training.scoring import score
 from tests.training.run_stage import stage_step
@@ -260,16 +258,6 @@ def test_a_gpu_that_is_asked_for_and_absent_is_an_error(base, pairs, tmp_path):
         pytest.skip("there is a GPU")
     with pytest.raises(TrainingError, match=r"training\.device is cuda, but torch finds no GPU"):
         Store(tmp_path).obtain(stage_step(base, pairs, {"device": "cuda"}))
-
-
-def test_every_flag_of_the_launch_is_given():
-    command = launch_command(TrainingParams(device="cpu", torch_num_threads=1), Path("job.json"))
-    assert "--cpu" in command
-    for flag in ("--num_processes", "--num_machines", "--mixed_precision", "--dynamo_backend"):
-        assert flag in command
-    several = launch_command(TrainingParams(device="cpu", num_processes=2), Path("job.json"))
-    assert "--multi_gpu" in several
-    assert "--cpu" not in several
 
 
 def test_an_accelerate_config_that_does_not_exist_is_refused(base, pairs):

@@ -1,7 +1,11 @@
-"""The command that starts the training processes through accelerate, and their environment.
+"""The command that starts the training processes, and what accelerate is told in their environment.
 
-What a launch reads is given in full: no config in a user's home, and no default of accelerate's,
-changes a run.
+    one process, no file of one's own    python -m tasks.training JOB
+    else                                 accelerate launch ... -m tasks.training JOB
+
+The launcher imports torch before it starts anything, 2 to 3 seconds; all it would do for one
+process is to set a few variables, which are set here. What is read is given in full: no config in
+a user's home, and no default of accelerate's, changes a run.
 """
 
 import os
@@ -21,12 +25,15 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def launch_command(params: TrainingParams, job: Path) -> list[str]:
-    """The command that starts the training processes, with every flag given.
+    """The command that starts the training processes; a launch has every flag given.
 
     Raises:
         ParamsError: the accelerate config cannot be used here.
     """
     several = params.num_processes > 1
+    module = ["-m", "tasks.training", str(job)]
+    if not several and params.accelerate_config is None:
+        return [sys.executable, *module]
     config = accelerate_config(params)
     check_accelerate_config(config)
     flags = {
@@ -44,8 +51,7 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
         words.append("--cpu")
     elif several and params.accelerate_config is None:
         words.append("--multi_gpu")  # also the way to several processes on a CPU
-    launcher = [sys.executable, "-m", "accelerate.commands.launch"]
-    return [*launcher, *words, "-m", "tasks.training", str(job)]
+    return [sys.executable, "-m", "accelerate.commands.launch", *words, *module]
 
 
 def accelerate_config(params: TrainingParams) -> Path:
@@ -92,9 +98,10 @@ def environment(params: TrainingParams) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(params.torch_num_threads),
+        "ACCELERATE_USE_CPU": str(on_cpu(params)).lower(),
+        "ACCELERATE_MIXED_PRECISION": "no",  # RewardConfig's bf16 decides
+        "ACCELERATE_DYNAMO_BACKEND": "NO",
     }
-    if on_cpu(params):
-        fixed["ACCELERATE_USE_CPU"] = "true"
     return {**os.environ, **fixed}
 
 

@@ -1,11 +1,16 @@
 """Every file of params/accelerate/ is one that accelerate reads, and what it says is what runs."""
 
+import os
 from pathlib import Path
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from accelerate.utils.launch import (
+    prepare_deepspeed_cmd_env,
+    prepare_multi_gpu_env,
+    prepare_simple_launcher_cmd_env,
+)
 from datasets import Dataset
 
 from tasks.errors import ParamsError
@@ -14,6 +19,7 @@ from tasks.training.params import TrainingParams
 from tasks.training.process.command import (
     ACCELERATE_CONFIGS,
     check_accelerate_config,
+    environment,
     launch_command,
 )
 from tests.training.tiny import make_rows
@@ -72,6 +78,40 @@ def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path)
             check_accelerate_config(tmp_path / "none.yaml")
 
 
+def test_every_flag_of_a_launch_is_given():
+    config = str(ACCELERATE_CONFIGS / "one_gpu.yaml")
+    own = TrainingParams(device="cpu", accelerate_config=config)
+    command = launch_command(own, Path("job.json"))
+    assert "--cpu" in command
+    for flag in ("--num_processes", "--num_machines", "--mixed_precision", "--dynamo_backend"):
+        assert flag in command
+    several = launch_command(TrainingParams(device="cpu", num_processes=2), Path("job.json"))
+    assert "--multi_gpu" in several
+    assert "--cpu" not in several
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_one_process_is_told_what_the_launcher_would_tell_it(device, monkeypatch):
+    for name in ("ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION", "ACCELERATE_DYNAMO_BACKEND"):
+        monkeypatch.setenv(name, "of the user's shell")
+    params = TrainingParams(device=device, torch_num_threads=3)
+    config = str(ACCELERATE_CONFIGS / "one_gpu.yaml")
+    launch = launch_command(
+        params.model_copy(update={"accelerate_config": config}), Path("job.json")
+    )
+    monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cuda")
+    monkeypatch.setattr("accelerate.commands.launch.is_bf16_available", lambda *_: True)
+    words = launch_command_parser().parse_args(launch[3:])
+    command, launched = prepare_simple_launcher_cmd_env(_validate_launch_command(words)[0])
+    assert launch_command(params, Path("job.json")) == command
+    ours = environment(params)
+    changed = {n for n, value in launched.items() if os.environ.get(n) != value}
+    # how the compiler works that is not asked for, and threads of Intel's own OpenMP
+    indifferent = {n for n in changed if n.startswith(("ACCELERATE_DYNAMO_", "KMP_"))}
+    for name in changed - indifferent | {"ACCELERATE_DYNAMO_BACKEND"}:
+        assert ours[name].lower() == launched[name].lower(), name
+
+
 def test_a_file_of_one_s_own_says_how_processes_are_started():
     fsdp = str(ACCELERATE_CONFIGS / "fsdp2.yaml")
     params = TrainingParams(accelerate_config=fsdp, num_processes=2, device="cuda")
@@ -117,7 +157,8 @@ def test_what_a_file_says_is_what_every_process_is_told(name, expected, monkeypa
 @pytest.mark.parametrize(
     "fields", [{"fsdp": True}, {"fsdp": True, "fsdp_config": {"fsdp_version": 2}}]
 )
-def test_shards_of_one_process_are_refused(base, tmp_path, fields):
+def test_shards_of_one_process_are_refused(base, tmp_path, fields, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # transformers writes fsdp there, too
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, **fields)
     with pytest.raises(ParamsError, match=r"fsdp is .*started alone.*accelerate launch"):
         RewardTrainer(str(base), args, train_dataset=Dataset.from_list(make_rows(4)))
