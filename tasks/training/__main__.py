@@ -1,4 +1,4 @@
-"""The training process: `accelerate launch -m tasks.training JOB.json`.
+"""The training process: `python -m tasks.training JOB.json`, alone or below accelerate's launcher.
 
 Reads the job, goes on from the newest valid checkpoint or starts, and writes the reward model. Exit
 codes: 0 done, 75 stopped on request with a checkpoint saved, 1 failed (the sentence is in
