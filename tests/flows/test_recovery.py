@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 24
+KILLS = 12
 SMALLER = [
     "training.num_train_epochs=1",
     "training.save_strategy=steps",

@@ -4,7 +4,8 @@
         x {saved at the end of an epoch, in the middle} x {full, LoRA}      = 96 combinations
 
 each with a stop step of its own. Twelve that cover every value of every factor, and every pair of
-values of accumulation with another factor, are in the default run; all 96 are marked slow.
+values of accumulation with another factor, are in the default run. Marked slow are the 48 that have
+an even number of the five in their second value: every combination of accumulation and four others.
 """
 
 import itertools
@@ -26,6 +27,7 @@ FACTORS = {
     "lora": (False, True),
 }
 ALL = [dict(zip(FACTORS, values, strict=True)) for values in itertools.product(*FACTORS.values())]
+HALF = [case for case in ALL if sum(map(bool, list(case.values())[1:])) % 2 == 0]
 # rows of an orthogonal array with 2 levels of 5 factors in 4 runs, once per accumulation
 TWELVE = [
     {"accumulation": n, **dict(zip(list(FACTORS)[1:], levels, strict=True))}
@@ -90,9 +92,16 @@ def test_twelve_combinations(base, few, tmp_path, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(ALL)), ids=[name_of(c) for c in ALL])
-def test_all_combinations(base, few, tmp_path, number):
-    check(base, few, tmp_path, ALL[number], number)
+@pytest.mark.parametrize("number", range(len(HALF)), ids=[name_of(c) for c in HALF])
+def test_half_of_the_combinations(base, few, tmp_path, number):
+    check(base, few, tmp_path, HALF[number], number)
+
+
+def test_the_half_covers_every_combination_of_accumulation_and_four_others():
+    assert len(HALF) == 48
+    for absent in list(FACTORS)[1:]:
+        rest = [tuple(v for k, v in case.items() if k != absent) for case in HALF]
+        assert len(set(rest)) == 48
 
 
 def test_the_twelve_cover_every_value_beside_every_accumulation():
