@@ -157,7 +157,7 @@ def running(served: Served, *arguments: str, log: Path) -> Iterator[subprocess.P
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(60)
+            process.wait(10)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
