@@ -1,5 +1,6 @@
 """What several test folders share: a tiny model built here, and the real data."""
 
+import gc
 import gzip
 import json
 from pathlib import Path
@@ -10,6 +11,14 @@ from hypothesis import HealthCheck, settings
 # No test depends on how busy the machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is left out of collections: each start of a training makes a whole one, and
+    looking through the modules of torch and transformers took it longer than training."""
+    gc.collect()
+    gc.freeze()
+
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
