@@ -56,7 +56,7 @@ VALUES = st.recursive(
 RECORDS = st.lists(objects(VALUES) | objects(STRINGS) | VALUES, min_size=1, max_size=6)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(RECORDS)
 def test_what_is_not_doubted_is_sound(records):
     raws = [record.encode() for record in records]
