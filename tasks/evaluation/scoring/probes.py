@@ -50,7 +50,7 @@ class Setting:
     elsewhere: str
     """The chosen answer of the next prompt."""
     special: str
-    """The tokenizer's EOS as text."""
+    """The tokenizer's EOS, or BERT's [SEP], as text."""
 
 
 def cases(setting: Setting) -> dict[str, str]:
@@ -94,7 +94,7 @@ def probe_table(
             prompt_text(row),
             answer_text(row, "chosen"),
             answer_text(rows[(place + 1) % len(rows)], "chosen"),
-            str(tokenizer.eos_token or ""),
+            str(tokenizer.eos_token or tokenizer.sep_token or ""),
         )
         for case, answer in cases(setting).items():
             ids = _encoded(row, answer, tokenizer)
