@@ -11,7 +11,10 @@ import any other part of the project.
 from collections.abc import Sequence
 from typing import Any
 
-OFFSET = ("roberta", "xlm-roberta")
+OFFSET = (
+    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet"),
+    *("data2vec-text", "ibert", "xmod", "longformer", "luke", "markuplm", "esm"),
+)
 """Families whose first positions, up to that of padding, serve no token."""
 CHANGING = {"dynamic": "max_position_embeddings", "longrope": "original_max_position_embeddings"}
 """Types of rotary positions whose angles change with the longest row, and what their original

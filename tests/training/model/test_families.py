@@ -24,6 +24,7 @@ from tasks.errors import ModelError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.families import check_padding_unseen, positions
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.positions import OFFSET
 from tasks.training.scoring import head_modules, read_by_length, score
 from tests.training.run_stage import stage_step
 from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer, write_pairs
@@ -247,6 +248,24 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
     told = f"a row of 30 tokens, but .* takes {held}: the model has no positions for more"
     with pytest.raises(ModelError, match=told):
         RewardTrainer(str(tmp_path / "base"), args, train_dataset=Dataset.from_list(rows))
+
+
+@pytest.mark.parametrize("family", OFFSET)
+def test_a_family_whose_positions_follow_its_padding_takes_as_many_tokens_as_are_said(family):
+    fields = {**BASE, "max_position_embeddings": 16, "pad_token_id": 1, "num_labels": 1}
+    if family == "xmod":
+        fields |= {"languages": ["en_XX"], "default_language": "en_XX"}
+    if family == "longformer":  # it pads rows to whole windows
+        fields["attention_window"] = 4
+    if family == "esm":
+        fields |= {"mask_token_id": 4, "position_embedding_type": "absolute"}
+    config = AutoConfig.for_model(family, **fields)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    held = positions(model)
+    assert held == 14
+    assert model(torch.full((1, held), 5)).logits.isfinite().all()
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, held + 1), 5))
 
 
 @pytest.mark.slow
