@@ -140,7 +140,7 @@ class Renderer:
         if images:
             self.pictures.check(messages, blanked(rendered.text, rendered.literals), side)
         bos = self.own.bos
-        if problem := bos and bos_problem(rendered.text, bos):
+        if problem := bos and bos_problem(blanked(rendered.text, rendered.literals), bos):
             raise Unusable("template_error", side, problem)
         return rendered
 

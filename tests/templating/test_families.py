@@ -117,6 +117,29 @@ def test_a_template_without_the_bos_of_its_tokenizer_gets_it_and_one_with_two_is
     assert "writes no <s> here" in quarantined(rendered)[2][1]
 
 
+def test_a_bos_in_the_words_of_a_row_is_none_of_the_templates_where_it_is_ordinary_text(tmp_path):
+    model = build_family("llama2", tmp_path / "model")
+    template = tmp_path / "sometimes.jinja"
+    template.write_text(
+        "{{ bos_token if messages | length < 3 }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    own = {"role": "user", "content": "<s> is"}
+    answers = {"chosen": [says(" a BOS.")], "rejected": [says(" no BOS.")]}
+    rendered, rows = run(
+        [{"prompt": [own], **answers}, {"prompt": [USER, says("Blue."), own], **answers}],
+        model,
+        tmp_path,
+        special_tokens_in_text="encode",
+        chat_template_path=str(template),
+    )
+    assert [*quarantined(rendered)] == [2]
+    assert "writes no <s> here" in quarantined(rendered)[2][1]
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    ids = rows[0]["chosen_input_ids"]
+    assert [place for place, i in enumerate(ids) if i == tokenizer.bos_token_id] == [0]
+    assert tokenizer.decode(ids[1:]) == "<s> is a BOS."
+
+
 def test_text_that_begins_with_the_bos_has_it_once_when_it_is_kept(tmp_path):
     model = build_family("llama2", tmp_path / "model")
     row = {"prompt": "<s>The sky is", "chosen": " blue.</s>", "rejected": " green."}
