@@ -46,8 +46,10 @@ class LiteralEncoder:
             parts += [text[place:start], self._alias(text[start:end])]
             place = end
         named = "".join([*parts, text[place:]])
-        ids = self.backend.encode(named, add_special_tokens=add_special_tokens).ids
-        return np.asarray([self.genuine.get(i, i) for i in ids], dtype=np.int32)
+        found = self.backend.encode(named, add_special_tokens=add_special_tokens)
+        own = found.special_tokens_mask  # what is put around the text has the tokenizer's ids
+        ids = zip(found.ids, own, strict=True)
+        return np.asarray([i if put else self.genuine.get(i, i) for i, put in ids], dtype=np.int32)
 
     def _alias(self, token: str) -> str:
         return chr(FIRST_ALIAS + self.special.tokens.index(token))

@@ -59,3 +59,25 @@ def test_a_special_token_that_is_a_piece_is_none_in_ordinary_text(kind, ordinary
     assert encode(text, (), add_special_tokens=own).tolist() == tokenizer.encode(
         text, add_special_tokens=own
     )
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_is_put_around_a_text_keeps_its_ids_where_it_is_no_piece_but_others_are(kind):
+    """As of ModernBERT: <|padding|> is a piece, [CLS] and [SEP] have come later."""
+    pieces = ["<unk>", "<|padding|>", *LETTERS]
+    vocab = {piece: n for n, piece in enumerate(pieces)}
+    model = models.BPE(vocab, [], unk_token="<unk>") if kind == "bpe" else MODELS[kind](vocab)
+    backend = Tokenizer(model)
+    backend.add_special_tokens(["<|padding|>", "[UNK]", "[CLS]", "[SEP]"])
+    around = [(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=around
+    )
+    names = {"unk_token": "<unk>", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    encode = literal_encoder(tokenizer)
+    ids = encode("x[SEP]", (1, 6), add_special_tokens=True).tolist()
+    assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert tokenizer.sep_token_id not in ids[:-1]
+    for text in ("x", "x[SEP]y<|padding|>", "[CLS]"):
+        assert encode(text, (), add_special_tokens=True).tolist() == tokenizer.encode(text)
