@@ -5,7 +5,8 @@
 A model without a chat template reads the prompt, a line break, and the answer as one text. Every
 item has to be scored, so what training would leave out is read all the same: a special token in an
 item's own words gets the ids of ordinary text (unless the model was trained to `keep` it), and what
-is too long loses its beginning, as in the benchmarks' own tools. Both are counted.
+is too long loses its beginning, as in the benchmarks' own tools, though not an encoder's [CLS].
+Both are counted.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tasks.conversion.unusable import Unusable
 from tasks.evaluation.benchmarks.items import Item, Text, as_turns
 from tasks.evaluation.tables.table import TokenIds
 from tasks.templating.renderer import Rendered
+from tasks.templating.tokenizer.own_tokens import end_of
 from tasks.training.batches.reading import Policy, RowReader, canonical_row
 
 BESIDE = ("No.", "Yes.")
@@ -55,10 +57,13 @@ class ItemReader:
             return Encoded(unscored=f"{error.reason}: {error.message}")
         ids = self.reader.ids(sides, standard=self.standard)
         return Encoded(
-            ids=tuple(each if max_length is None else each[-max_length:] for each in ids),
+            ids=tuple(self._cut(each, max_length) for each in ids),
             tokens=tuple(map(len, ids)),
             forged=sum(bool(side.literals) for side in sides),
         )
+
+    def _cut(self, ids: TokenIds, most: int | None) -> TokenIds:
+        return ids if most is None else end_of(ids, most, self.reader.tokenizer)
 
     def _rendered(self, item: Item, answer: Text) -> Rendered:
         beside = BESIDE[_words(answer) == BESIDE[0]]

@@ -7,6 +7,8 @@ vocabulary, or a problem that names the row.
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tasks.registration.loader.id_rewards import check_ids
 from tasks.registration.loader.inference import UNREADABLE, ServedModel
 from tasks.registration.loader.row_text import encodable
@@ -14,6 +16,7 @@ from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query
 from tasks.registration.serving.settings import ServeSettings
+from tasks.templating.tokenizer.own_tokens import end_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Reader:
         if self.limit is None or len(ids) <= self.limit:
             return ids
         if self.settings.too_long == "cut_start":
-            return ids[-self.limit :]
+            return end_of(np.asarray(ids), self.limit, self.model.tokenizer).tolist()
         raise RequestProblem(
             422,
             "too_long",

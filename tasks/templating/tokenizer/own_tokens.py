@@ -9,6 +9,9 @@ Travels inside the registered model: it may import only modules that travel with
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 BEGINNINGS = ("bos_token", "cls_token")
 
 
@@ -45,3 +48,12 @@ def own_tokens(tokenizer: Any) -> OwnTokens:
     bos, name = (getattr(tokenizer, names[0]), names[0]) if names else (None, BEGINNINGS[0])
     closes = whole[-1:] != bare[-1:] and tokenizer.eos_token_id in (None, whole[-1])
     return OwnTokens(bos, name, tokenizer.eos_token, closes)
+
+
+def end_of(ids: npt.NDArray[np.int32], most: int, tokenizer: Any) -> npt.NDArray[np.int32]:
+    """The last `most` ids, of which the first is still the [CLS] of a sequence that begins with it:
+    there an encoder reads its reward."""
+    if len(ids) <= most:
+        return ids
+    begins = int(ids[0] == tokenizer.cls_token_id)
+    return np.concatenate([ids[:begins], ids[len(ids) - most + begins :]])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from transformers import BertTokenizer
 
 from flows.params import load
 from tasks.artifact import Store
@@ -121,6 +122,20 @@ def test_long_items_lose_their_beginning_and_are_counted(whole, tmp_path):
     whole_ids, cut = reader.encode(item, None), reader.encode(item, 6)
     assert cut.ids[0].tolist() == whole_ids.ids[0][-6:].tolist()
     assert cut.tokens == whole_ids.tokens
+
+
+@pytest.mark.parametrize("template", [None, "{% for m in messages %}{{ m.content }}{% endfor %}"])
+def test_a_long_item_of_an_encoder_keeps_the_token_that_its_reward_is_read_at(template, tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sky", "is", "blue", "green"]
+    tokenizer = BertTokenizer(vocab={word: n for n, word in enumerate(words)})
+    tokenizer.chat_template = template and "{{ cls_token }}" + template
+    tokenizer.save_pretrained(tmp_path)
+    item = Item(HERE, "0", "hep-go", "the sky " * 9, ("is blue", "is green"), 1)
+    reader = ItemReader(tmp_path, "quarantine")
+    cut = reader.encode(item, 6)
+    last = [side.tolist()[-5:] for side in reader.encode(item, None).ids]
+    assert [side.tolist() for side in cut.ids] == [[tokenizer.cls_token_id, *ids] for ids in last]
+    assert reader.encode(item, 1).ids[0].tolist() == [tokenizer.cls_token_id]
 
 
 def test_a_special_token_in_an_item_is_plain_text_unless_the_model_kept_it(whole):

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 
 import pytest
 
@@ -261,6 +262,17 @@ def test_a_long_sequence_loses_its_start_only_where_asked_for_and_says_so(client
     expected = model.rewards_of_ids([model.token_ids(text)[-10:], model.token_ids("blue")])
     assert answer.json()["rewards"] == pytest.approx(expected, abs=1e-5)
     assert answer.headers["x-cut-sequences"] == "1"
+
+
+def test_a_cut_sequence_keeps_the_token_that_an_encoder_reads_its_reward_at(
+    client, model, monkeypatch
+):
+    ids = model.token_ids("The sky is green, or so they say. " * 9)
+    monkeypatch.setattr(model, "tokenizer", deepcopy(model.tokenizer))
+    model.tokenizer.cls_token = model.tokenizer.convert_ids_to_tokens(ids[0])
+    answer = client(max_tokens=10, too_long="cut_start").post("/classify", json={"input": ids})
+    expected = model.rewards_of_ids([[ids[0], *ids[-9:]]])
+    assert answer.json()["data"][0]["probs"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_token_is_needed_as_bearer_or_in_the_address_and_health_is_open(client):
