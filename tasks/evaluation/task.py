@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 8
+VERSION = 9
 SHELF = "6_evaluation"
 
 
