@@ -7,10 +7,11 @@ Travels inside the registered model: it may import only modules that travel with
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 BEGINNINGS = ("bos_token", "cls_token")
 
@@ -50,9 +51,11 @@ def own_tokens(tokenizer: Any) -> OwnTokens:
     return OwnTokens(bos, name, tokenizer.eos_token, closes)
 
 
-def end_of(ids: npt.NDArray[np.int32], most: int, tokenizer: Any) -> npt.NDArray[np.int32]:
+def end_of(ids: "npt.NDArray[np.int32]", most: int, tokenizer: Any) -> "npt.NDArray[np.int32]":
     """The last `most` ids, of which the first is still the [CLS] of a sequence that begins with it:
     there an encoder reads its reward."""
+    import numpy as np
+
     if len(ids) <= most:
         return ids
     begins = int(ids[0] == tokenizer.cls_token_id)
