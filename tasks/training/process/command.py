@@ -9,6 +9,7 @@ a user's home, and no default of accelerate's, changes a run.
 """
 
 import os
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,12 @@ from tasks.training.params import TrainingParams
 ROOT = Path(__file__).parents[3]
 ACCELERATE_CONFIGS = ROOT / "params" / "accelerate"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+OF_A_LAUNCHER = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|MPI_LOCAL(RANKID|NRANKS)"
+    r"|(ACCELERATE|PMI|OMPI_COMM_WORLD|MV2_COMM_WORLD|PET|TORCHELASTIC)_.*"
+)
+"""Variables by which accelerate, torchrun, MPI or a cluster's job tells a process its place among
+others. Those of the pipeline's own process say nothing of the training's."""
 
 
 def launch_command(params: TrainingParams, job: Path) -> list[str]:
@@ -89,7 +96,8 @@ def check_accelerate_config(config: Path) -> None:
 
 
 def environment(params: TrainingParams) -> dict[str, str]:
-    """The child's environment: pinned threads and hashes, no network, output as it comes."""
+    """The child's environment: pinned threads and hashes, no network, output as it comes, and no
+    place among the processes of another launcher."""
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     fixed = {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
@@ -102,7 +110,8 @@ def environment(params: TrainingParams) -> dict[str, str]:
         "ACCELERATE_MIXED_PRECISION": "no",  # RewardConfig's bf16 decides
         "ACCELERATE_DYNAMO_BACKEND": "NO",
     }
-    return {**os.environ, **fixed}
+    own = {name: at for name, at in os.environ.items() if not OF_A_LAUNCHER.fullmatch(name)}
+    return {**own, **fixed}
 
 
 def on_cpu(params: TrainingParams) -> bool:

@@ -112,6 +112,23 @@ def test_one_process_is_told_what_the_launcher_would_tell_it(device, monkeypatch
         assert ours[name].lower() == launched[name].lower(), name
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_no_place_among_the_processes_of_another_launcher_is_handed_on(processes, monkeypatch):
+    names = [
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        *("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+        *("PET_NNODES", "TORCHELASTIC_USE_AGENT_STORE"),
+        *("ACCELERATE_TORCH_DEVICE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"),
+    ]
+    for name in names:
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    monkeypatch.setenv("MY_RANK", "2")
+    ours = environment(TrainingParams(device="cpu", num_processes=processes))
+    assert not set(names) & set(ours)
+    assert ours["CUDA_VISIBLE_DEVICES"] == ours["MY_RANK"] == "2"
+
+
 def test_a_file_of_one_s_own_says_how_processes_are_started():
     fsdp = str(ACCELERATE_CONFIGS / "fsdp2.yaml")
     params = TrainingParams(accelerate_config=fsdp, num_processes=2, device="cuda")
