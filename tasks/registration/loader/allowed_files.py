@@ -4,6 +4,7 @@ In: a downloaded version, or the directory that training leaves. Allowed are wei
 JSON, tokenizer files, text, pictures, and MLflow's own files with the inference module that
 registration puts under `code/` (its name holds its hash). Pickles, other code, `auto_map`, adapters
 and kernels that a configuration would fetch from elsewhere are refused before anything is loaded.
+What a trainer leaves beside its model is never read, and so no reason to refuse it.
 Travels inside the registered model: it must not import any other part of the project.
 """
 
@@ -26,6 +27,8 @@ SHIPPED = re.compile(r"code/(?P<module>reward_\w+_(?P<digest>[0-9a-f]{12}))\.py"
 """The modules that registration ships; MLflow imports them, this loader never does."""
 COMPILED = re.compile(r"code/__pycache__/reward_\w+_[0-9a-f]{12}\.cpython-\d+\.pyc")
 """What Python leaves beside them once MLflow has imported them."""
+BESIDE = re.compile(r"training_args\.bin|trainer_state\.json|(checkpoint-\d+|set_aside|runs)/.+")
+"""What a trainer leaves beside a model that is saved to its output folder."""
 UNNAMED = "0" * 12
 DOWNLOADER = ".cache/huggingface/"
 FETCHING = ("attn_implementation", "experts_implementation")
@@ -45,7 +48,7 @@ def check_files(directory: Path) -> None:
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
     )
     for name in names:
-        if not _is_allowed(name):
+        if not (_is_allowed(name) or BESIDE.fullmatch(name)):
             raise ValueError(
                 f"{directory / name} is no file of a reward model; allowed are safetensors, JSON, "
                 "tokenizer and text files: a pickle or a module could run code. Remove it if it is "

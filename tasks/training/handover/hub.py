@@ -1,17 +1,53 @@
-"""What a trainer says of itself where it is shared: tags, and its card in place of a draft."""
+"""What a trainer says of its model where it is handed on: tags, its card in place of a draft, and
+the score contract beside the weights.
+"""
 
+import logging
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
+from tasks.errors import ModelError
 from tasks.training.checkpoints.resumable import ResumableTrainer
 from tasks.training.handover.card import TAGS, model_card
+from tasks.training.handover.contract import write_contract
+from tasks.training.handover.contract_file import CONTRACT
+from tasks.training.settings.config import RewardConfig
+
+logger = logging.getLogger(__name__)
 
 
 class SharedTrainer(ResumableTrainer):
-    """Trainer whose `create_model_card`, and so `push_to_hub`, writes this project's card."""
+    """Trainer whose card, written by `create_model_card` and `push_to_hub`, is this project's, and
+    whose `save_model` writes the score contract."""
 
     base_name: str
     """What the model was given as."""
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """As Trainer's; a whole model gets its score contract, for which it is loaded once more, in
+        float32 on the CPU. Adapters, and the models within checkpoints, get none.
+        """
+        super().save_model(output_dir, _internal_call)
+        of_a_checkpoint = _internal_call and output_dir is not None
+        if self.is_world_process_zero() and not of_a_checkpoint:
+            self._write_contract(Path(output_dir or self.args.output_dir or "."))
+
+    def _write_contract(self, directory: Path) -> None:
+        (directory / CONTRACT).unlink(missing_ok=True)  # of a model that stood here before
+        if not (directory / "config.json").is_file():
+            return
+        args: Any = self.args
+        settings: RewardConfig = args
+        held_out: Any = self.eval_dataset
+        if isinstance(held_out, dict):
+            held_out = next(iter(held_out.values()), None)
+        pairs: Any = held_out if isinstance(held_out, Dataset) else ()
+        try:
+            write_contract(directory, pairs, policy=settings.special_tokens_in_text)
+        except ModelError as error:
+            logger.warning("%s gets no %s: %s", directory, CONTRACT, error)
 
     def create_model_card(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, model_name: str | None = None, tags: str | list[str] | None = None, **_: Any

@@ -16,7 +16,8 @@ PLANTED = "raise SystemExit('planted code ran')"
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("training_args.bin", "a pickle", "is no file of a reward model"),
+        ("optimizer.pt", "a pickle", "is no file of a reward model"),
+        ("deep/training_args.bin", "a pickle", "is no file of a reward model"),
         ("pytorch_model.bin", "a pickle", "is no file of a reward model"),
         ("modeling_own.py", PLANTED, "is no file of a reward model"),
         ("code/reward_inference.py", PLANTED, "is no file of a reward model"),
