@@ -29,14 +29,3 @@ class Encoder:
         backend.no_truncation()
         encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         return [np.asarray(encoding.ids, dtype=np.int32) for encoding in encodings]
-
-
-def shared_prefix_length(chosen: Ids, rejected: Ids) -> int:
-    """How many leading ids both sides share, leaving each at least one of its own.
-
-    Found on the ids: tokenizing parts would miss merges across their boundary.
-    """
-    shortest = min(len(chosen), len(rejected))
-    differing = np.flatnonzero(chosen[:shortest] != rejected[:shortest])
-    shared = int(differing[0]) if len(differing) else shortest
-    return max(0, min(shared, shortest - 1))

@@ -99,3 +99,8 @@ def common_lengths(both: FlatIds) -> Counts:
         done, width = done + width, 2 * width
         going = going[~ends & (shorter[going] > done)]
     return np.minimum(found, shorter)
+
+
+def shared_prefixes(common: Counts, shorter: Counts) -> Counts:
+    """How many of its `common` ids a pair shares: each side keeps one, to read its reward at."""
+    return np.maximum(0, np.minimum(common, shorter - 1))

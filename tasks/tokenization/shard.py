@@ -20,7 +20,7 @@ from tasks.artifact import Ledger, Quarantine, Workspace, ahead
 from tasks.conversion.preference.identity import SPLITS
 from tasks.templating.shards.batch import as_type
 from tasks.templating.text_shards import text_batches
-from tasks.tokenization.flat import FlatIds, common_lengths
+from tasks.tokenization.flat import FlatIds, common_lengths, shared_prefixes
 from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
@@ -108,7 +108,7 @@ class TokenizeShard:
             too_long = longer > self.max_length
         same = ~too_long & (lengths[:count] == lengths[count:]) & (shared == shorter)
         _account(rows, too_long, same, ledger, quarantine)
-        shared = np.maximum(0, np.minimum(shared, shorter - 1))
+        prefixes = shared_prefixes(shared, shorter)
         whole = ids.arrow()
         columns: dict[str, Any] = {
             field.name: as_type(rows[field.name], field.type)
@@ -116,7 +116,7 @@ class TokenizeShard:
             if field.name in rows.schema.names
         }
         columns |= {SIDES[0]: whole[:count], SIDES[1]: whole[count:]}
-        columns["shared_prefix_length"] = pa.array(shared.astype(np.int32))
+        columns["shared_prefix_length"] = pa.array(prefixes.astype(np.int32))
         arrays = [columns[name] for name in self.schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), ~(too_long | same)
 

@@ -7,18 +7,11 @@ rendering.json                        what of templating whoever serves the mode
 
 from pathlib import Path
 
-from tasks.artifact import Artifact
-
 TOKENIZER_DIRECTORY = "tokenizer"
 RENDERING_FILE = "rendering.json"
 
 
-def split_shards(artifact: Artifact, split: str) -> list[Path]:
-    """The Arrow files of one split, in order; `datasets.Dataset.from_file` maps each."""
-    return shards_in(artifact.path / split)
-
-
 def shards_in(directory: Path) -> list[Path]:
-    """The shards of a split's directory, in order: what is named as one, and no `cache-*.arrow`
-    that `map` or `filter` of an opened data set left beside them."""
+    """The shards of a split's directory, in order; `datasets.Dataset.from_file` maps each. No
+    `cache-*.arrow` that `map` or `filter` of an opened data set left beside them."""
     return sorted(directory.glob("[0-9]*.arrow"))

@@ -17,7 +17,7 @@ from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
-from tasks.tokenization.shards import split_shards
+from tasks.tokenization.shards import shards_in
 
 DAY = datetime.date(2026, 1, 2)
 
@@ -47,7 +47,7 @@ def run(
     tokenized = store.obtain(
         tokenization.step(TokenizationParams(max_length=None), rendered, model, held)
     )
-    tables = [read_arrow(path) for path in split_shards(tokenized, "train")]
+    tables = [read_arrow(path) for path in shards_in(tokenized.path / "train")]
     return rendered, pa.concat_tables(tables).to_pylist()
 
 

@@ -10,7 +10,7 @@ from flows.params import load
 from flows.pipeline import Pipeline
 from tasks.artifact import Artifact, Ledger
 from tasks.conversion import pair_shards
-from tasks.tokenization.shards import split_shards
+from tasks.tokenization.shards import shards_in
 
 PARAMS = Path(__file__).parents[2] / "params"
 EXAMPLES = [PARAMS / "hh_rlhf.yaml", *sorted((PARAMS / "layouts").glob("*.yaml"))]
@@ -60,7 +60,7 @@ def check_ledgers(done: dict[str, Artifact]) -> dict[str, Ledger]:
 
 def tables(done: dict[str, Artifact], split: str) -> list[pa.Table]:
     """The token ids of a split, one table per shard."""
-    paths = split_shards(done["tokenization"], split)
+    paths = shards_in(done["tokenization"].path / split)
     return [pa.ipc.open_stream(pa.memory_map(str(path))).read_all() for path in paths]
 
 

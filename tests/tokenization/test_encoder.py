@@ -10,14 +10,13 @@ from tokenizers import Tokenizer
 
 from tasks.errors import DataError
 from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
-from tasks.tokenization.encode import shared_prefix_length
 from tasks.tokenization.encoder import (
     CASES,
     encoders_of,
     stage_encoder,
 )
 from tasks.tokenization.engines import TokenizersEngine
-from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join
+from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join, shared_prefixes
 from tasks.tokenization.params import fastokens_version
 from tests.templating.families import FAMILIES, build_family
 
@@ -109,9 +108,8 @@ def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
         pairs.append([side.astype(np.int32) for side in (sides if n % 7 else (sides[0], sides[0]))])
     both = join([*(a for a, _ in pairs), *(b for _, b in pairs)])
     found = common_lengths(both)
-    shorter = np.array([min(len(a), len(b)) for a, b in pairs])
-    capped = np.maximum(0, np.minimum(found, shorter - 1))
-    assert capped.tolist() == [shared_prefix_length(a, b) for a, b in pairs]
+    equal = [[a == b for a, b in zip(*pair, strict=False)] for pair in pairs]
+    assert found.tolist() == [len([*itertools.takewhile(bool, sides)]) for sides in equal]
     assert both.arrow().to_pylist() == [a.tolist() for a in both.lists()]
     assert isinstance(both.arrow(), pa.ListArray)
 
@@ -120,6 +118,23 @@ def test_a_pair_of_which_one_side_is_empty_shares_nothing():
     both = join([np.array(ids, np.int32) for ids in ([], [], [1, 2], [], [3], [1, 2])])
     assert common_lengths(both).tolist() == [0, 0, 2]
     assert common_lengths(join([])).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "shared"),
+    [
+        ([1, 2, 3], [1, 2, 4], 2),
+        ([1, 2], [1, 2, 3], 1),
+        ([1, 2, 3], [1, 2, 3], 2),
+        ([5], [6], 0),
+        ([5], [5, 6], 0),
+        ([], [1], 0),
+    ],
+)
+def test_each_side_keeps_an_id_of_its_own(chosen, rejected, shared):
+    both = join([np.array(side, np.int32) for side in (chosen, rejected)])
+    shorter = both.lengths.min(keepdims=True)
+    assert shared_prefixes(common_lengths(both), shorter).tolist() == [shared]
 
 
 def test_a_tokenizer_is_probed_once_in_a_process_wherever_its_copies_are(tmp_path):

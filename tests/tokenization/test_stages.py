@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,8 +14,7 @@ from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
-from tasks.tokenization.encode import shared_prefix_length
-from tasks.tokenization.shards import split_shards
+from tasks.tokenization.shards import shards_in
 
 USER = [{"role": "user", "content": "What color is the sky?"}]
 
@@ -72,7 +70,7 @@ def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **to
 def rows_of(artifact: Artifact, split: str) -> list[dict]:
     tables = [
         pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
-        for path in split_shards(artifact, split)
+        for path in shards_in(artifact.path / split)
     ]
     return pa.concat_tables(tables).to_pylist()
 
@@ -139,22 +137,6 @@ def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
         _, tokenized = stages(tmp_path, tiny_model_directory, [[kept, lost]], max_length=100)
     assert tokenized.report["train"] == 1
     assert "nothing is left of the 1 pairs of source 't': {'too_long': 1}" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("chosen", "rejected", "shared"),
-    [
-        ([1, 2, 3], [1, 2, 4], 2),
-        ([1, 2], [1, 2, 3], 1),
-        ([1, 2, 3], [1, 2, 3], 2),
-        ([5], [6], 0),
-        ([5], [5, 6], 0),
-        ([], [1], 0),
-    ],
-)
-def test_each_side_keeps_an_id_of_its_own(chosen, rejected, shared):
-    ids = (np.array(side, np.int32) for side in (chosen, rejected))
-    assert shared_prefix_length(*ids) == shared
 
 
 def test_the_shared_prefix_of_a_conversation_is_its_prompt(
