@@ -22,7 +22,7 @@ from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_ba
 from tasks.training.layout.stream import StreamShare, fillers, shared_out
 from tasks.training.loss.objective import weight_of
 from tasks.training.metrics.evaluating import EvaluatingTrainer
-from tasks.training.settings.optimization import check_warm_up
+from tasks.training.settings.schedule import check_warm_up
 
 BY_LENGTH = "group_by_length"
 

@@ -12,7 +12,7 @@ from tasks.training.params import TrainingParams
 from tasks.training.process.command import accelerate_config, check_accelerate_config
 from tasks.training.process.job import Job
 from tasks.training.process.launch import train
-from tasks.training.settings.optimization import NAMES, check_name
+from tasks.training.settings.names import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"

@@ -8,16 +8,9 @@ import pytest
 from flows.inspection_print import visible
 from tasks.conversion.layouts import recognise
 from tasks.errors import DataError
+from tests.conversion.messages import assistant, user
 
 catalogue = pytest.mark.catalogue
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text, **others):
-    return {"role": "assistant", "content": text, **others}
 
 
 TALK = {"prompt": [user("Hi")], "chosen": [assistant("Yes.")], "rejected": [assistant("No.")]}

@@ -11,15 +11,7 @@ from tasks.conversion import ConversionParams, step
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, Source
 from tasks.ingestion import step as ingestion_step
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
-
+from tests.conversion.messages import assistant, user
 
 DEEP = '{"a":' * 300 + "1" + "}" * 300
 TEXT = {"prompt": "Hi", "chosen": "Hello.", "rejected": "No."}

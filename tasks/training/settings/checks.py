@@ -10,7 +10,7 @@ from tasks.errors import ParamsError
 from tasks.training.batches.reading import Policy
 from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
-from tasks.training.settings.optimization import NAMES, check_name
+from tasks.training.settings.names import NAMES, check_name
 
 LEAST = {
     "per_device_train_batch_size": (1, " pairs"),

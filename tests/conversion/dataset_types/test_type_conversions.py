@@ -15,15 +15,7 @@ from tasks.conversion import (
     unpair_preference_dataset,
 )
 from tasks.errors import DataError, ParamsError
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
-
+from tests.conversion.messages import assistant, user
 
 SKY, SUN = [user("What color is the sky?")], [user("Where is the sun?")]
 BLUE, GREEN = [assistant("It is blue.")], [assistant("It is green.")]

@@ -1,7 +1,6 @@
-"""Layouts of judged answers: worked rows, and nasty ones with the reason that each gets."""
+"""Layouts of judged answers: what becomes of worked rows."""
 
 import json
-from collections import Counter
 
 import pytest
 
@@ -9,52 +8,20 @@ from tasks.conversion import Pair, Unusable, checked
 from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, reader, recognise
 from tasks.conversion.preference.answers import Answer
 from tasks.errors import DataError, ParamsError
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
-
-
-def items(layout, row, columns=None, **options):
-    read = reader(layout, columns or {}, options_of("votes", layout, options))
-    return [checked(item) if isinstance(item, Pair) else item for item in read(row)]
-
-
-def first_problem(found):
-    return next(item for item in found if isinstance(item, Unusable))
-
-
-def one(layout, row, columns=None, **options):
-    (item,) = items(layout, row, columns, **options)
-    if isinstance(item, Unusable):
-        raise item
-    return item
-
-
-def sides(pair):
-    return pair.prompt, pair.chosen, pair.rejected
-
-
-def counted(found):
-    """(pairs, {reason: pairs that it stands for})"""
-    reasons = Counter()
-    for item in found:
-        if isinstance(item, Unusable):
-            reasons[item.reason] += item.pairs
-    return sum(isinstance(item, Pair) for item in found), reasons
-
-
-TALK = ([user("Hi")], [assistant("Hello.")], [assistant("No.")])
-KAGGLE = {"id": 1, "model_a": "x", "model_b": "y", "prompt": '["Hi"]', "response_a": '["Hello."]',
-          "response_b": '["No."]', "winner_model_a": "1", "winner_model_b": "0",
-          "winner_tie": "0"}  # fmt: skip
-BATTLE = {"model_a": "x", "model_b": "y", "winner": "model_b",
-          "conversation_a": [user("Hi"), assistant("No.")],
-          "conversation_b": [user("Hi"), assistant("Hello.")]}  # fmt: skip
+from tests.conversion.layouts.judged_rows import (
+    BATTLE,
+    JUDGED,
+    KAGGLE,
+    PROCESSES,
+    RATED,
+    SHP,
+    TALK,
+    counted,
+    items,
+    one,
+    sides,
+)
+from tests.conversion.messages import assistant, user
 
 
 def test_arena_turns_in_lists_become_conversations_that_part_at_the_first_answer():
@@ -138,9 +105,6 @@ def test_ultrafeedback_loses_a_bad_completion_and_keeps_the_others():
     )  # fmt: skip
 
 
-RATED = {"prompt": "Hi", "response": "Hello.", "helpfulness": 4, "correctness": 3, "verbosity": "1"}
-
-
 def test_helpsteer_answers_carry_weighted_attributes():
     answer = one("helpsteer", RATED)
     assert answer == Answer([user("Hi")], [assistant("Hello.")], answer.score)
@@ -161,10 +125,6 @@ def test_helpsteer_strengths_point_to_the_better_answer(row):
     assert sides(pair) == TALK
     assert pair.margin == 2.0
     assert recognise("votes", None, {}, [row]) == "helpsteer"
-
-
-SHP = {"history": "Hi", "human_ref_A": "Hello.", "human_ref_B": "No.", "labels": 1, "score_A": 24,
-       "score_B": 3, "score_ratio": 8.0, "post_id": "x"}  # fmt: skip
 
 
 def test_shp_labels_one_means_a_and_votes_are_a_margin_on_request():
@@ -204,15 +164,8 @@ def test_stepwise_rows_are_good_when_all_steps_are():
     assert one("stepwise", numbered | {"error_steps": [2]}).score is False
 
 
-PROCESSES = {"original_question": "q", "modified_question": "q", "original_process": ["a", "b"],
-             "modified_process": ["a", "c"], "error_steps": [2]}  # fmt: skip
-
-
 def test_a_right_process_is_better_than_what_was_made_of_it():
     assert sides(one("stepwise", PROCESSES)) == ("q", "a\nb", "a\nc")
-
-
-JUDGED = {"prompt": "Hi", "response_a": "No.", "response_b": "Hello.", "label": 2}
 
 
 @pytest.mark.parametrize(
@@ -300,83 +253,6 @@ def test_rewardbench_rows_become_conversations():
         several)) == (4, {"capped": 2})  # fmt: skip
 
 
-BAD = [
-    ("arena", KAGGLE | {"response_a": '["Hello.", null]', "prompt": '["Hi", "And?"]'},
-     "null_content", "response_a[1]"),
-    ("arena", KAGGLE | {"response_b": None}, "null", "response_b"),
-    ("arena", KAGGLE | {"response_a": "Hello."}, "bad_json", "response_a"),
-    ("arena", KAGGLE | {"response_a": '["\\ud83d"]'}, "bad_json", "response_a"),
-    ("arena", KAGGLE | {"response_a": '{"a": 1}'}, "wrong_type", "response_a"),
-    ("arena", KAGGLE | {"response_a": "[1]"}, "wrong_type", "response_a[0]"),
-    ("arena", KAGGLE | {"response_a": "[]"}, "bad_transcript", "response_a"),
-    ("arena", KAGGLE | {"winner_model_a": "0", "winner_tie": "1"}, "tie", "winner_tie"),
-    ("arena", KAGGLE | {"winner_model_b": "1"}, "bad_label", "winner_model_a"),
-    ("arena", KAGGLE | {"winner_model_a": "yes"}, "bad_label", "winner_model_a"),
-    ("arena", KAGGLE | {"response_a": '[""]'}, "empty_response", "chosen"),
-    ("arena", BATTLE | {"winner": "tie"}, "tie", "winner"),
-    ("arena", BATTLE | {"winner": "tie (bothbad)"}, "tie", "winner"),
-    ("arena", BATTLE | {"winner": "tie (inconsistent)"}, "tie", "winner"),
-    ("arena", BATTLE | {"winner": "model_c"}, "bad_label", "winner"),
-    ("arena", BATTLE | {"conversation_a": [user("Ho"), assistant("No.")]}, "prompts_differ",
-     "chosen[0]"),
-    ("arena", BATTLE | {"turn": 1, "conversation_a": [user("Hi"), "No."]}, "bad_message",
-     "rejected[1]"),
-    ("arena", BATTLE | {"turn": 1, "conversation_b": [user("Hi"), {"role": 1}]}, "bad_message",
-     "chosen[1]"),
-    ("ultrafeedback", {"instruction": None, "completions": []}, "null", "instruction"),
-    ("ultrafeedback", {"instruction": "Hi", "completions": []}, "unpaired_alone", "completion"),
-    ("ultrafeedback", {"instruction": "Hi", "completions": "x"}, "bad_json", "completions"),
-    ("helpsteer", RATED | {"response": " "}, "empty_response", "response"),
-    ("helpsteer", RATED | {"helpfulness": None}, "unrated", "helpfulness"),
-    ("helpsteer", RATED | {"helpfulness": "high"}, "bad_score", "helpfulness"),
-    ("helpsteer", {"prompt": "Hi", "response_1": "a", "response_2": "b", "preference_strength": 0},
-     "tie", "preference_strength"),
-    ("helpsteer", {"prompt": "Hi", "response_1": "a", "response_2": "b",
-                   "preference_strength": -100}, "bad_score", "preference_strength"),
-    ("shp", SHP | {"labels": 2}, "bad_label", "labels"),
-    ("shp", SHP | {"labels": 0}, "score_contradicts_label", "labels"),
-    ("shp", {k: v for k, v in SHP.items() if k != "history"}, "missing_column", "history"),
-    ("unpaired", {"prompt": "a", "completion": "b", "label": None}, "null", "label"),
-    ("unpaired", {"prompt": "a", "completion": "b", "label": "maybe"}, "bad_label", "label"),
-    ("unpaired", {"prompt": "a", "completion": "", "label": True}, "empty_response", "completion"),
-    ("unpaired", {"prompt": None, "completion": "b", "label": True}, "null", "prompt"),
-    ("unpaired", {"messages": [assistant("b")], "label": True}, "no_prompt", "messages"),
-    ("unpaired", {"messages": [assistant("b"), user("a")], "label": True}, "no_final_assistant",
-     "completion[0]"),
-    ("stepwise", {"prompt": "q", "completions": ["a"], "labels": [True, True]}, "bad_steps",
-     "labels"),
-    ("stepwise", {"prompt": "q", "completions": ["a"], "labels": ["?"]}, "bad_label", "labels[0]"),
-    ("stepwise", {"prompt": "q", "completions": [], "labels": []}, "bad_steps", "completions"),
-    ("stepwise", {"prompt": "q", "completions": ["a"], "error_steps": [0]}, "step_out_of_range",
-     "error_steps[0]"),
-    ("stepwise", PROCESSES | {"error_steps": [1, 3]}, "step_out_of_range", "error_steps[1]"),
-    ("stepwise", PROCESSES | {"error_steps": [True]}, "wrong_type", "error_steps[0]"),
-    ("stepwise", PROCESSES | {"error_steps": []}, "tie", "error_steps"),
-    ("stepwise", PROCESSES | {"modified_question": "r"}, "prompts_differ", "modified_question"),
-    ("pairwise_label", JUDGED | {"label": 3}, "bad_label", "label"),
-    ("pairwise_label", JUDGED | {"label": None}, "null", "label"),
-    ("pairwise_label", JUDGED | {"label": True}, "bad_label", "label"),
-    ("pairwise_label", JUDGED | {"response_b": True}, "wrong_type", "chosen"),
-    ("scored", {"prompt": "p", "response": "a", "score": "N/A"}, "bad_score", "score"),
-    ("scored", {"prompt": "p", "response": "a", "score": None}, "unrated", "score"),
-    ("scored", {"prompt": "p", "responses": ["a"], "scores": [1, 2]}, "bad_score", "scores"),
-    ("scored", {"prompt": "p", "responses": ["a"], "scores": [1]}, "unpaired_alone", "completion"),
-    ("rewardbench", {"prompt": "p", "chosen": "a", "rejected": "b"}, "missing_column", "subset"),
-    ("rewardbench2", {"prompt": "p", "chosen": [], "rejected": ["b"]}, "unpaired_alone", "chosen"),
-    ("context_ranking", {"context": "Hi", "chosen": [], "rejected": []}, "wrong_type", "context"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("layout", "row", "reason", "field"), BAD)
-def test_rows_that_cannot_be_used_get_their_reason(layout, row, reason, field):
-    options = {"first": 1, "second": 2} if layout == "pairwise_label" else {}
-    with pytest.raises(Unusable) as caught:
-        raise first_problem(items(layout, row, **options))
-    assert (caught.value.reason, caught.value.field) == (reason, field)
-    assert "found" in caught.value.message
-    assert caught.value.message.isprintable()
-
-
 WORKED = {
     "arena": KAGGLE,
     "helpsteer": RATED,
@@ -405,29 +281,3 @@ def test_a_label_is_never_recognised_and_its_meaning_never_guessed():
         recognise("votes", None, {}, [JUDGED])
     with pytest.raises(ParamsError, match=r"'pairwise_label' needs what the label means: options"):
         check_declared("votes", "pairwise_label", {})
-
-
-@pytest.mark.parametrize(
-    ("layout", "options", "message"),
-    [
-        (
-            "scored",
-            {"bye": "id"},
-            r"options\.bye: Extra inputs.*Options of layout 'scored': tool_turns, format",
-        ),
-        ("hh_rlhf", {"format": "as_is"}, r"options\.format.*layout 'hh_rlhf': tool_turns"),
-        ("unpaired", {"pairs": "adjacent"}, r"options\.pairs: Input should be 'all' or"),
-        ("scored", {"max_pairs": 0}, r"options\.max_pairs.*greater than or equal to 1, found 0"),
-        ("scored", {"responses": ["a"]}, "one path in options.scores for each"),
-        (
-            "pairwise_label",
-            {"first": 0, "second": 1, "tie": "1.0"},
-            r"options\.second is the number 1 and options\.tie the text '1\.0', the same label",
-        ),
-        ("pairwise_label", {"first": [1, 2], "second": 3}, r"options\.first, found a list of 2"),
-        (None, {"by": "id"}, "options 'by' without a layout"),
-    ],
-)
-def test_wrong_options_are_answered_before_any_work(layout, options, message):
-    with pytest.raises(ParamsError, match=message):
-        check_declared("votes", layout, {}, options)

@@ -7,14 +7,7 @@ import pytest
 from tasks.conversion import Unusable, checked
 from tasks.conversion.layouts import LAYOUTS, NAMES, check_declared, reader, recognise, trl
 from tasks.errors import DataError, ParamsError
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
+from tests.conversion.messages import assistant, user
 
 
 def system(text):

@@ -13,12 +13,10 @@ from transformers.training_args import OptimizerNames
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.params import TrainingParams
+from tasks.training.settings.names import NAMES, _names, check_name
 from tasks.training.settings.optimization import (
-    NAMES,
     _further,
-    _names,
     check_makable,
-    check_name,
     check_optimization,
     check_optimizer,
 )

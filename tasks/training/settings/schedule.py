@@ -1,0 +1,63 @@
+"""The learning rate's schedule that is asked for, held against what transformers makes of it."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.errors import ParamsError
+
+OF_ALL = frozenset({"optimizer", "num_warmup_steps", "num_training_steps", "last_epoch"})
+"""What a schedule is given whatever `lr_scheduler_kwargs` says."""
+
+
+def check_schedule(args: Any, groups: Sequence[Mapping[str, Any]], *, warms: bool) -> None:
+    """Refuses further arguments that the schedule does not take, or lacks, and a warm-up that
+    neither it nor the optimizer has. `groups` are those of the optimizer, of which `lr` is read;
+    `warms`: it may have a warm-up of its own.
+
+    Raises:
+        ParamsError: as above.
+    """
+    import torch
+    from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION, get_scheduler
+    from transformers.trainer_utils import SchedulerType
+
+    kind = SchedulerType(args.lr_scheduler_type)
+    given = dict(args.lr_scheduler_kwargs or {})
+    takes = inspect.signature(TYPE_TO_SCHEDULER_FUNCTION[kind]).parameters
+    if args.warmup_steps and "num_warmup_steps" not in takes and not warms:
+        raise ParamsError(
+            f"lr_scheduler_type {kind.value} has no warm-up, but warmup_steps is "
+            f"{args.warmup_steps:g}; leave that out, or take a schedule that has one, such as "
+            "constant_with_warmup"
+        )
+    own = [name for name in takes if name not in OF_ALL]
+    unread = [name for name in given if name not in own]
+    wrong = f"{unread[0]} is none of them" if unread and "kwargs" not in own else ""
+    try:
+        parts = [{"params": [torch.zeros(1)], "lr": group["lr"]} for group in groups]
+        get_scheduler(kind, torch.optim.SGD(parts, lr=groups[0]["lr"]), 1, 100, given)
+    except (TypeError, ValueError) as error:
+        wrong = wrong or str(error)
+    if wrong:
+        listed = ", ".join(own).replace("kwargs", "those of torch's") or "none"
+        raise ParamsError(
+            f"lr_scheduler_type {kind.value} cannot be made with lr_scheduler_kwargs {given}: "
+            f"{wrong}; its arguments are: {listed}"
+        )
+
+
+def check_warm_up(args: Any, steps: int) -> None:
+    """Refuses a warm-up that ends with the run where the schedule then divides by the steps behind
+    it, which are none: after the last step.
+
+    Raises:
+        ParamsError: as above.
+    """
+    warm_up = args.get_warmup_steps(steps)
+    if args.lr_scheduler_type == "polynomial" and warm_up == steps:
+        raise ParamsError(
+            f"lr_scheduler_type polynomial has no step left to decay in: warmup_steps "
+            f"{args.warmup_steps:g} is {warm_up} of {steps} steps; lower it, or take "
+            "constant_with_warmup"
+        )
