@@ -52,7 +52,8 @@ class RegistrationParams(Params):
     experiment_name: Annotated[str, Field(pattern=NAME)] = "reward-pipeline"
     """MLflow experiment that holds the runs."""
     tracking_uri: str | None = None
-    """MLflow's store; null is SQLite in `mlruns/mlflow.db`, artifacts in `mlruns/artifacts`."""
+    """MLflow's store; null is SQLite in `mlruns/mlflow.db`, artifacts in `mlruns/artifacts`. A
+    relative path of SQLite's (`sqlite:///mlflow.db`) is one below the root."""
     min_improvement: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Accuracy by which the champion must be beaten; at 0, equal accuracy is decided by loss."""
 

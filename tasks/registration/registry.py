@@ -43,12 +43,15 @@ class Entry:
 
 
 def store_uri(params: RegistrationParams, root: Path) -> str:
-    """The address of MLflow's store."""
+    """The address of MLflow's store; a relative path of SQLite's is one below the root."""
     return _address(params.tracking_uri, root)
 
 
 def _address(told: str | None, root: Path) -> str:
-    return told or f"{SQLITE}{root.resolve() / 'mlruns' / 'mlflow.db'}"
+    if told and not told.startswith(SQLITE):
+        return told
+    path = told.removeprefix(SQLITE) if told else "mlruns/mlflow.db"
+    return f"{SQLITE}{root.resolve() / path}"
 
 
 def database_path(uri: str) -> Path | None:

@@ -41,6 +41,19 @@ def test_a_resumed_training_logs_each_step_once_to_the_one_run(place):
     assert history(place, resumed.run_id, "loss") == [(10, 0.1), (20, 0.05), (30, 1 / 30)]
 
 
+def test_a_relative_database_is_the_roots_wherever_the_command_is_typed(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    params, root = RegistrationParams(tracking_uri="sqlite:///kept/mlflow.db"), tmp_path / "root"
+    client = client_for(params, root)
+    run = client.get_run(run_for(client, params, root, "abc"))
+    assert (root / "kept" / "mlflow.db").is_file()
+    assert Path(run.info.artifact_uri).is_relative_to(root / "kept" / "artifacts")
+    assert list(Path.cwd().iterdir()) == []
+    absolute = params.model_copy(update={"tracking_uri": f"sqlite:///{root}/kept/mlflow.db"})
+    assert client_for(absolute, root).get_run(run.info.run_id).info == run.info
+
+
 def test_a_record_may_add_metrics_to_a_step_and_what_is_no_number_is_left_out(place):
     sink = MetricsSink(place.params, place.root, "abc")
     sink({"step": 10, "max_steps": 90, "time": 1.7e9, "loss": 0.5})
