@@ -44,9 +44,16 @@ varlen_attn: Callable[..., Any] | None = _varlen_attn
 
 def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout on a device."""
-    if device.type == "cuda" and varlen_attn is not None:
+    if has_varlen(device):
         return varlen_layout(plan, device)
     return Layout(plan.blocks, sent(plan.last, device))
+
+
+def has_varlen(device: torch.device) -> bool:
+    """Whether the variable-length call runs there: its kernels are for GPUs from Ampere on."""
+    if device.type != "cuda" or varlen_attn is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @contextmanager

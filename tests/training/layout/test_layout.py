@@ -280,6 +280,13 @@ def reference_varlen(q, k, v, q_starts, k_starts, max_q, max_k, *, window_size, 
     return torch.cat(outputs).to(q.dtype)
 
 
+@pytest.mark.parametrize(("capability", "has"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
+def test_a_gpu_before_ampere_gets_no_ragged_call(monkeypatch, capability, has):
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
+    assert attention.has_varlen(torch.device("cuda")) == has
+    assert not attention.has_varlen(torch.device("cpu"))
+
+
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
     monkeypatch.setattr(attention, "varlen_attn", reference_varlen)
