@@ -8,6 +8,7 @@ padded          a rectangle, as long as its longest sequence; fits every model
 import logging
 from typing import Literal
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
@@ -29,7 +30,8 @@ def choose_layout(
     """
     if wanted == "padded":
         return "padded"
-    reason = _by_settings(model, args, partitioned) or make_flat(model, bf16=bool(args.bf16))
+    half = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+    reason = _by_settings(model, args, partitioned) or make_flat(model, half)
     if reason is not None:
         expected = wanted == "auto" and args.device.type == "cpu"
         tell = logger.info if expected else logger.warning  # on a GPU it costs most

@@ -30,31 +30,31 @@ PROBED_WINDOW = 3
 real window: some families slide by their mask alone, which a flat row has not."""
 
 
-def make_flat(model: PreTrainedModel, *, bf16: bool = False) -> str | None:
+def make_flat(model: PreTrainedModel, autocast: torch.dtype | None = None) -> str | None:
     """None where the flat layouts are exact for the model; else why they are not.
 
     Its last layer computes the pooled rows alone from now on, if that too is exact for it.
-    `bf16`: it will compute in bfloat16 under autocast.
+    `autocast`: the half precision that it will compute in.
     """
     reason = _by_config(model)
     if reason is not None:
         return reason
     body = getattr(model, model.base_model_prefix)
     pruned = prune_last_layer(body)
-    reason = _by_probe(model, bf16)
+    reason = _by_probe(model, autocast)
     if reason is None or not pruned:
         return reason
     restore_last_layer(body)
-    return _by_probe(model, bf16)
+    return _by_probe(model, autocast)
 
 
-def _by_probe(model: PreTrainedModel, bf16: bool) -> str | None:
+def _by_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> str | None:
     try:
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        with torch.autocast(model.device.type, autocast, enabled=autocast is not None):
             difference = _difference(model)
     except Exception as error:  # whatever a forward raises that was not written for flat rows
         return f"{type(model).__name__} takes no flat batch: {error}"
-    allowed = HALF if bf16 else TOLERANCE.get(model.dtype, HALF)
+    allowed = HALF if autocast else TOLERANCE.get(model.dtype, HALF)
     if not difference <= allowed:
         return f"{type(model).__name__} gives rewards that differ by {difference:.1e} in a probe"
     return None

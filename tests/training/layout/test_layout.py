@@ -3,7 +3,7 @@
 The reference is the padded path, one sequence at a time: neither padding nor a shared prompt.
 """
 
-from types import MethodType
+from types import MethodType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from tasks.training.layout import attention
+from tasks.training.layout.choice import choose_layout
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.on_device import varlen_layout
 from tasks.training.layout.plan import flat_plan, shared_prefix
@@ -172,6 +173,24 @@ def test_a_window_longer_than_the_probe_is_kept_or_the_layout_refused(family):
         torch.testing.assert_close(score_flat(model, plan), windowed, atol=1e-5, rtol=1e-5)
     model.config.sliding_window = 80
     assert (one_by_one(model, ids) - windowed).abs().max() > 1e-3  # it was the model's own again
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype"),
+    [({}, None), ({"bf16": True}, torch.bfloat16), ({"fp16": True}, torch.float16)],
+)
+def test_a_model_is_probed_in_the_precision_that_it_will_compute_in(fields, dtype):
+    model, seen = reward_model("llama"), set()
+
+    def look(*_):
+        enabled = torch.is_autocast_enabled("cpu")
+        seen.add(torch.get_autocast_dtype("cpu") if enabled else None)
+
+    model.model.register_forward_pre_hook(look)
+    off = dict.fromkeys(("bf16", "fp16", "torch_compile", "neftune_noise_alpha"))
+    args = SimpleNamespace(**{**off, **fields}, device=torch.device("cpu"))
+    assert choose_layout("auto", model, args, partitioned=False) == "prefix_shared"
+    assert seen == {dtype}
 
 
 def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):
