@@ -12,9 +12,10 @@ computed tokens a second (padding is computed, too), the share of the device's m
 matrix product (MFU: 6 N floating-point operations for every token that the contestant computes),
 peak memory, and how far our bfloat16 rewards are from float32 ones.
 Every contestant runs in a process of its own, and the JSON is written after each. Where nothing can
-be installed, unpacked wheels of trl, datasets, dill, multiprocess, orjson, pydantic, pydantic-core,
-annotated-types and typing-inspection do beside torch, transformers, accelerate, peft, pyarrow and
-pandas: PYTHONPATH=DIR python -m tests.benchmarks.gpu.
+be installed, unpacked wheels of trl, datasets, dill, multiprocess, xxhash, orjson, pydantic,
+pydantic-core, annotated-types and typing-inspection, in the versions of constraints.txt, do beside
+torch, transformers, accelerate, peft, pyarrow and pandas: PYTHONPATH=DIR python -m
+tests.benchmarks.gpu.
 """
 
 import argparse
