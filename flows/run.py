@@ -15,6 +15,7 @@ from tasks.artifact.refs import RUN, UNFINISHED, VERSION, keep, release, run_nam
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
+from tasks.registration.registry import check_store
 from tasks.training.task import check_launch
 
 Obtain = Callable[[Step], Artifact]
@@ -39,6 +40,7 @@ def run_pipeline(
         _check_evaluation(pipeline)
     if _comes_to("training", until):
         check_launch(pipeline.params.training)
+        check_store(pipeline.params.registration, pipeline.root)
     if until != "ingestion":
         check_sources(pipeline.params.ingestion.sources)
         if not pipeline.needs("model"):

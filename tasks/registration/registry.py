@@ -6,6 +6,7 @@ import alone takes seconds); any other store is asked through MLflow's client.
 
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.errors import ParamsError
 from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
 
@@ -22,6 +24,8 @@ ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
 CHAMPION, CHALLENGER = "champion", "challenger"
 SQLITE = "sqlite:///"
+PART_OF_AN_ADDRESS = re.compile(r"[?#]|%[0-9A-Fa-f]{2}")
+"""What no path of MLflow's database or files may hold: it would be cut there, or decoded."""
 
 VERSION_QUERY = """
 SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS tag
@@ -52,6 +56,22 @@ def _address(told: str | None, root: Path) -> str:
         return told
     path = told.removeprefix(SQLITE) if told else "mlruns/mlflow.db"
     return f"{SQLITE}{root.resolve() / path}"
+
+
+def check_store(params: RegistrationParams, root: Path) -> None:
+    """Refuses, before any work, a database whose path MLflow would read as an address: it would
+    write beside it, and look for its files in vain.
+
+    Raises:
+        ParamsError: names the path and what stands in it.
+    """
+    database = database_path(store_uri(params, root))
+    if database is not None and (found := PART_OF_AN_ADDRESS.search(str(database))):
+        raise ParamsError(
+            f"MLflow's database {database} has {found[0]!r} in its path, which MLflow takes for a "
+            "part of an address, and would write elsewhere; give another --root, or a "
+            "registration.tracking_uri whose path has none"
+        )
 
 
 def database_path(uri: str) -> Path | None:

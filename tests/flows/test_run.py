@@ -13,6 +13,9 @@ from flows.pipeline import Pipeline
 from flows.run import run_pipeline
 from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
+from tasks.errors import ParamsError
+from tasks.registration import RegistrationParams
+from tasks.registration.registry import check_store
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -23,8 +26,7 @@ def pipeline(tmp_path) -> Pipeline:
     path = str(REPOSITORY / "data/samples/votes.csv")
     source = {"name": "votes", "path": path, "columns": columns, "limit": 60}
     model = {"scratch": {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8}}
-    value = {"model": model, "ingestion": {"sources": [source]}}
-    return Pipeline(check(value, "test"), tmp_path)
+    return Pipeline(check({"model": model, "ingestion": {"sources": [source]}}, "test"), tmp_path)
 
 
 def stops_at(pipeline, stage):
@@ -91,3 +93,13 @@ def test_a_root_that_was_moved_shows_where_its_artifacts_are_now(pipeline, tmp_p
     in_words = CliRunner().invoke(app, ["show", "--root", str(there)]).stdout
     assert all(path in in_words for path in paths[:3])
     assert f"{tmp_path}/" not in in_words + shown.stdout
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%41b"])
+def test_a_root_that_mlflow_would_read_as_an_address_is_refused_before_any_work(pipeline, name):
+    odd = Pipeline(pipeline.params, pipeline.root / name)
+    with pytest.raises(ParamsError, match=r"mlflow\.db has '.*' in its path, which MLflow takes"):
+        run_pipeline(odd)
+    assert not odd.root.exists()
+    assert run_pipeline(odd, until="conversion")["registered"] is None
+    check_store(RegistrationParams(tracking_uri="http://127.0.0.1:5000"), odd.root)
