@@ -13,6 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from tasks.errors import ModelError
+from tasks.model.bars import without_bars
 from tasks.model.params import ScratchParams
 
 if TYPE_CHECKING:
@@ -93,7 +94,6 @@ def _save_tokenizer(tokenizer: "Tokenizer", params: ScratchParams, directory: Pa
 def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.utils.logging import disable_progress_bar
 
     fields = params.model_dump(exclude={"architecture", "vocab_size", "seed"}, exclude_none=True)
     fields.setdefault("head_dim", params.hidden_size // params.num_attention_heads)
@@ -111,8 +111,8 @@ def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"model.scratch cannot be built: {error}") from error
-    disable_progress_bar()
-    model.save_pretrained(directory)
+    with without_bars():
+        model.save_pretrained(directory)
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -20,6 +20,7 @@ from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import ModelError
 from tasks.evaluation.scoring.windows import read_windows
 from tasks.evaluation.tables.table import Rewards, TokenIds, score_table, sequences
+from tasks.model.bars import without_bars
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.plan import flat_plan
 from tasks.training.layout.rectangle import rectangle
@@ -47,9 +48,9 @@ class RewardScorer:
         self.model_directory = model_directory
         self.batch_size = batch_size
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.model: Any = load_reward_model(
-            model_directory, dtype=torch.float32, need_head=True
-        ).model
+        with without_bars():
+            loaded = load_reward_model(model_directory, dtype=torch.float32, need_head=True)
+        self.model: Any = loaded.model
         self.model.to(self.device).eval()
         self.pad_id = int(self.model.config.pad_token_id or 0)
         self.flat = make_flat(self.model) is None

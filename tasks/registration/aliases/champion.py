@@ -22,6 +22,7 @@ from tasks.artifact import Artifact
 from tasks.evaluation.scoring.score import RewardScorer, check_finite
 from tasks.evaluation.scoring.windows import read_windows, split_files
 from tasks.evaluation.tables.table import SCHEMA, Mask, TokenIds, score_table, sequences
+from tasks.model.bars import without_bars
 from tasks.model.directory import tokenizer_files
 from tasks.registration.lineage import conversion_directory, conversion_rows
 from tasks.registration.loader.contract_replay import policy_of
@@ -60,7 +61,9 @@ def champion_scores(
         scorer = RewardScorer(champion, batch_size=batch_size, device=device)
         limit, rewards, reader = last_readable(scorer.model.config), scorer.rewards, _as_tokenized
     else:
-        served = load_reward_model(champion, device, special_tokens_in_text=_lenient(champion))
+        lenient = _lenient(champion)
+        with without_bars():
+            served = load_reward_model(champion, device, special_tokens_in_text=lenient)
         limit, rewards = last_readable(served.model.config), served.rewards_of_ids
         reader = _rendered_anew(served, tokenization)
     parts = [SCHEMA.empty_table()]

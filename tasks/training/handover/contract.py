@@ -22,6 +22,7 @@ from typing import Any
 from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError
+from tasks.model.bars import without_bars
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.tokenization.shards import RENDERING_FILE
 from tasks.training.batches.reading import Policy, RowReader
@@ -57,7 +58,8 @@ class _Scored:
 
         self.device = device
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
-        loaded = load_reward_model(directory, dtype=torch.float32, need_head=True)
+        with without_bars():
+            loaded = load_reward_model(directory, dtype=torch.float32, need_head=True)
         model: Any = loaded.model
         self.model: Any = model.to(device).eval()
 

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
+from transformers.utils.logging import enable_progress_bar, is_progress_bar_enabled
 
 from tasks.artifact import Store
 from tasks.evaluation.scoring.score import RewardScorer
 from tasks.registration.aliases import champion
 from tasks.registration.aliases.champion import champion_scores
 from tasks.registration.task import receipt
-from tasks.training.handover.contract import write_contract
+from tasks.training.handover.contract import replay, write_contract
 from tests.evaluation.pieces import conversations, everything
 from tests.registration.conftest import Place
 
@@ -82,6 +83,19 @@ def test_pairs_that_would_change_the_champions_rotary_positions_are_left_out(mad
         ]
         alone = scorer.rewards([pa.array(each, pa.int32()).to_numpy() for each in ids])
         assert rewards == pytest.approx(alone.tolist(), abs=1e-5)
+
+
+def test_no_bar_stands_among_the_lines_of_a_comparison(made, tmp_path, capfd):
+    model, tokenization = made(conversations(ROWS))
+    champion = copied(model, tmp_path / "champion")
+    other = with_another_tokenizer(model, tmp_path / "other")
+    enable_progress_bar()
+    capfd.readouterr()
+    for successor in (model, other):
+        champion_scores(champion, successor, tokenization, 16, "cpu")
+    assert not any(verdict.difference for verdict in replay(champion))
+    assert capfd.readouterr().err == ""
+    assert is_progress_bar_enabled()
 
 
 def test_a_champion_of_another_template_scores_all_pairs_but_those_that_it_refuses(made, tmp_path):
