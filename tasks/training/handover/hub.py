@@ -8,7 +8,6 @@ from typing import Any
 
 from datasets import Dataset
 
-from tasks.errors import ModelError
 from tasks.training.checkpoints.resumable import ResumableTrainer
 from tasks.training.handover.card import TAGS, model_card
 from tasks.training.handover.contract import write_contract
@@ -46,7 +45,7 @@ class SharedTrainer(ResumableTrainer):
         pairs: Any = held_out if isinstance(held_out, Dataset) else ()
         try:
             write_contract(directory, pairs, policy=settings.special_tokens_in_text)
-        except ModelError as error:
+        except Exception as error:  # whatever loading raises: the model is saved, and training over
             logger.warning("%s gets no %s: %s", directory, CONTRACT, error)
 
     def create_model_card(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -64,3 +64,16 @@ def test_a_contract_of_another_model_does_not_stay(tiny_model_directory, tmp_pat
     other = trainer_of(tiny_model_directory, tmp_path / "run", "keep", peft_config=adapters)
     other.save_model(str(tmp_path / "out"))
     assert not (tmp_path / "out" / CONTRACT).exists()
+
+
+def test_a_contract_that_cannot_be_written_is_told_and_ends_nothing(
+    tiny_model_directory, tmp_path, monkeypatch, caplog
+):
+    def full(*_, **__):
+        raise MemoryError("no room for a second copy")
+
+    monkeypatch.setattr("tasks.training.model.loading.load_reward_model", full)
+    trainer_of(tiny_model_directory, tmp_path / "run", "keep").save_model(str(tmp_path / "out"))
+    assert "gets no reward_contract.json: no room for a second copy" in caplog.text
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert not (tmp_path / "out" / CONTRACT).exists()
