@@ -6,7 +6,7 @@ A table of all rows has one type for each column: what a row leaves out is null 
     in Parquet  "properties": {"days": {"type": "integer"}, "city": null}   another tool has a city
 
 Rows out of either are to give the same text. In a schema such a null says nothing, wherever the row
-comes from (`schema_without_nulls`). Among the arguments of a call, and as a schema's default, it
+comes from (schema_nulls.py). Among the arguments of a call, and as a schema's default, it
 may be meant: it is left out of rows of a table only (`unfilled`), for these cannot say that they
 mean it. Entries of lists are never left out.
 """
@@ -17,12 +17,6 @@ from tasks.ingestion.formats.extensions import FORMATS, split_codec
 
 _TABLES = tuple(ending for ending, kind in FORMATS.items() if kind in ("parquet", "arrow"))
 _FILLED = ("tools", "arguments")
-_VALUES = ("default", "const")
-"""Keywords of a schema that are followed by a value, which may be null."""
-_LISTS = ("enum", "examples")
-"""And by a list of them."""
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""And by schemas under any names, those of keywords among them."""
 
 
 def unfilled(row: dict[str, Any], raw: str, file: str) -> dict[str, Any]:
@@ -51,21 +45,3 @@ def without_nulls(value: Any) -> Any:
         return value
     entries = cast(dict[str, Any], value).items()
     return {key: without_nulls(each) for key, each in entries if each is not None}
-
-
-def schema_without_nulls(value: Any, *, named: bool = False) -> Any:
-    """Tools, or a schema, without keys that are null; values that a schema states stay as they are.
-
-    `named`: the keys are names of schemas, not keywords.
-    """
-    if isinstance(value, list):
-        return [schema_without_nulls(each) for each in cast(list[Any], value)]
-    if not isinstance(value, dict):
-        return value
-    kept: dict[str, Any] = {}
-    for key, each in cast(dict[str, Any], value).items():
-        if not named and (key in _VALUES or (key in _LISTS and each is not None)):
-            kept[key] = each
-        elif each is not None:
-            kept[key] = schema_without_nulls(each, named=not named and key in _NAMED)
-    return kept

@@ -13,7 +13,7 @@ import orjson
 
 from tasks.conversion.conversation.json_text import json_value
 from tasks.conversion.conversation.message_names import RENDERING
-from tasks.conversion.conversation.nulls import schema_without_nulls
+from tasks.conversion.conversation.schema_nulls import schema_without_nulls
 from tasks.conversion.unusable import Unusable, found
 
 TOO_LARGE = 2**63

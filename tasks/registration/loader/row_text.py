@@ -1,6 +1,7 @@
 """A row as the token ids that training would have made of it, special tokens in its words included.
 
-    {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added
+    {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added; of
+                          tools, too, no key that is null
     "text"                the text, closed, and what the tokenizer adds by itself
 
 What a special token in a row's own words becomes is the score contract's
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tasks.conversion.conversation.message_names import RENDERING
+from tasks.conversion.conversation.schema_nulls import schema_without_nulls
 from tasks.registration.loader.given_messages import as_in_training
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
@@ -69,7 +71,7 @@ class RowTexts:
 
     def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
         messages = as_in_training(_plain(given))
-        tools = _plain(options.get("tools")) or None
+        tools = schema_without_nulls(_plain(options.get("tools"))) or None
         settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
         if taken := sorted(RENDERING.intersection(settings)):
             raise ValueError(

@@ -4,14 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from pandas import DataFrame
 
 from tasks.conversion.conversation import messages as conversion
-from tasks.registration import load_reward_model
+from tasks.conversion.preference import fields
+from tasks.registration import as_reward_func, load_reward_model
 from tasks.registration.loader import given_messages
 from tests.evaluation.pieces import write_reward_model
 
 TEMPLATE = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
     "{% if 'tool_calls' in m %}{{ m.tool_calls | length }}{{ m.tool_calls | tojson }}{% endif %}"
     "{% if 'name' in m %}({{ m.name }}){% endif %}{% if m.weight %}!{% endif %}<|im_end|>\n"
@@ -50,6 +53,11 @@ GIVEN = {
 }
 
 
+def tool(name, **properties):
+    parameters = {"type": "object", "properties": properties}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
 @pytest.fixture(scope="module")
 def served(tiny_model_directory, tmp_path_factory):
     directory = tmp_path_factory.mktemp("template")
@@ -72,6 +80,21 @@ def test_a_table_fills_nulls_into_every_message_and_its_lists_are_arrays(served)
     filled = [{**message, "tool_calls": None, "name": None} for message in (USER, ANSWER)]
     table = DataFrame({"messages": [np.asarray(filled, dtype=object)]})
     assert served.predict(table) == pytest.approx(served.rewards([[USER, ANSWER]]), abs=1e-6)
+
+
+def test_a_table_gives_each_tool_the_keys_of_the_others_which_say_nothing(served):
+    tools = [tool("weather", city={"type": "string"}), tool("sum", of={"default": None})]
+    table = Dataset.from_list([{"prompt": [USER], "tools": [each]} for each in tools])
+    filled = table["tools"][:]
+    assert filled[0][0]["function"]["parameters"]["properties"]["of"] is None
+    expected = [
+        served.token_ids({"messages": [USER, ANSWER], "tools": json.loads(fields.tools_of([each]))})
+        for each in tools
+    ]
+    rows = [{"messages": [USER, ANSWER], "tools": each} for each in filled]
+    assert served.ids_of_rows(rows) == expected
+    found = as_reward_func(served)(table["prompt"][:], [[ANSWER]] * 2, tools=filled)
+    assert found == served.rewards_of_ids(expected).tolist()
 
 
 def test_roles_and_keys_are_those_of_conversion():
