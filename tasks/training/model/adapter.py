@@ -17,7 +17,11 @@ from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import embedding, grow
 from tasks.training.model.quantized import dequantized, is_quantized
 from tasks.training.params import LoraParams
-from tasks.training.scoring import HEAD, head_modules, is_decoder, read_by_length
+from tasks.training.scoring import HEAD, head_modules, read_by_length
+
+HEADS_OF_PEFT = ("classifier", "score")
+"""What peft writes into every config that it makes a sequence classifier of, a saved one too,
+whichever of them is the model's head."""
 
 
 def lora_config(params: LoraParams) -> LoraConfig:
@@ -44,9 +48,10 @@ def with_adapter(
             the adapters are for a model that writes text.
     """
     config = copy.deepcopy(config)
+    config.inference_mode = False  # what peft saves says True, whoever trained with it
     saved = list(getattr(config, "modules_to_save", None) or [])
-    if not is_decoder(model):  # `score` is the name of a decoder's head alone
-        saved = [name for name in saved if name != HEAD]
+    there = {name for name, _ in model.named_children()}
+    saved = [name for name in saved if name not in HEADS_OF_PEFT or name in there]
     _check_names(model, config, saved)
     head = [name.rpartition(".")[2] for name in head_modules(model)]
     config.modules_to_save = [*saved, *(name for name in head if name not in saved)]  # pyright: ignore[reportAttributeAccessIssue]

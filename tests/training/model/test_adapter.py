@@ -11,6 +11,7 @@ from datasets import Dataset
 from peft import (
     LNTuningConfig,
     LoraConfig,
+    PeftConfig,
     PeftModel,
     PrefixTuningConfig,
     PromptTuningConfig,
@@ -268,6 +269,23 @@ def test_an_adapter_directory_is_a_warm_start(base, tmp_path):
     settings.write_text(settings.read_text().replace(str(base), ""))
     with pytest.raises(ModelError, match="does not say what its base model is"):
         trainer_of(str(tmp_path / "adapter"), tmp_path / "c")
+
+
+def test_the_config_of_a_saved_adapter_trains_another_as_it_did_the_first(base, tmp_path):
+    first = trainer_of(str(base), tmp_path / "a", peft_config=CONFIGS["DoRA"])
+    first.train()
+    first.save_model(str(tmp_path / "adapter"))
+    config = PeftConfig.from_pretrained(str(tmp_path / "adapter"))
+    assert "classifier" in config.modules_to_save  # which no module of the model is called
+    second = trainer_of(str(base), tmp_path / "b", peft_config=config)
+    second.train()
+    assert second.state.log_history[0]["loss"] == first.state.log_history[0]["loss"]
+    trained = [
+        {n for n, p in t.model.named_parameters() if p.requires_grad} for t in (first, second)
+    ]
+    assert trained[0] == trained[1]
+    rows = first.train_dataset
+    assert np.array_equal(second.predict(rows).predictions, first.predict(rows).predictions)
 
 
 def test_modules_that_a_user_has_saved_whole_are_trained_and_come_back(base, tmp_path):
