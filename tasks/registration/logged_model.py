@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.registration.params import RegistrationParams
+from tasks.registration.proving.download import check_not_moved
 from tasks.registration.proving.package import identity, package
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
@@ -16,9 +17,12 @@ from tasks.registration.subject import Subject
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
+    from mlflow.entities.model_registry import ModelVersion
 
 CODE = "code"
 """Where MLflow puts the modules that travel."""
+SOURCE = "models:/"
+"""What a version's source begins with, before the id of its logged model."""
 
 
 def ensure_model(
@@ -27,11 +31,20 @@ def ensure_model(
     run_id: str,
     params: RegistrationParams,
     subject: Subject,
+    version: "ModelVersion | None",
     *,
     anew: bool,
 ) -> tuple["LoggedModel", bool]:
-    """The logged model with all of its files, and whether they had to be uploaded now."""
-    model = _logged_model(client, experiment, run_id, params, subject)
+    """The logged model with all of its files, and whether they had to be uploaded now.
+
+    `version`: the one that stands, whose own model it is, whatever experiment that is in.
+
+    Raises:
+        RegistrationError: that one's files stood where the registry was moved away from.
+    """
+    model = _logged_model(client, experiment, run_id, params, subject, version)
+    if version is not None:
+        check_not_moved(client, version, model.artifact_location)
     if not anew and model.status == "READY" and _is_complete(client, model, subject):
         return model, False
     packed = subject.scratch / "package"
@@ -59,6 +72,7 @@ def _logged_model(
     run_id: str,
     params: RegistrationParams,
     subject: Subject,
+    version: "ModelVersion | None",
 ) -> "LoggedModel":
     """The one logged model of this subject, an output of its run."""
     from mlflow.entities import LoggedModelOutput
@@ -66,7 +80,10 @@ def _logged_model(
     found = client.search_logged_models(
         [experiment], filter_string=f"tags.{ARTIFACT_DIGEST} = '{subject.digest}'"
     )
-    if found:
+    own = (version and version.source) or ""
+    if own.startswith(SOURCE):
+        model = client.get_logged_model(own.removeprefix(SOURCE))
+    elif found:
         model = found[0]
     else:
         tags = {ARTIFACT_DIGEST: subject.digest}

@@ -22,7 +22,7 @@ from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
-from tasks.registration.logged_model import ensure_model
+from tasks.registration.logged_model import SOURCE, ensure_model
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import download
 from tasks.registration.proving.proof import prove
@@ -56,7 +56,9 @@ def register(
     with registry_lock(client, params, root) as still_ours:
         earlier = find_version(client, params, subject)
         anew = earlier is not None and REFUSED in earlier.tags
-        model, uploaded = ensure_model(client, experiment, run_id, params, subject, anew=anew)
+        model, uploaded = ensure_model(
+            client, experiment, run_id, params, subject, earlier, anew=anew
+        )
         version = earlier or create_version(client, params, subject, run_id, model)
         if uploaded or not _is_proved(version, subject):
             ensure_proof(client, version, subject)
@@ -110,7 +112,7 @@ def create_version(
         **figure_tags(subject),
         **lineage_tags(keys, subject.training),
     }
-    source = f"models:/{model.model_id}"
+    source = f"{SOURCE}{model.model_id}"
     return client.create_model_version(
         params.model_name, source, run_id, tags, model_id=model.model_id
     )

@@ -95,6 +95,22 @@ AFTER = [
 ]
 
 
+def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place):
+    made = place.evaluated(1)
+    first = receipt(place.register(made))
+    params = place.params.model_copy(update={"experiment_name": "later"})
+    later = replace(place, params=params)
+    second = receipt(later.register(made))
+    assert second["run_id"] != first["run_id"]
+    for name in ("version", "logged_model_id", "location"):
+        assert second[name] == first[name]
+    shutil.rmtree(second["location"])
+    assert "is missing" in str(still_registered(second, params, place.root))
+    later.register(made)
+    uri = place.client.get_model_version_download_uri("reward-model", "1")
+    assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
+
+
 @pytest.mark.slow
 def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(place, monkeypatch):
     made = place.evaluated(1)

@@ -43,24 +43,42 @@ def download(client: "MlflowClient", version: "ModelVersion", destination: Path)
         ) from error
     if not any(destination.rglob("*.*")):
         place = client.get_model_version_download_uri(version.name, version.version)
-        raise RegistrationError(
-            f"{named(version)} has no files at {place}, where the registry says that they are: "
-            f"they were moved or removed. {_what_to_do(uri, place)}"
-        )
+        raise _no_files(uri, version, place)
     return Path(copy)
 
 
-def _what_to_do(uri: str, place: str) -> str:
+def check_not_moved(client: "MlflowClient", version: "ModelVersion", place: str) -> None:
+    """Refuses a version whose files stood where the registry was moved away from.
+
+    Raises:
+        RegistrationError: they did; nothing is there any more.
+    """
+    if _stands_elsewhere(client.tracking_uri, place) and not _path(place).exists():
+        raise _no_files(client.tracking_uri, version, place)
+
+
+def _no_files(uri: str, version: "ModelVersion", place: str) -> RegistrationError:
     """Files that are gone come again by a run; but for a registry that was moved, whose database
     names the old place for all of them, that of new ones included."""
-    database = database_path(uri)
-    below = Path(place.removeprefix("file://"))
-    if database is None or below.is_relative_to(database.parent):
-        return "Move them back, or run the pipeline that made it again"
-    return (
-        f"The registry's database, now {database}, was made where its files stood: move its "
-        "directory back there; a run registers nothing from here"
+    what_to_do = "Move them back, or run the pipeline that made it again"
+    if _stands_elsewhere(uri, place):
+        what_to_do = (
+            f"The registry's database, now {database_path(uri)}, was made where its files stood: "
+            "move its directory back there; a run registers nothing from here"
+        )
+    return RegistrationError(
+        f"{named(version)} has no files at {place}, where the registry says that they are: "
+        f"they were moved or removed. {what_to_do}"
     )
+
+
+def _stands_elsewhere(uri: str, place: str) -> bool:
+    database = database_path(uri)
+    return database is not None and not _path(place).is_relative_to(database.parent)
+
+
+def _path(place: str) -> Path:
+    return Path(place.removeprefix("file://"))
 
 
 def check_registered(version: "ModelVersion", downloaded: Path) -> None:

@@ -336,6 +336,10 @@ def test_a_registry_that_was_moved_is_not_sent_to_a_run_which_could_not_register
         promote(place.params, moved, 1, why="better", alias="staging")
     with pytest.raises(RegistrationError, match="The directory was moved"):
         Place(moved, place.base, place.workshop).register(place.worse)
+    anew = place.params.model_copy(update={"experiment_name": "anew"})
+    for _ in range(2):  # nor does a second attempt call registered what nobody can load
+        with pytest.raises(RegistrationError, match=told):
+            Place(moved, place.base, place.workshop, anew).register(place.better)
 
 
 def test_no_room_for_a_copy_of_a_version_is_one_sentence(overtaken, monkeypatch):
