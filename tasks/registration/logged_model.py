@@ -8,8 +8,9 @@ What is lost there, or was refused, is uploaded again to the same place.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import check_not_moved
+from tasks.registration.proving.download import check_not_moved, named
 from tasks.registration.proving.package import identity, package
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
@@ -40,7 +41,8 @@ def ensure_model(
     `version`: the one that stands, whose own model it is, whatever experiment that is in.
 
     Raises:
-        RegistrationError: that one's files stood where the registry was moved away from.
+        RegistrationError: that one's files stood where the registry was moved away from, or its
+            model was deleted.
     """
     model = _logged_model(client, experiment, run_id, params, subject, version)
     if version is not None:
@@ -81,8 +83,8 @@ def _logged_model(
         [experiment], filter_string=f"tags.{ARTIFACT_DIGEST} = '{subject.digest}'"
     )
     own = (version and version.source) or ""
-    if own.startswith(SOURCE):
-        model = client.get_logged_model(own.removeprefix(SOURCE))
+    if version is not None and own.startswith(SOURCE):
+        model = _model_of(client, version, own.removeprefix(SOURCE))
     elif found:
         model = found[0]
     else:
@@ -92,6 +94,20 @@ def _logged_model(
     if model.model_id not in {o.model_id for o in (outputs.model_outputs if outputs else [])}:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     return model
+
+
+def _model_of(client: "MlflowClient", version: "ModelVersion", model_id: str) -> "LoggedModel":
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_logged_model(model_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        raise RegistrationError(
+            f"{named(version)} has its files in the logged model {model_id}, which was deleted in "
+            "MLflow; delete the version, too, and run again: it is registered as a new one"
+        ) from error
 
 
 def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject) -> bool:

@@ -111,6 +111,19 @@ def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place
     assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
 
 
+def test_a_version_whose_logged_model_was_deleted_is_to_be_deleted_too(place):
+    made = place.evaluated(1)
+    first = receipt(place.register(made))
+    place.client.delete_logged_model(first["logged_model_id"])
+    shutil.rmtree(first["location"])
+    with pytest.raises(RegistrationError, match=r"was deleted in MLflow; delete the version, too"):
+        place.register(made)
+    place.client.delete_model_version("reward-model", "1")
+    second = receipt(place.register(made))
+    assert (second["version"], second["alias"]) == (2, "champion")
+    assert second["logged_model_id"] != first["logged_model_id"]
+
+
 @pytest.mark.slow
 def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(place, monkeypatch):
     made = place.evaluated(1)
