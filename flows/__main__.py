@@ -142,7 +142,7 @@ def gc(
 @app.command()
 def show(root: Root = Path(), as_json: AsJson = False) -> None:
     """Show the last run: its artifacts with their paths, its metrics, what it registered."""
-    from flows.summary import print_summary, summary_at
+    from flows.summary import print_summary, summary_at, with_alias_now
     from tasks.artifact import Store
     from tasks.artifact.refs import last_facts
 
@@ -151,7 +151,7 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
     if told is None:
         print(f"no run has finished below {root.resolve()}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)
-    summary = summary_at(told, store.root)
+    summary = with_alias_now(summary_at(told, store.root), root.resolve())
     if as_json:
         print(json.dumps(summary))
         return

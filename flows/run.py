@@ -15,7 +15,7 @@ from tasks.artifact.refs import RUN, UNFINISHED, VERSION, keep, release, run_nam
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
-from tasks.registration.registry import check_store
+from tasks.registration.registry import check_store, current_alias
 from tasks.training.task import check_launch
 
 Obtain = Callable[[Step], Artifact]
@@ -58,9 +58,12 @@ def run_pipeline(
             if stage == "tokenization" and _comes_to("evaluation", until):
                 _check_held_out(artifacts)
         summary = summary_of(artifacts)
+        if registered := summary["registered"]:  # `promote` may have moved it since
+            address = pipeline.params.registration.tracking_uri
+            registered["alias"] = current_alias(registered, address, pipeline.root)
         keep(store, RUN, run_name(store), artifacts.values(), summary)
         release(store, artifacts.values())
-        if registered := summary["registered"]:
+        if registered:
             run_id = str(registered["run_id"])  # two registries may have the same name and number
             version = f"{registered['name']}-{registered['version']}-{run_id[:8]}"
             keep(store, VERSION, version, artifacts.values(), registered)

@@ -9,6 +9,7 @@ from flows.findings import report_path
 from flows.pipeline import STAGES
 from flows.plan import Planned
 from tasks.artifact import Artifact, Ledger
+from tasks.artifact.record import read_artifact
 from tasks.registration.task import SHOWN
 
 
@@ -60,6 +61,22 @@ def summary_at(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
         "stages": {name: facts_at(facts) for name, facts in summary["stages"].items()},
         "model": facts_at(summary["model"]) if summary["model"] else None,
         "report": moved(summary["report"]) if summary.get("report") else None,
+    }
+
+
+def with_alias_now(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The summary of a run with the alias that its version has now: `promote`, `rollback` and later
+    runs move it."""
+    from tasks.registration import current_alias
+
+    registered: dict[str, Any] | None = summary["registered"]
+    there = registered and read_artifact(Path(summary["stages"]["registration"]["path"]))
+    if not registered or not isinstance(there, Artifact):
+        return dict(summary)
+    address: str | None = there.record["ingredients"]["params"]["tracking_uri"]
+    return {
+        **summary,
+        "registered": {**registered, "alias": current_alias(registered, address, root)},
     }
 
 

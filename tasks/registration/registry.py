@@ -102,10 +102,19 @@ def still_registered(
 
 
 def current_alias(
-    registered: Mapping[str, Any], params: RegistrationParams, root: Path
+    registered: Mapping[str, Any], tracking_uri: str | None, root: Path
 ) -> str | None:
-    """The alias that the version has now: `champion` before any other; None for none."""
-    entry = _entry(store_uri(params, root), registered)
+    """The alias that the version has now: `champion` before any other; None for none. Where the
+    registry cannot be asked, the one that it was registered with."""
+    uri = _address(tracking_uri, root)
+    database = database_path(uri)
+    if database is not None and not database.is_file():
+        return registered["alias"]
+    try:
+        entry = _entry(uri, registered)
+    except Exception as error:  # whatever its client raises: it is not known
+        logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
+        return registered["alias"]
     aliases = entry.aliases if entry else ()
     return CHAMPION if CHAMPION in aliases else next(iter(aliases), None)
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from flows.__main__ import app
 from flows.collecting import collected
 from flows.summary import print_summary
 from tasks.artifact import Store
@@ -140,6 +142,27 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     assert "DataError" in done.stderr
     assert "votes" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_run_and_show_tell_the_alias_that_the_version_has_now(root, first, template):
+    client = client_for(RegistrationParams(), root)
+    name, version = first["registered"]["name"], str(first["registered"]["version"])
+
+    def told() -> list[str | None]:
+        shown = CliRunner().invoke(app, ["show", "--json", "--root", str(root)]).stdout
+        return [json.loads(s)["registered"]["alias"] for s in (shown, run(root, template).stdout)]
+
+    client.delete_registered_model_alias(name, "champion")
+    assert told() == [None, None]
+    client.set_registered_model_alias(name, "challenger", version)
+    assert told() == ["challenger", "challenger"]
+    client.delete_registered_model_alias(name, "challenger")
+    client.set_registered_model_alias(name, "champion", version)
+    assert told() == ["champion", "champion"]
+    (root / "mlruns").rename(root / "away")  # nobody to ask: what it was registered as
+    shown = CliRunner().invoke(app, ["show", "--json", "--root", str(root)]).stdout
+    assert json.loads(shown)["registered"]["alias"] == "champion"
+    (root / "away").rename(root / "mlruns")
 
 
 def test_versions_of_one_name_and_number_in_two_registries_are_both_kept(root, template, tmp_path):

@@ -212,8 +212,8 @@ def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(overtaken):
     second = receipt(second_artifact)
     assert (first["alias"], second["alias"]) == ("champion", "champion")
     assert second["decision"].startswith("beats version 1: accuracy")
-    assert current_alias(second, place.params, place.root) == "champion"
-    assert current_alias(first, place.params, place.root) is None
+    assert current_alias(second, place.params.tracking_uri, place.root) == "champion"
+    assert current_alias(first, place.params.tracking_uri, place.root) is None
     # the champion was scored on the same pairs, as its own evaluation had scored it
     kept = pq.read_table(second_artifact.path / "champion_scores.parquet")
     assert kept.equals(pq.read_table(worse[1].path / "scores.parquet"))
