@@ -15,7 +15,8 @@ from tasks.artifact.refs import RUN, UNFINISHED, VERSION, keep, release, run_nam
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
-from tasks.registration.registry import check_store, current_alias
+from tasks.registration.address import check_store
+from tasks.registration.registry import current_alias
 from tasks.training.task import check_launch
 
 Obtain = Callable[[Step], Artifact]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.registration.address import database_path, store_uri
 from tasks.registration.params import RegistrationParams
-from tasks.registration.registry import database_path, store_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

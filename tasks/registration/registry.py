@@ -6,7 +6,6 @@ import alone takes seconds); any other store is asked through MLflow's client.
 
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import ParamsError
 from tasks.ingestion.redaction import redacted
+from tasks.registration.address import address_of, database_path, store_uri
 from tasks.registration.params import RegistrationParams
 
 logger = logging.getLogger(__name__)
@@ -23,9 +22,6 @@ logger = logging.getLogger(__name__)
 ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
 CHAMPION, CHALLENGER = "champion", "challenger"
-SQLITE = "sqlite:///"
-PART_OF_AN_ADDRESS = re.compile(r"[?#]|%[0-9A-Fa-f]{2}")
-"""What no path of MLflow's database or files may hold: it would be cut there, or decoded."""
 
 VERSION_QUERY = """
 SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS tag
@@ -44,39 +40,6 @@ class Entry:
 
     artifact_digest: str | None
     aliases: tuple[str, ...]
-
-
-def store_uri(params: RegistrationParams, root: Path) -> str:
-    """The address of MLflow's store; a relative path of SQLite's is one below the root."""
-    return _address(params.tracking_uri, root)
-
-
-def _address(told: str | None, root: Path) -> str:
-    if told and not told.startswith(SQLITE):
-        return told
-    path = told.removeprefix(SQLITE) if told else "mlruns/mlflow.db"
-    return f"{SQLITE}{root.resolve() / path}"
-
-
-def check_store(params: RegistrationParams, root: Path) -> None:
-    """Refuses, before any work, a database whose path MLflow would read as an address: it would
-    write beside it, and look for its files in vain.
-
-    Raises:
-        ParamsError: names the path and what stands in it.
-    """
-    database = database_path(store_uri(params, root))
-    if database is not None and (found := PART_OF_AN_ADDRESS.search(str(database))):
-        raise ParamsError(
-            f"MLflow's database {database} has {found[0]!r} in its path, which MLflow takes for a "
-            "part of an address, and would write elsewhere; give another --root, or a "
-            "registration.tracking_uri whose path has none"
-        )
-
-
-def database_path(uri: str) -> Path | None:
-    """The file of a SQLite store, or None for any other."""
-    return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
 def still_registered(
@@ -106,7 +69,7 @@ def current_alias(
 ) -> str | None:
     """The alias that the version has now: `champion` before any other; None for none. Where the
     registry cannot be asked, the one that it was registered with."""
-    uri = _address(tracking_uri, root)
+    uri = address_of(tracking_uri, root)
     database = database_path(uri)
     if database is not None and not database.is_file():
         return registered["alias"]
@@ -123,7 +86,7 @@ def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Pa
     """Whether the registry is there, answers, and has no such version, nor one of another name from
     the same run (a model may be renamed). One that is not there or cannot be asked may come back
     with all of them."""
-    uri = _address(tracking_uri, root)
+    uri = address_of(tracking_uri, root)
     database = database_path(uri)
     if database is not None and not database.is_file():
         return False

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
 from tasks.ingestion.redaction import redacted
+from tasks.registration.address import database_path, store_uri
 from tasks.registration.params import RegistrationParams
 from tasks.registration.quiet import quietly
-from tasks.registration.registry import database_path, prepare_environment, store_uri
+from tasks.registration.registry import prepare_environment
 from tasks.registration.tracking import client_for
 
 if TYPE_CHECKING:

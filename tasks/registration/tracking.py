@@ -18,15 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifact.durable import TEMPORARY_SUFFIX, writing
 from tasks.artifact.lock import locked
+from tasks.registration.address import SQLITE, database_path, store_uri
 from tasks.registration.experiment import experiment_for
 from tasks.registration.params import RegistrationParams
 from tasks.registration.quiet import quietly
-from tasks.registration.registry import (
-    SQLITE,
-    database_path,
-    prepare_environment,
-    store_uri,
-)
+from tasks.registration.registry import prepare_environment
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -15,7 +15,7 @@ from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
 from tasks.errors import ParamsError
 from tasks.registration import RegistrationParams
-from tasks.registration.registry import check_store
+from tasks.registration.address import check_store
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
+from tasks.registration.address import database_path, store_uri
 from tasks.registration.aliases.history import StillOurs
 from tasks.registration.params import RegistrationParams
-from tasks.registration.registry import database_path, store_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

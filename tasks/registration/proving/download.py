@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.registration.address import database_path
 from tasks.registration.proving.package import identity
-from tasks.registration.registry import ARTIFACT_DIGEST, database_path
+from tasks.registration.registry import ARTIFACT_DIGEST
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

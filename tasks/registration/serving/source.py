@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.registration.address import store_uri
 from tasks.registration.params import RegistrationParams
-from tasks.registration.registry import store_uri
 from tasks.registration.store import client_of_existing, refusals_told
 
 if TYPE_CHECKING:
