@@ -37,7 +37,7 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
         raise RegistrationError(
             f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which does not "
             f"exist; expected {location}. The directory was moved: move it back, or set "
-            "registration.experiment_name to a new name"
+            "registration.experiment_name and registration.model_name to new names"
         )
     if database and _is_of_another(Path(kept), database):
         raise RegistrationError(
