@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import check_not_moved, named
+from tasks.registration.proving.download import check_not_moved, local_path, named
 from tasks.registration.proving.package import identity, package
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 CODE = "code"
 """Where MLflow puts the modules that travel."""
-SOURCE = "models:/"
-"""What a version's source begins with, before the id of its logged model."""
 
 
 def ensure_model(
@@ -79,13 +77,11 @@ def _logged_model(
     """The one logged model of this subject, an output of its run."""
     from mlflow.entities import LoggedModelOutput
 
-    found = client.search_logged_models(
+    if version is not None:
+        model = _standing_model(client, version)
+    elif found := client.search_logged_models(
         [experiment], filter_string=f"tags.{ARTIFACT_DIGEST} = '{subject.digest}'"
-    )
-    own = (version and version.source) or ""
-    if version is not None and own.startswith(SOURCE):
-        model = _model_of(client, version, own.removeprefix(SOURCE))
-    elif found:
+    ):
         model = found[0]
     else:
         tags = {ARTIFACT_DIGEST: subject.digest}
@@ -96,17 +92,23 @@ def _logged_model(
     return model
 
 
-def _model_of(client: "MlflowClient", version: "ModelVersion", model_id: str) -> "LoggedModel":
+def model_of(version: "ModelVersion") -> str:
+    """The id of the logged model whose files are the version's."""
+    return version.model_id or str(version.source).removeprefix("models:/")
+
+
+def _standing_model(client: "MlflowClient", version: "ModelVersion") -> "LoggedModel":
     from mlflow.exceptions import MlflowException
 
     try:
-        return client.get_logged_model(model_id)
+        return client.get_logged_model(model_of(version))
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         raise RegistrationError(
-            f"{named(version)} has its files in the logged model {model_id}, which was deleted in "
-            "MLflow; delete the version, too, and run again: it is registered as a new one"
+            f"{named(version)} has its files in the logged model {model_of(version)}, which was "
+            "deleted in MLflow; delete the version, too, and run again: it is registered as a new "
+            "one"
         ) from error
 
 
@@ -123,5 +125,5 @@ def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject)
                 sizes[entry.path] = entry.file_size
     if "MLmodel" not in sizes or any(sizes.get(n) != s for n, s in subject.sizes.items()):
         return False
-    local = Path(model.artifact_location.removeprefix("file://"))
+    local = local_path(model.artifact_location)
     return not local.is_dir() or identity(local) == subject.digest

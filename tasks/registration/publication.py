@@ -20,6 +20,7 @@ from tasks.registration.aliases.judgement import Judgement
 from tasks.registration.facts import split_digest, stage_keys
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.champion_scale import PLACE, ChampionScale
+from tasks.registration.logged_model import model_of
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.subject import Subject
 
@@ -69,11 +70,6 @@ def published(client: "MlflowClient", run_id: str, scratch: Path) -> Path | None
     shutil.rmtree(destination, ignore_errors=True)
     destination.mkdir(parents=True)
     return Path(client.download_artifacts(run_id, PLACE, str(destination)))
-
-
-def model_of(version: "ModelVersion") -> str:
-    """The id of the logged model whose files are the version's."""
-    return version.model_id or str(version.source).removeprefix("models:/")
 
 
 def links_of(client: "MlflowClient", version: "ModelVersion", run_id: str) -> list[tuple[str, str]]:

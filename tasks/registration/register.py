@@ -22,7 +22,7 @@ from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
-from tasks.registration.logged_model import SOURCE, ensure_model
+from tasks.registration.logged_model import ensure_model
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import download
 from tasks.registration.proving.proof import prove
@@ -112,7 +112,7 @@ def create_version(
         **figure_tags(subject),
         **lineage_tags(keys, subject.training),
     }
-    source = f"{SOURCE}{model.model_id}"
+    source = f"models:/{model.model_id}"
     return client.create_model_version(
         params.model_name, source, run_id, tags, model_id=model.model_id
     )

@@ -7,17 +7,19 @@ import alone takes seconds); any other store is asked through MLflow's client.
 import logging
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import address_of, database_path, store_uri
 from tasks.registration.params import RegistrationParams
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
@@ -69,32 +71,36 @@ def current_alias(
 ) -> str | None:
     """The alias that the version has now: `champion` before any other; None for none. Where the
     registry cannot be asked, the one that it was registered with."""
-    uri = address_of(tracking_uri, root)
-    database = database_path(uri)
-    if database is not None and not database.is_file():
-        return registered["alias"]
-    try:
+
+    def alias(uri: str) -> str | None:
         entry = _entry(uri, registered)
-    except Exception as error:  # whatever its client raises: it is not known
-        logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
-        return registered["alias"]
-    aliases = entry.aliases if entry else ()
-    return CHAMPION if CHAMPION in aliases else next(iter(aliases), None)
+        aliases = entry.aliases if entry else ()
+        return CHAMPION if CHAMPION in aliases else next(iter(aliases), None)
+
+    return _told(address_of(tracking_uri, root), alias, registered["alias"])
 
 
 def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Path) -> bool:
     """Whether the registry is there, answers, and has no such version, nor one of another name from
     the same run (a model may be renamed). One that is not there or cannot be asked may come back
     with all of them."""
-    uri = address_of(tracking_uri, root)
+
+    def deleted(uri: str) -> bool:
+        return _entry(uri, registered) is None and not _has_run(uri, str(registered["run_id"]))
+
+    return _told(address_of(tracking_uri, root), deleted, False)
+
+
+def _told(uri: str, ask: Callable[[str], T], unknown: T) -> T:
+    """What a store answers; `unknown` where it is not there or cannot be asked."""
     database = database_path(uri)
     if database is not None and not database.is_file():
-        return False
+        return unknown
     try:
-        return _entry(uri, registered) is None and not _has_run(uri, str(registered["run_id"]))
+        return ask(uri)
     except Exception as error:  # whatever its client raises: it is not known
         logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
-        return False
+        return unknown
 
 
 def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:

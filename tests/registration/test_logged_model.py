@@ -1,8 +1,13 @@
 """A model's files in MLflow's store, where an earlier attempt has left some."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from tasks.errors import RegistrationError
+from tasks.registration import still_registered
 from tasks.registration.proving.package import shipped_sources
 from tasks.registration.task import receipt
 
@@ -27,3 +32,32 @@ def register_over_another_release(place, made, tmp_path):
 def test_modules_of_an_earlier_release_make_room_for_those_that_are_uploaded(defended, tmp_path):
     """A version that one release refused, or whose files were lost, is mended by the next one."""
     register_over_another_release(defended, defended.better, tmp_path)
+
+
+def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place):
+    made = place.evaluated(1)
+    first = receipt(place.register(made))
+    params = place.params.model_copy(update={"experiment_name": "later"})
+    later = replace(place, params=params)
+    second = receipt(later.register(made))
+    assert second["run_id"] != first["run_id"]
+    for name in ("version", "logged_model_id", "location"):
+        assert second[name] == first[name]
+    shutil.rmtree(second["location"])
+    assert "is missing" in str(still_registered(second, params, place.root))
+    later.register(made)
+    uri = place.client.get_model_version_download_uri("reward-model", "1")
+    assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
+
+
+def test_a_version_whose_logged_model_was_deleted_is_to_be_deleted_too(place):
+    made = place.evaluated(1)
+    first = receipt(place.register(made))
+    place.client.delete_logged_model(first["logged_model_id"])
+    shutil.rmtree(first["location"])
+    with pytest.raises(RegistrationError, match=r"was deleted in MLflow; delete the version, too"):
+        place.register(made)
+    place.client.delete_model_version("reward-model", "1")
+    second = receipt(place.register(made))
+    assert (second["version"], second["alias"]) == (2, "champion")
+    assert second["logged_model_id"] != first["logged_model_id"]

@@ -95,35 +95,6 @@ AFTER = [
 ]
 
 
-def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place):
-    made = place.evaluated(1)
-    first = receipt(place.register(made))
-    params = place.params.model_copy(update={"experiment_name": "later"})
-    later = replace(place, params=params)
-    second = receipt(later.register(made))
-    assert second["run_id"] != first["run_id"]
-    for name in ("version", "logged_model_id", "location"):
-        assert second[name] == first[name]
-    shutil.rmtree(second["location"])
-    assert "is missing" in str(still_registered(second, params, place.root))
-    later.register(made)
-    uri = place.client.get_model_version_download_uri("reward-model", "1")
-    assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
-
-
-def test_a_version_whose_logged_model_was_deleted_is_to_be_deleted_too(place):
-    made = place.evaluated(1)
-    first = receipt(place.register(made))
-    place.client.delete_logged_model(first["logged_model_id"])
-    shutil.rmtree(first["location"])
-    with pytest.raises(RegistrationError, match=r"was deleted in MLflow; delete the version, too"):
-        place.register(made)
-    place.client.delete_model_version("reward-model", "1")
-    second = receipt(place.register(made))
-    assert (second["version"], second["alias"]) == (2, "champion")
-    assert second["logged_model_id"] != first["logged_model_id"]
-
-
 @pytest.mark.slow
 def test_a_registration_cut_short_after_any_step_is_finished_and_not_doubled(place, monkeypatch):
     made = place.evaluated(1)

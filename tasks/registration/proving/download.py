@@ -54,7 +54,7 @@ def check_not_moved(client: "MlflowClient", version: "ModelVersion", place: str)
     Raises:
         RegistrationError: they did; nothing is there any more.
     """
-    if _stands_elsewhere(client.tracking_uri, place) and not _path(place).exists():
+    if _stands_elsewhere(client.tracking_uri, place) and not local_path(place).exists():
         raise _no_files(client.tracking_uri, version, place)
 
 
@@ -75,10 +75,11 @@ def _no_files(uri: str, version: "ModelVersion", place: str) -> RegistrationErro
 
 def _stands_elsewhere(uri: str, place: str) -> bool:
     database = database_path(uri)
-    return database is not None and not _path(place).is_relative_to(database.parent)
+    return database is not None and not local_path(place).is_relative_to(database.parent)
 
 
-def _path(place: str) -> Path:
+def local_path(place: str) -> Path:
+    """The directory that MLflow's address of files on this machine means."""
     return Path(place.removeprefix("file://"))
 
 

@@ -1,8 +1,6 @@
 """With adapters the head is trained and saved, and the merged export scores alike."""
 
 import copy
-import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -334,47 +332,6 @@ def test_an_adapter_is_evaluated_by_the_user_s_metrics_and_shown_in_samples(base
     for chosen, rejected in seen["rewards"][:2]:
         assert f"{chosen:.4f}" in shown
         assert f"{rejected:.4f}" in shown
-
-
-@pytest.mark.parametrize("way", ["argument", "model_init_kwargs"])
-def test_quantization_without_its_package_is_refused_before_anything_is_loaded(
-    tmp_path, way, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as if it were not installed
-    wanted = {"load_in_4bit": True}
-    inside = {"quantization_config": wanted} if way == "model_init_kwargs" else None
-    with pytest.raises(ParamsError, match="needs the package bitsandbytes, which is not installed"):
-        RewardTrainer(
-            str(tmp_path / "no such model"),
-            RewardConfig(output_dir=str(tmp_path), use_cpu=True, model_init_kwargs=inside),
-            processing_class=make_tokenizer(),
-            peft_config=CONFIGS["from params"],
-            quantization_config=wanted if way == "argument" else None,
-        )
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "package"),
-    [
-        ("use_liger_kernel", True, "liger-kernel"),
-        ("deepspeed", {"zero_optimization": {}}, "deepspeed"),
-    ],
-)
-def test_a_setting_whose_package_is_absent_is_refused_by_its_name(
-    tmp_path, setting, value, package
-):
-    if find_spec(package.replace("-", "_")):
-        pytest.skip(f"{package} is installed")
-    with pytest.raises(ParamsError, match=f"{setting} needs the package {package}, which is not"):
-        RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
-
-
-def test_deepspeed_that_a_launch_asks_for_and_is_absent_is_told_alike(tmp_path, monkeypatch):
-    if find_spec("deepspeed"):
-        pytest.skip("deepspeed is installed")
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    with pytest.raises(ParamsError, match=r"use_deepspeed \(of accelerate launch\) needs the pack"):
-        RewardConfig(output_dir=str(tmp_path), use_cpu=True)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2"])
