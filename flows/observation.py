@@ -24,7 +24,7 @@ from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run, task_run
 
 from flows.markdown import literal
-from flows.pages import headline, plan_rows, stage_page, summary_page
+from flows.pages import headline, plan_rows, stage_headline, stage_page, summary_page
 from flows.plan import Planned
 from tasks.artifact import Artifact
 
@@ -55,7 +55,7 @@ def show_stage(artifact: Artifact) -> None:
         create_markdown_artifact(
             stage_page(artifact),
             key=f"{PREFIX}-{artifact.stage}",
-            description=f"{artifact.stage} {artifact.key}",
+            description=literal(stage_headline(artifact)) or artifact.key,
         )
 
 

@@ -108,11 +108,28 @@ def headline(summary: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
+def stage_headline(artifact: Artifact) -> str:
+    """What came out of a stage in one line; nothing of one that has neither rows nor figures."""
+    report = artifact.report
+    if "outcome" in report:
+        return decided(report)
+    if metrics := report.get("metrics"):
+        return f"accuracy {metrics['accuracy']:.3f}, margin {metrics['margin']:.3f}"
+    if last := report.get("last"):
+        names = [name for name in ("loss", "accuracy") if name in last]
+        numbers = [f"{name} {last[name]:.3g}" for name in names]
+        return ", ".join([f"step {last['step']:,}", *numbers])
+    if "ledger" not in report:
+        return ""
+    accounts = Ledger.from_json(report["ledger"]).accounts.values()
+    given = sum(account.rows_in + account.added for account in accounts)
+    return f"{sum(account.rows_out for account in accounts):,} of {given:,} rows"
+
+
 def state_message(artifact: Artifact) -> str:
-    """Why a stage was built or reused; of registration also what was decided."""
-    if "outcome" not in artifact.report:
-        return artifact.reason
-    return f"{decided(artifact.report)} ({artifact.reason})"
+    """What came out of a stage, and why it was built or reused."""
+    found = stage_headline(artifact)
+    return f"{found} ({artifact.reason})" if found else artifact.reason
 
 
 def _ledger(ledger: Ledger) -> list[str]:

@@ -7,13 +7,12 @@ built stage in `Completed`, both with the reason as message; a failure ends in i
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from pydantic import Field
 
 from flows.console import usable_root
 from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
@@ -25,23 +24,38 @@ from flows.run import run_pipeline
 from tasks.artifact import Artifact, Step, Store
 from tasks.errors import PipelineError
 
+Stage = Literal[
+    "ingestion",
+    "model",
+    "conversion",
+    "templating",
+    "tokenization",
+    "training",
+    "evaluation",
+    "registration",
+]
+"""The names in `ORDER`, written out: the form of a run in Prefect's UI offers them."""
+
 
 @flow(name="reward-pipeline", persist_result=False)
 def reward_pipeline(
-    params: Annotated[
-        str, Field(description="The params file (YAML), relative to the checkout.")
-    ] = "params/quickstart.yaml",
-    overrides: Annotated[
-        list[str] | None, Field(description="dotted.key=value, as many as needed.")
-    ] = None,
-    root: Annotated[str, Field(description="Directory of data/ and mlruns/.")] = ".",
-    until: Annotated[str | None, Field(description="Stop after this stage.")] = None,
-    force: Annotated[list[str] | None, Field(description="Build these stages again.")] = None,
+    params: str = "params/quickstart.yaml",
+    overrides: list[str] | None = None,
+    root: str = ".",
+    until: Stage | None = None,
+    force: list[Stage] | None = None,
 ) -> State[dict[str, Any]]:
     """Raw preference data to a registered reward model, in cached, resumable stages.
 
     Called as a function it returns the summary (`flows.summary.summary_of`), or raises what went
     wrong; that is what Prefect makes of the returned state.
+
+    Args:
+        params: The params file (YAML), relative to the checkout.
+        overrides: dotted.key=value, as many as needed.
+        root: The directory of data/ and mlruns/.
+        until: Stop after this stage.
+        force: Build these stages again.
     """
     progress = TrainingProgress()
 

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.exceptions import TerminationSignal
+from prefect.utilities.callables import parameter_schema
 
 from flows import observation
 from flows.markdown import flattened, literal, table
-from flows.pages import headline, stage_page, summary_page
-from flows.pipeline import _closing
+from flows.pages import headline, stage_headline, stage_page, state_message, summary_page
+from flows.pipeline import ORDER, _closing
+from flows.reward_pipeline import reward_pipeline
 from tasks.artifact import Artifact, Quarantine, Workspace
 from tasks.errors import Interrupted, TrainingError
 from tasks.registration.metrics_sink import MetricsSink
@@ -81,6 +84,34 @@ def test_a_stage_page_holds_ledger_quarantine_plots_and_numbers(tmp_path):
     assert "| margin | 0.12346 |" in page
     assert "| loss.train | 1, 2.5 |" in page
     assert "**Cached**: 3 files as recorded" in stage_page(artifact(tmp_path, cached=True))
+
+
+@pytest.mark.parametrize(
+    ("report", "found"),
+    [
+        ({}, ""),
+        ({"metrics": {"accuracy": 0.98, "margin": 12.0715}}, "accuracy 0.980, margin 12.072"),
+        (
+            {"last": {"step": 1590, "loss": 9.85e-5, "accuracy": 1.0}},
+            "step 1,590, loss 9.85e-05, accuracy 1",
+        ),
+        ({"last": {"step": 2, "eval_loss": 0.1}}, "step 2"),
+        ({"outcome": "rejected", "decision": "no"}, "rejected: no"),
+    ],
+)
+def test_what_came_out_of_a_stage_is_told_in_one_line_before_the_reason(tmp_path, report, found):
+    of_rows = artifact(tmp_path)
+    assert state_message(of_rows) == "1,015 of 1,215 rows (PARAMS conversion.seed 0 -> 1)"
+    other = replace(of_rows, record=of_rows.record | {"report": report})
+    assert stage_headline(other) == found
+    assert state_message(other) == (f"{found} ({other.reason})" if found else other.reason)
+
+
+def test_the_form_of_a_run_explains_its_parameters_and_offers_every_stage():
+    form = parameter_schema(reward_pipeline).model_dump()["properties"]
+    assert all(field["description"] for field in form.values())
+    one, many = (form[name]["anyOf"][0] for name in ("until", "force"))
+    assert one["enum"] == many["items"]["enum"] == [*ORDER]
 
 
 def test_a_summary_page_tells_of_a_run_that_stopped_early_too():
