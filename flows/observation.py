@@ -27,6 +27,7 @@ from flows.markdown import literal
 from flows.pages import headline, plan_rows, stage_headline, stage_page, summary_page
 from flows.plan import Planned
 from tasks.artifact import Artifact
+from tasks.errors import PipelineError
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,26 @@ class _RunLogHandler(APILogHandler):
         record.flow_run_id = self.flow_run_id
         record.task_run_id = self.task_run_id
         super().emit(record)
+
+
+class ToldByState(logging.Filter):
+    """Drops the traceback that Prefect's engine logs when a run ends in one of our errors: the
+    state has said it in a sentence already. Other exceptions keep theirs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            record.exc_info = None  # of a state that no exception led to: "NoneType: None"
+        return not isinstance(error, PipelineError)
+
+
+_TOLD_BY_STATE = ToldByState()
+
+
+def without_tracebacks() -> None:
+    """From now on Prefect's logs have none of our own errors."""
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(_TOLD_BY_STATE)
 
 
 @contextmanager

@@ -15,7 +15,14 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.console import usable_root
-from flows.observation import TrainingProgress, logs_in_run, show_plan, show_stage, show_summary
+from flows.observation import (
+    TrainingProgress,
+    logs_in_run,
+    show_plan,
+    show_stage,
+    show_summary,
+    without_tracebacks,
+)
 from flows.pages import headline, state_message
 from flows.params import load, refuse_secrets
 from flows.pipeline import ORDER, Pipeline, checked_stage
@@ -57,6 +64,7 @@ def reward_pipeline(
         until: Stop after this stage.
         force: Build these stages again.
     """
+    without_tracebacks()
     progress = TrainingProgress()
 
     def obtain(step: Step) -> Artifact:

@@ -149,6 +149,10 @@ def test_a_deployed_run_shows_its_stages_and_the_next_one_finds_all_cached(serve
 def test_a_failed_stage_ends_in_its_one_sentence(served, tiny, tmp_path):
     strict = ["conversion.max_bad_fraction=0"]
     run = served.run("reward-pipeline", "strict", params=tiny, root=tmp_path, overrides=strict)
+    lines = served.read("logs", logs={"flow_run_id": {"any_": [run["id"]]}})
+    assert lines
+    told = [line["message"] for line in lines]
+    assert not [words for words in told if "Traceback" in words or "NoneType: None" in words]
     failed = [t for t in served.tasks_of(run).values() if t["state"]["type"] == "FAILED"]
     assert [task["name"].split("-")[0] for task in failed] == ["conversion"]
     assert failed[0]["state"]["message"] == run["state"]["message"]
