@@ -8,6 +8,10 @@ state within ten minutes of each heartbeat. Not sooner: a server that comes back
 run up to 30 seconds later, has until then been silent with it, and takes the place in the
 deployment's limit from a run that it calls crashed, which ends that run. (The place of a dead run
 is free again after five minutes, when nobody has renewed its lease.)
+
+A run's last heartbeat may reach the server behind the run's end. Ten minutes later the run is to be
+called crashed, which the server refuses, since it has ended: the event
+`prefect.automation.action.failed` says so ("already in terminal state"), and nothing has changed.
 """
 
 from datetime import timedelta
