@@ -240,6 +240,25 @@ def test_the_nightly_schedule_makes_runs_and_the_paused_one_does_not(served):
 
 
 @pytest.mark.slow
+def test_a_schedule_that_was_paused_stays_so_when_the_checkout_is_deployed_again(served):
+    def schedule() -> dict:
+        nightly = next(d for d in served.read("deployments") if d["name"] == "reward-pipeline")
+        return nightly["schedules"][0]
+
+    def told(*words: str) -> None:
+        done = served.prefect(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    name = "reward-pipeline/reward-pipeline"
+    told("deployment", "schedule", "pause", name, schedule()["id"])
+    told("--no-prompt", "deploy", "--all")
+    after = schedule()
+    told("deployment", "schedule", "resume", name, after["id"])
+    assert not after["active"]
+    assert schedule()["active"]
+
+
+@pytest.mark.slow
 def test_the_automation_against_silent_runs_is_created_once_and_kept_up_to_date(served):
     def ensured() -> str:
         told = subprocess.run(
