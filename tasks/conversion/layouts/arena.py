@@ -11,12 +11,13 @@ list or as its JSON text. The other form has whole conversations as messages:
     {"model_a": "x", "model_b": "y", "winner": "model_b", "conversation_a": [{"role": "user", ...
 
 There, `turn` says which answer was judged, counted from 1 (MT-Bench shows whole conversations and
-has each answer judged); what comes behind it is left out.
+has each answer judged); what comes behind it is left out, and a row in which that answer is not
+cannot be used.
 """
 
 from typing import Any, Literal
 
-from tasks.conversion.conversation.messages import Messages, is_answer
+from tasks.conversion.conversation.messages import Messages, check_messages, is_answer
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.preference.answers import Item
@@ -51,16 +52,16 @@ def pairs(row: Row) -> list[Item]:
 
     Raises:
         Unusable: missing_column, bad_label, null, null_content, bad_json, wrong_type,
-            bad_transcript.
+            bad_transcript, or a message's reason.
     """
     better = _better(row)
     if "conversation_a" in row or "winner" in row:
         judged = _turn(row.get("turn"))
-        sides = [
-            as_messages(listed(required(row, name), name, "a list of messages"))
+        talks = {
+            name: as_messages(listed(required(row, name), name, "a list of messages"))
             for name in ("conversation_a", "conversation_b")
-        ]
-        sides = [_until(judged, messages) for messages in sides]
+        }
+        sides = [_until(judged, messages, name) for name, messages in talks.items()]
     else:
         prompts = _texts(required(row, "prompt"), "prompt")
         sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
@@ -103,11 +104,23 @@ def _turn(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _until(judged: int | None, messages: Messages) -> Messages:
-    """A conversation up to the answer that was judged."""
-    answers = [i for i, message in enumerate(messages) if is_answer(message)]
-    if judged is None or judged > len(answers):
+def _until(judged: int | None, messages: Messages, name: str) -> Messages:
+    """A conversation up to the answer that was judged.
+
+    Raises:
+        Unusable: bad_label, or a message's reason.
+    """
+    if judged is None:
         return messages
+    answers = [i for i, message in enumerate(messages) if is_answer(message)]
+    if judged > len(answers):
+        check_messages(messages, name, [])  # a bad message may be the answer that was judged
+        raise Unusable(
+            "bad_label",
+            "turn",
+            f"found {judged}, but {len(answers)} answers in {name}, expected the number of one of "
+            "them; correct it, or drop the row",
+        )
     return messages[: answers[judged - 1] + 1]
 
 

@@ -63,8 +63,10 @@ def test_an_arena_verdict_on_a_turn_is_on_the_answer_of_that_turn():
         assert sides(one("arena", BATTLE | named | {"turn": 1})) == TALK
     whole = ([user("Hi")], [assistant("Hello."), user("And?"), assistant("Well.")],
              [assistant("No."), user("And?"), assistant("No!")])  # fmt: skip
-    for turn in ({}, {"turn": None}, {"turn": 2}, {"turn": "2"}, {"turn": 7}):
+    for turn in ({}, {"turn": None}, {"turn": 2}, {"turn": "2"}):
         assert sides(one("arena", BATTLE | more | turn)) == whole
+    with pytest.raises(Unusable, match="turn: found 7, but 2 answers in conversation_a, expected"):
+        one("arena", BATTLE | more | {"turn": 7})
     for turn in (0, 1.5):
         with pytest.raises(Unusable, match=r"wrong_type.*turn: found .*expected 1 for the first"):
             one("arena", BATTLE | {"turn": turn})
