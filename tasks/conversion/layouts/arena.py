@@ -6,7 +6,13 @@ r"""Layout `arena`: two models answer the same turns, and a person says which di
 
 is one pair: prompt [user "Hi"]; chosen [assistant "Hello.", user "And?", assistant "Well."];
 rejected [assistant "No.", user "And?", assistant "No!"]. Each list has one element per turn, as a
-list or as its JSON text. The other form has whole conversations as messages:
+list or as its JSON text. Beside a `winner` they are one turn's texts, as they are, unless all three
+are such lists:
+
+    {"model_a": "x", "model_b": "y", "winner": "tie", "prompt": "Hi", "response_a": "Hello.", ...
+
+where the answers may be `response_1` and `response_2`, too (the human preferences of PPE). Or
+there are whole conversations as messages:
 
     {"model_a": "x", "model_b": "y", "winner": "model_b", "conversation_a": [{"role": "user", ...
 
@@ -20,7 +26,7 @@ from typing import Any, Literal
 from tasks.conversion.conversation.messages import Messages, check_messages, is_answer
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.answers import Item, pair_as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.labels import good
 from tasks.conversion.preference.pair import IMPLICIT, Pair
@@ -30,20 +36,20 @@ from tasks.conversion.unusable import Unusable, found
 Better = Literal["a", "b", "tie"]
 BETTER: tuple[Better, ...] = ("a", "b", "tie")
 WINNERS = ("winner_model_a", "winner_model_b", "winner_tie")
-READ = (
-    *("prompt", "response_a", "response_b", *WINNERS),
-    *("winner", "conversation_a", "conversation_b", "turn"),
-)
+CONVERSATIONS = ("conversation_a", "conversation_b")
+TEXTS = (("response_a", "response_b"), ("response_1", "response_2"))
+READ = ("prompt", *TEXTS[0], *WINNERS, "winner", *CONVERSATIONS, "turn", *TEXTS[1])
 TIES = ("tie", "tie (bothbad)", "both_bad", "tie (inconsistent)")
 _TURNS = 'a list with one text per turn, such as ["Hello."]'
 
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
-    """Two models, and one of the two ways to name a winner."""
+    """Two models, and one of the ways to name a winner."""
     models = {"model_a", "model_b"} <= columns
     return models and (
-        {"winner", "conversation_a", "conversation_b"} <= columns
-        or {*WINNERS, "prompt", "response_a", "response_b"} <= columns
+        {"winner", *CONVERSATIONS} <= columns
+        or {*WINNERS, "prompt", *TEXTS[0]} <= columns
+        or any({"winner", "prompt", *names} <= columns for names in TEXTS)
     )
 
 
@@ -55,22 +61,39 @@ def pairs(row: Row) -> list[Item]:
             bad_transcript, or a message's reason.
     """
     better = _better(row)
-    if "conversation_a" in row or "winner" in row:
-        judged = _turn(row.get("turn"))
-        talks = {
-            name: as_messages(listed(required(row, name), name, "a list of messages"))
-            for name in ("conversation_a", "conversation_b")
-        }
-        sides = [_until(judged, messages, name) for name, messages in talks.items()]
-    else:
-        prompts = _texts(required(row, "prompt"), "prompt")
-        sides = [_conversation(prompts, row, name) for name in ("response_a", "response_b")]
+    prompt, sides = _sides(row)
     chosen, rejected = sides if better != "b" else reversed(sides)
-    pair = Pair(IMPLICIT, chosen, rejected, chosen_first=better != "b")
+    pair = pair_as_conversation(Pair(prompt, chosen, rejected, chosen_first=better != "b"))
     if better == "tie":
         field = "winner" if "winner" in row else "winner_tie"
         return [Tie(field, f"found {found(row[field])}: a tie prefers neither answer", [pair])]
     return [pair]
+
+
+def _sides(row: Row) -> tuple[Any, list[Any]]:
+    """The prompt, where it stands apart, and what both models said."""
+    if any(name in row for name in CONVERSATIONS):
+        judged = _turn(row.get("turn"))
+        talks = {
+            name: as_messages(listed(required(row, name), name, "a list of messages"))
+            for name in CONVERSATIONS
+        }
+        return IMPLICIT, [_until(judged, messages, name) for name, messages in talks.items()]
+    names = TEXTS[1] if "winner" in row and "response_1" in row else TEXTS[0]
+    prompt, *said = [required(row, name) for name in ("prompt", *names)]
+    if "winner" in row and not all(_is_turns(value) for value in (prompt, *said)):
+        return prompt, said
+    prompts = _texts(prompt, "prompt")
+    return IMPLICIT, [_conversation(prompts, row, name) for name in names]
+
+
+def _is_turns(value: Any) -> bool:
+    """Whether it is a list with one text per turn, or its JSON."""
+    try:
+        turns = listed(value, "", _TURNS)
+    except Unusable:
+        return False
+    return all(isinstance(turn, str | None) for turn in turns)
 
 
 def _better(row: Row) -> Better:

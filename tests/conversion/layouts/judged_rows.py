@@ -43,6 +43,8 @@ KAGGLE = {"id": 1, "model_a": "x", "model_b": "y", "prompt": '["Hi"]', "response
 BATTLE = {"model_a": "x", "model_b": "y", "winner": "model_b",
           "conversation_a": [user("Hi"), assistant("No.")],
           "conversation_b": [user("Hi"), assistant("Hello.")]}  # fmt: skip
+VOTED = {"model_a": "x", "model_b": "y", "winner": "model_b", "prompt": "Hi",
+         "response_1": "No.", "response_2": "Hello."}  # fmt: skip
 RATED = {"prompt": "Hi", "response": "Hello.", "helpfulness": 4, "correctness": 3, "verbosity": "1"}
 SHP = {"history": "Hi", "human_ref_A": "Hello.", "human_ref_B": "No.", "labels": 1, "score_A": 24,
        "score_B": 3, "score_ratio": 8.0, "post_id": "x"}  # fmt: skip

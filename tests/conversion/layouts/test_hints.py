@@ -39,9 +39,9 @@ WRITTEN = {
         r"Write columns: \{prompt: prompt, .*system: system\}",
         "columns", {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected",
                     "system": "system"}, {}),
-    "lmarena's WSDM cup": (
+    "a winner without the models": (
         {"id": "x", "prompt": "Hi", "response_a": "No.", "response_b": "Hello.",
-         "winner": "model_b", "model_a": "x", "model_b": "y", "language": "English"},
+         "winner": "model_b", "language": "English"},
         r"layout: pairwise_label, options: \{labels: \[winner\], first: model_a",
         "pairwise_label", {}, {"labels": ["winner"], "first": "model_a", "second": "model_b",
                                "format": "conversational"}),

@@ -1,6 +1,7 @@
 """Layouts of judged answers: what becomes of worked rows."""
 
 import json
+import re
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_arena_conversations_and_a_winner():
     as_text = BATTLE | {k: json.dumps(BATTLE[k]) for k in ("conversation_a", "conversation_b")}
     assert sides(one("arena", as_text)) == TALK
     assert sides(one("arena", BATTLE | {"winner": "model_a"})) == (TALK[0], TALK[2], TALK[1])
+
+
+def test_arena_texts_beside_a_winner_are_one_turn_as_they_are():
+    texts = {"model_a": "x", "model_b": "y", "prompt": "Hi", "winner": "model_b"}
+    for first, second in (("response_a", "response_b"), ("response_1", "response_2")):
+        row = texts | {first: "No.", second: "Hello."}
+        assert recognise("votes", None, {}, [row]) == "arena"
+        pair = one("arena", row)
+        assert (sides(pair), pair.chosen_first) == (TALK, False)
+        assert sides(one("arena", row | {"winner": "model_a"})) == (TALK[0], TALK[2], TALK[1])
+        assert one("arena", row | {second: '["No!"]'}).chosen == [assistant('["No!"]')]
+        lists = {"prompt": '["Hi"]', first: ["No."], second: '["Hello."]'}
+        assert sides(one("arena", row | lists)) == TALK
+        for name in ("tie", "tie (bothbad)"):
+            with pytest.raises(Unusable, match=f"tie.*winner: found .*{re.escape(name)}"):
+                one("arena", row | {"winner": name})
 
 
 def test_an_arena_verdict_on_a_turn_is_on_the_answer_of_that_turn():

@@ -12,6 +12,7 @@ from tests.conversion.layouts.judged_rows import (
     PROCESSES,
     RATED,
     SHP,
+    VOTED,
     first_problem,
     items,
 )
@@ -44,6 +45,12 @@ BAD = [
     ("arena", BATTLE | {"turn": 2, "winner": "tie"}, "bad_label", "turn"),
     ("arena", BATTLE | {"turn": 2, "conversation_a": [
         *BATTLE["conversation_a"], user("And?"), assistant("No!")]}, "bad_label", "turn"),
+    ("arena", VOTED | {"prompt": None}, "null", "prompt"),
+    ("arena", VOTED | {"response_1": ""}, "empty_response", "rejected"),
+    ("arena", VOTED | {"response_2": None}, "null", "chosen"),
+    ("arena", VOTED | {"winner": None}, "bad_label", "winner"),
+    ("arena", {k: v for k, v in VOTED.items() if k != "response_2"}, "missing_column",
+     "response_2"),
     ("ultrafeedback", {"instruction": None, "completions": []}, "null", "instruction"),
     ("ultrafeedback", {"instruction": "Hi", "completions": []}, "unpaired_alone", "completion"),
     ("ultrafeedback", {"instruction": "Hi", "completions": "x"}, "bad_json", "completions"),

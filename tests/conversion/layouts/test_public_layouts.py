@@ -66,6 +66,13 @@ RECOGNISED = {
     "arena expert 5k": ("arena", [ARENA | {
         "winner": "model_a", "conversation_a": json.dumps(CHAT["chosen"]),
         "conversation_b": json.dumps(CHAT["rejected"]), "full_conversation": "x"}], None),
+    "lmarena's WSDM cup": ("arena", [ARENA | {
+        "id": "x", "prompt": "Hi", "response_a": "No.", "response_b": "Hello.",
+        "winner": "model_b"}], None),
+    "PPE human preference": ("arena", [ARENA | {
+        "question_id": "q", "prompt": "Hi", "response_1": "Hello.", "response_2": "No.",
+        "winner": "model_a", "hard_prompt": True, "is_code": False,
+        "conv_metadata": {"turns": 1, "sum_assistant_a_tokens": 2}}], None),
     "UltraFeedback": ("ultrafeedback", [ULTRA], 4.0),
     "UltraFeedback binarized": ("trl", [CHAT | {
         "prompt": "Hi", "prompt_id": "x", "messages": CHAT["chosen"], "score_chosen": 8.0,
