@@ -14,8 +14,9 @@ names its answers, such as
     {"question": "1+1", "small": {"text": "3", "ok": false}, "large": {"text": "2", "ok": true}}
 
 is read with `columns: {prompt: question}` and `options: {responses: [small.text, large.text],
-scores: [small.ok, large.ok]}`; true and false are labels and give no margin. For ranks, where 1 is
-the best, say `better: lower`.
+scores: [small.ok, large.ok]}`; true and false are labels and give no margin. A whole number in such
+a path is a place in a list, from 0: `scores: [scores.0, scores.1]`. For ranks, where 1 is the best,
+say `better: lower`.
 """
 
 from decimal import Decimal
@@ -152,7 +153,11 @@ def _at(row: Row, path: str) -> Any:
         return row[path]
     value: Any = row
     for part in path.split("."):
-        if not isinstance(value, dict):
+        listing = cast(list[Any], value) if isinstance(value, list) else []
+        if part.isdecimal() and int(part) < len(listing):
+            value = listing[int(part)]
+        elif isinstance(value, dict):
+            value = required(cast(Row, value), part)
+        else:
             raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
-        value = required(cast(Row, value), part)
     return value

@@ -251,6 +251,17 @@ def test_scored_answers_in_a_row():
         )
 
 
+def test_scored_answers_whose_scores_stand_in_a_list():
+    row = {"prompt": "Hi", "response_1": "No.", "answers": [{"text": "Hello."}], "scores": [0, 1]}
+    paths = {"responses": ["response_1", "answers.0.text"], "scores": ["scores.0", "scores.1"]}
+    assert sides(one("scored", row, **paths)) == ("Hi", "Hello.", "No.")
+    named = {"scores": {"0": 1, "1": 0}}
+    assert sides(one("scored", row | named, **paths)) == ("Hi", "No.", "Hello.")
+    for short in ([0], [], None, 1):
+        with pytest.raises(Unusable, match=r"missing_column: .*scores\.\d: found .* before '\d'"):
+            one("scored", row | {"scores": short}, **paths)
+
+
 def test_scored_answers_in_rows_of_their_own():
     row = {"prompt": "Hi", "response": "Hello.", "score": "0.5", "id": 7}
     answer = one("scored", row)
