@@ -20,6 +20,12 @@ NO_PAIRS = (
         "use the release's comparisons instead.",
     ),
 )
+TREES = (
+    "These are trees of messages, in which replies to the same message have ranks: write a row for "
+    "each message with several ranked replies, its prompt the messages down to it, its responses "
+    "these replies' texts and its scores their ranks, and layout: scored, options: {better: lower, "
+    "format: conversational}."
+)
 INPUT = "what stands in 'input' is no part of the prompt: write it below 'instruction' first"
 CHOICES = (
     (
@@ -47,6 +53,25 @@ CHOICES = (
         {"response_0", "response_1", "better_response_id"},
         "Write layout: pairwise_label, columns: {response_a: response_0, response_b: response_1}, "
         "options: {labels: [better_response_id], first: 0, second: 1, format: conversational}.",
+    ),
+    (
+        {"question", "response_A", "response_B", "label"},
+        "Write layout: pairwise_label, columns: {prompt: question, response_a: response_A, "
+        "response_b: response_B}, options: {first: A>B, second: B>A, format: conversational}, with "
+        "the values that the column holds.",
+    ),
+    (
+        {"prompt", "response_1", "response_2", "scores"},
+        "Write layout: scored, options: {responses: [response_1, response_2], scores: [scores.0, "
+        "scores.1], format: conversational}, with all of the answers and as many scores.",
+    ),
+    ({"message_tree_id", "tree_state", "prompt"}, TREES),
+    ({"message_tree_id", "parent_id", "text", "rank"}, TREES),
+    (
+        {"qid", "question", "answers"},
+        "Answers that are objects with a score each are read from rows with a prompt, their texts "
+        "as responses and their scores as scores: write these, as layout: scored, options: "
+        "{format: conversational}.",
     ),
     (
         {"response_a", "response_b", "winner"},

@@ -45,6 +45,20 @@ WRITTEN = {
         r"layout: pairwise_label, options: \{labels: \[winner\], first: model_a",
         "pairwise_label", {}, {"labels": ["winner"], "first": "model_a", "second": "model_b",
                                "format": "conversational"}),
+    "JudgeBench": (
+        {"pair_id": "x", "source": "mmlu", "question": "Hi", "response_model": "m",
+         "response_A": "No.", "response_B": "Hello.", "label": "B>A"},
+        r"layout: pairwise_label, columns: \{prompt: question, response_a: response_A, response_b: "
+        r"response_B\}, options: \{first: A>B, second: B>A, format: conversational\}",
+        "pairwise_label", {"prompt": "question", "response_a": "response_A",
+                           "response_b": "response_B"},
+        {"first": "A>B", "second": "B>A", "format": "conversational"}),
+    "PPE best of k": (
+        {"question_id": "x", "prompt": "Hi", "ground_truth": "A", "scores": [False, True],
+         "parsed_outputs": ["B", "A"], "response_1": "No.", "response_2": "Hello."},
+        r"layout: scored, options: \{responses: \[response_1, response_2\], scores: \[scores\.0",
+        "scored", {}, {"responses": ["response_1", "response_2"],
+                       "scores": ["scores.0", "scores.1"], "format": "conversational"}),
     "distilabel math preferences": (
         {"metadata": "x", "instruction": "Hi", "chosen_response": "Hello.", "chosen_rating": 9,
          "rejected_response": "No.", "rejected_rating": 5},
@@ -122,6 +136,34 @@ def test_rows_of_two_answers_are_not_said_to_hold_one(row):
     with pytest.raises(DataError, match="no layout fits the columns") as caught:
         recognise("votes", None, {}, [row])
     assert "to imitate" not in str(caught.value)
+
+
+REPLY = {"message_id": "b", "parent_id": "a", "text": "Hello.", "role": "assistant", "rank": 0}
+
+
+@pytest.mark.parametrize(
+    ("row", "says", "rows"),
+    [
+        ({"message_tree_id": "a", "tree_state": "x", "prompt": {"text": "Hi", "replies": [REPLY]}},
+         r"trees of messages, .* layout: scored, options: \{better: lower",
+         {"prompt": [user("Hi")], "responses": ["No.", "Hello."], "scores": [1, 0]}),
+        (REPLY | {"message_tree_id": "a", "tree_state": "x", "labels": None},
+         r"trees of messages, .* layout: scored, options: \{better: lower",
+         {"prompt": [user("Hi")], "responses": ["No.", "Hello."], "scores": [1, 0]}),
+        ({"qid": 1, "question": "Hi", "answers": [{"pm_score": 1, "text": "No."}], "date": "x"},
+         r"their scores as scores: write these, as layout: scored, options: \{format: conv",
+         {"prompt": "Hi", "responses": ["No.", "Hello."], "scores": [1, 4]}),
+    ],
+    ids=["OpenAssistant's trees", "OpenAssistant's messages", "stack-exchange-preferences"],
+)  # fmt: skip
+def test_nested_answers_are_answered_with_the_rows_to_write_and_these_give_the_pair(
+    row, says, rows
+):
+    with pytest.raises(DataError, match=f"no layout fits the columns .*{says}"):
+        recognise("votes", None, {}, [row])
+    options = {"better": "lower"} if "lower" in says else {}
+    (pair,), _ = pairs_of_rows("scored", [rows], format="conversational", **options)
+    assert (said(pair.prompt), said(pair.chosen), said(pair.rejected)) == TALK
 
 
 def test_an_input_that_stands_below_the_instruction_is_told_where_it_is_not_read(caplog):
