@@ -8,6 +8,9 @@ NOT_QUARANTINED = frozenset({"joined", "capped", "overridden_drop", "overridden_
 """What these count is in the pairs that were made, or could have been, or was decided by a person:
 nothing to look after."""
 
+_NO_NUMBERS = [{"number": name} for name in ("NaN", "Infinity", "-Infinity")]
+"""What ingestion writes in their place: JSON has no form for them."""
+
 
 class Unusable(Exception):
     """One row (or one of its pairs) cannot be used; caught per row and written to quarantine.
@@ -41,6 +44,8 @@ def found(value: Any) -> str:
         return f"the number {shown(value, 40)}"
     if isinstance(value, str):
         return f"the text {shown(value, 60)}"
+    if value in _NO_NUMBERS:
+        return f"the number {value['number']}"
     if isinstance(value, list):
         return f"a list of {len(value)}: {shown(value, 60)}"
     return f"an object: {shown(value, 60)}"

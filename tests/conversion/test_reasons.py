@@ -252,7 +252,7 @@ def test_a_number_that_is_none_is_the_fault_of_a_row_only_where_it_is_read(tmp_p
     assert artifact.report["pairs"] == 2
     (entry,) = quarantine_of(artifact)
     assert (entry["row"], entry["reason"], entry["field"]) == (3, "bad_margin", "margin")
-    assert "found an object: {'number': 'Infinity'}, expected a finite number" in entry["message"]
+    assert "found the number Infinity, expected a finite number" in entry["message"]
 
 
 def test_ties_and_duplicates_are_not_bad(convert, quarantine_of):
