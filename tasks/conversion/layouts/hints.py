@@ -80,8 +80,8 @@ CHOICES = (
     ),
 )
 WHOLE_TABLE = (
-    "There is one row, of lists and objects: if it is a whole table, write its rows as an array of "
-    "objects, or as one object per line (pandas: to_json(orient='records', lines=True)). "
+    "There is one row, with lists or objects in it: if it is a whole table, write its rows as an "
+    "array of objects, or as one object per line (pandas: to_json(orient='records', lines=True)). "
 )
 ANSWERS = (
     ("chosen", "rejected"),

@@ -1,6 +1,7 @@
 """Which layout a source has: as declared, or the one that fits its first rows."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, json_cells, trl
@@ -13,6 +14,9 @@ from tasks.conversion.options import CellOptions
 from tasks.conversion.preference.shapes import is_messages
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, shown
+
+MOST_NAMED = 60
+"""Columns that a message names at most."""
 
 
 def recognise(
@@ -92,13 +96,15 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
     candidates = [name for name, count in fitting.items() if 2 * count > len(rows)]
     if len(candidates) == 1:
         return candidates[0]
-    listed = ", ".join(shown(column, 40) for column in seen)
+    listed = _listed(list(seen))
     if candidates:
         raise DataError(
             f"source {source!r}: several layouts fit the columns {listed}: "
             f"{', '.join(candidates)}; name one with 'layout'"
         )
-    told = WHOLE_TABLE if len(rows) == 1 and _is_table(rows[0]) else hint(seen, _asked(rows))
+    told = "" if len(rows) == 1 and _is_table(rows[0]) else hint(seen, _asked(rows))
+    if not told and len(rows) == 1 and (_is_table(rows[0]) or _holds_rows(rows[0])):
+        told = WHOLE_TABLE
     raise DataError(
         f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
         f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "
@@ -116,6 +122,18 @@ def _is_table(row: Row) -> bool:
     values = row.values()
     held = all(isinstance(value, list | dict) for value in values)
     return held and not any(is_messages(as_messages(value)) for value in values)
+
+
+def _holds_rows(row: Row) -> bool:
+    """Whether one of its values is a list of objects."""
+    lists = [cast(list[Any], value) for value in row.values() if isinstance(value, list)]
+    return any(isinstance(item, dict) for values in lists for item in values[:1])
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """The names of columns; of very many, as where ids are keys, the first."""
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return ", ".join(shown(column, 40) for column in columns[:MOST_NAMED]) + more
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, None]:
@@ -139,5 +157,5 @@ def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str])
         if column not in seen:
             raise DataError(
                 f"source {source!r}: columns.{name} names {column!r}, which none of its first rows "
-                f"has{meant(column, seen)} Found are {', '.join(shown(c, 40) for c in seen)}"
+                f"has{meant(column, seen)} Found are {_listed(seen)}"
             )

@@ -353,8 +353,10 @@ TABLE = {"prompt": ["Hi", "Ho"], "chosen": ["a", "b"], "rejected": ["c", "d"]}
         {name: dict(enumerate(values)) for name, values in TABLE.items()},
         {"data": [{"prompt": "Hi", "chosen": "a", "rejected": "c"}]},
         {"train": [{"prompt": "Hi"}], "test": []},
+        {"version": "0.1", "data": [{"prompt": "Hi", "chosen": "a", "rejected": "c"}]},
+        {str(n): {"prompt": "Hi", "chosen": "a", "rejected": "c"} for n in range(1000)},
     ],
-    ids=["lists", "columns", "data", "splits"],
+    ids=["lists", "columns", "data", "splits", "data beside a version", "rows by id"],
 )
 def test_a_whole_table_in_one_object_is_answered_with_how_its_rows_are_written(one):
     with pytest.raises(DataError, match=r"no layout fits .*array of objects.*orient='records'"):
@@ -362,3 +364,12 @@ def test_a_whole_table_in_one_object_is_answered_with_how_its_rows_are_written(o
     with pytest.raises(DataError, match="no layout fits the columns") as caught:
         recognise("votes", None, {}, [one, one])
     assert "orient" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_very_many_columns_are_named_in_part():
+    row = {f"c{n}": n for n in range(5000)}
+    with pytest.raises(DataError, match=r"fits the columns 'c0', .*'c59' and 4940 more\. Known"):
+        recognise("votes", None, {}, [row])
+    with pytest.raises(DataError, match=r"Found are 'c0', .*'c59' and 4940 more$"):
+        recognise("votes", None, {"prompt": "question"}, [row])
