@@ -86,6 +86,9 @@ TRL = [
      "found the text 'Ho' as prompt but the text 'Hi'"),
     (TALK | {"chosen": [user("Hi"), assistant("Hello.")]}, "prompt_duplicated", "chosen",
      "on both sides, or on neither"),
+    *((TALK | {"prompt": [user("Hi"), assistant(f" {answer}\n")]}, "prompt_duplicated",
+       "prompt[1]", f"the answer that {side} begins with")
+      for side, answer in (("chosen", "Hello."), ("rejected", "No."))),
     ({"chosen": [user("Hi"), assistant("Hello.")], "rejected": [user("Ho"), assistant("No.")]},
      "prompts_differ", "chosen[0]", "part at turn 1"),
     ({"prompt": [{"role": "system", "content": "S"}], "chosen": [user("a"), assistant("b")],

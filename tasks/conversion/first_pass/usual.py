@@ -155,13 +155,14 @@ class _Forms(dict[tuple[Any, ...], list[bytes]]):
     second place; by the roles of all messages.
 
     Empty where a role is unknown; where a tool answers, whose call has to be looked for; where the
-    first turn is an answer, which both sides may repeat; and where a side is no assistant's.
+    first turn is an answer, which both sides may repeat, or the last, which a side may begin with;
+    and where a side is no assistant's.
     """
 
     def __missing__(self, roles: tuple[Any, ...]) -> list[bytes]:
         *prompt, better, worse = roles
         known = all(type(role) is str and role in ROLES and role != "tool" for role in roles)
-        if not known or not prompt or prompt[0] == "assistant":
+        if not known or not prompt or "assistant" in (prompt[0], prompt[-1]):
             return []
         if not better == "assistant" == worse:
             return []

@@ -81,10 +81,24 @@ def separated_messages(
             "an answer after it; expected it so on both sides, or on neither",
         )
     if chosen[0]["role"] not in ASKING and rejected[0]["role"] not in ASKING:
+        _check_unanswered(prompt, chosen, rejected)
         return prompt, chosen, rejected
     if prompt[-1]["role"] == "user":
         raise _not_a_prefix(prompt, chosen, rejected)
     return _common_beginning(prompt, chosen, rejected)
+
+
+def _check_unanswered(prompt: Messages, chosen: Messages, rejected: Messages) -> None:
+    """Refuses a prompt that is the whole conversation, the answer of one side at its end."""
+    answered = text_of(prompt[-1]).strip() if prompt[-1]["role"] == "assistant" else ""
+    for name, side in (("chosen", chosen), ("rejected", rejected)):
+        if answered and side[0]["role"] == "assistant" and text_of(side[0]).strip() == answered:
+            raise Unusable(
+                "prompt_duplicated",
+                f"prompt[{len(prompt) - 1}]",
+                f"found at the prompt's end the answer that {name} begins with: {found(answered)}; "
+                "expected the turns that are answered; take it out of the prompt",
+            )
 
 
 def _with_text_prompt(
