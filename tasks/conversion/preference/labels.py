@@ -5,7 +5,7 @@ from typing import Any
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.unusable import Unusable, found
 
-_WORDS = {"true": True, "false": False, "1": True, "0": False}
+_WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
 def good(value: Any, field: str = "label") -> bool:

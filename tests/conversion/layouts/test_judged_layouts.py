@@ -43,6 +43,16 @@ def test_arena_turns_in_lists_become_conversations_that_part_at_the_first_answer
     )  # fmt: skip
 
 
+def test_a_cell_says_who_won_as_numbers_are_written_where_some_are_missing():
+    for won, lost in ((1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), (True, False), ("True", "0")):
+        cells = {"winner_model_a": lost, "winner_model_b": won, "winner_tie": lost}
+        assert sides(one("arena", KAGGLE | cells)) == (TALK[0], TALK[2], TALK[1])
+        assert sides(one("shp", SHP | {"labels": won})) == TALK
+    for cell in ("2.0", "0.5", "1.00", "yes"):
+        with pytest.raises(Unusable, match=r"bad_label: labels: found the text .*true or false"):
+            one("shp", SHP | {"labels": cell})
+
+
 def test_arena_conversations_and_a_winner():
     assert sides(one("arena", BATTLE)) == TALK
     as_text = BATTLE | {k: json.dumps(BATTLE[k]) for k in ("conversation_a", "conversation_b")}
