@@ -39,14 +39,14 @@ def serve(
             score as its contract says; or the address is taken.
     """
     with _bound(settings) as listening:
-        model = _loaded(source, settings, root, tracking_uri, device)
+        model, name = _loaded(source, settings, root, tracking_uri, device)
         import uvicorn
 
         from tasks.registration.serving.app import build_app
         from tasks.registration.serving.service import Service
 
         contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
-        service = Service(model, source, settings)
+        service = Service(model, name, settings)
         app = build_app(service)
         config = uvicorn.Config(
             app,
@@ -59,9 +59,10 @@ def serve(
         )
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        told = source if name == source else f"{name} ({source} when it was loaded)"
 
         def tell() -> None:
-            logger.info("serving %s on http://%s:%d, %s", source, shown, port, contract)
+            logger.info("serving %s on http://%s:%d, %s", told, shown, port, contract)
 
         # uvicorn raises the signal again once it has stopped: stopping as told is success.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,15 +73,15 @@ def serve(
 
 def _loaded(
     source: str, settings: ServeSettings, root: Path, tracking_uri: str | None, device: str | None
-) -> "ServedModel":
-    """The model, its contract replayed. What was downloaded for it is gone by then: a server that
-    is killed leaves no copy behind."""
-    with local_model(source, root, tracking_uri) as directory:
+) -> tuple["ServedModel", str]:
+    """The model, its contract replayed, and its name. What was downloaded for it is gone by then: a
+    server that is killed leaves no copy behind."""
+    with local_model(source, root, tracking_uri) as (directory, name):
         _share_cores(settings.threads)
         from tasks.registration.loader.inference import load_reward_model
 
         try:
-            return load_reward_model(
+            model = load_reward_model(
                 directory,
                 device,
                 scale=settings.scale,
@@ -88,6 +89,7 @@ def _loaded(
             )
         except (ValueError, OSError) as error:
             raise RegistrationError(f"{source} is not served: {error}") from error
+    return model, name
 
 
 def _share_cores(threads: int | None) -> None:

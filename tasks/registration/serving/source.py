@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.errors import RegistrationError
 from tasks.registration.address import store_uri
@@ -18,9 +18,19 @@ if TYPE_CHECKING:
 REGISTRY = "models:/"
 
 
+class LocalModel(NamedTuple):
+    """A model's directory here, and the name that tells it from any other."""
+
+    directory: Path
+    name: str
+    """`models:/name/version`, also of an alias: that moves on while the version is served."""
+
+
 @contextmanager
-def local_model(source: str, root: Path, tracking_uri: str | None) -> Generator[Path, None, None]:
-    """The directory of a model; a download is gone afterwards.
+def local_model(
+    source: str, root: Path, tracking_uri: str | None
+) -> Generator[LocalModel, None, None]:
+    """A model to be loaded; a download is gone afterwards.
 
     `source`: a directory, or `models:/name@alias` or `models:/name/version`.
 
@@ -33,13 +43,13 @@ def local_model(source: str, root: Path, tracking_uri: str | None) -> Generator[
             raise RegistrationError(
                 f"{source} is no directory; expected one, or {REGISTRY}name@alias"
             )
-        yield Path(source)
+        yield LocalModel(Path(source), source)
         return
     with TemporaryDirectory(prefix="reward-model-") as scratch:
         yield _downloaded(source, root, tracking_uri, scratch)
 
 
-def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str) -> Path:
+def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str) -> LocalModel:
     params = RegistrationParams(tracking_uri=tracking_uri)
     uri = store_uri(params, root)
     with refusals_told(params, root):
@@ -54,7 +64,7 @@ def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str)
             raise RegistrationError(f"{source} cannot be had from {uri}: {error}") from error
         directory = download(client, version, Path(scratch) / "model")
     check_registered(version, directory)
-    return directory
+    return LocalModel(directory, f"{REGISTRY}{version.name}/{version.version}")
 
 
 def _version(client: "MlflowClient", source: str) -> "ModelVersion":

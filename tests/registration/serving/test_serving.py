@@ -46,7 +46,7 @@ def test_every_form_gives_the_reward_of_the_loader(client, model):
     tokens = len(model.token_ids(TALK))
     assert answer["data"][0]["reward"] == expected
     assert answer["usage"]["total_tokens"] == tokens
-    assert answer["model"] == "models:/reward-model@champion"
+    assert answer["model"] == "models:/reward-model/4"
 
 
 def test_a_rendered_query_that_stops_within_the_templates_closing_is_completed(client, model):

@@ -135,15 +135,18 @@ def test_the_champion_is_served_and_sigterm_answers_what_is_in_flight(place):
         "models:/reward-model@champion", "--root", str(place.root), "--window-ms", "1000"
     )
     try:
-        assert json.loads(ask(f"{url}/healthz"))["status"] == "ready"
+        ready = json.loads(ask(f"{url}/healthz"))
+        assert (ready["status"], ready["model"]) == ("ready", "models:/reward-model/1")
         body = {"input": [{"text": "The sky is blue"}]}
         with ThreadPoolExecutor(6) as pool:
             asked = [pool.submit(ask, f"{url}/v1/rewards", body) for _ in range(6)]
             while waiting(ask(f"{url}/metrics")) == 0:
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            rewards = [json.loads(a.result())["data"][0]["reward"] for a in asked]
+            found = [json.loads(a.result()) for a in asked]
+        rewards = [answer["data"][0]["reward"] for answer in found]
         assert rewards == [pytest.approx(expected, abs=1e-5)] * 6
+        assert {answer["model"] for answer in found} == {"models:/reward-model/1"}
         assert process.wait(20) == 0
     finally:
         ended(process)
@@ -192,6 +195,17 @@ def test_what_cannot_be_served_is_told_in_one_sentence(model_directory, tmp_path
     assert "no model is registered" in ended("models:/x@champion", "--root", str(tmp_path))
 
 
+def test_an_alias_is_served_under_the_version_that_it_was_of(defended):
+    """Two servers of one alias, started before and after it moved, answer from two versions."""
+    place, source = defended, "models:/reward-model@champion"
+    names = []
+    for version in ("1", "2"):
+        place.client.set_registered_model_alias("reward-model", "champion", version)
+        with local_model(source, place.root, None) as found:
+            names.append(found.name)
+    assert names == ["models:/reward-model/1", "models:/reward-model/2"]
+
+
 def test_a_version_is_served_only_as_it_was_registered(defended):
     """A change that no golden conversation meets passes the contract."""
     place, source = defended, "models:/reward-model@champion"
@@ -213,8 +227,9 @@ def test_a_version_is_served_only_as_it_was_registered(defended):
         ):
             pass
     file.write_bytes(kept)
-    with local_model(source, place.root, None) as directory:
+    with local_model(source, place.root, None) as (directory, name):
         assert (directory / "model.safetensors").read_bytes() == kept
+        assert name == "models:/reward-model/1"
     shutil.rmtree(location)
     with pytest.raises(RegistrationError, match=r"has no files at .* Move them back"):
         local_model(source, place.root, None).__enter__()
