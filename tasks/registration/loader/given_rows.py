@@ -7,13 +7,26 @@ Travels inside the registered model: it may import only modules that travel with
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 CONVERSATION, TEXT = "messages", "text"
 OPTIONS = ("tools", "chat_template_kwargs")
+
+
+def conversations(given: Iterable[tuple[Any, Any, Mapping[str, Any]]]) -> Iterator[Any]:
+    """The rows of prompts with their answers and options.
+
+    Raises:
+        ValueError: as `conversation`; the row is named by its number, from 0.
+    """
+    for number, (prompt, answer, options) in enumerate(given):
+        try:
+            yield conversation(prompt, answer, options)
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}") from error
 
 
 def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = None) -> Any:
@@ -56,7 +69,7 @@ def rows_of(data: Any) -> list[Any]:
     """The rows one by one; one alone is a row of its own, not a list of its letters or keys.
 
     Raises:
-        ValueError: a DataFrame without a column of rows.
+        ValueError: a DataFrame without a column of rows, or nothing that holds rows.
     """
     if hasattr(data, "columns"):  # a DataFrame
         if not {CONVERSATION, TEXT} & set(data.columns):
@@ -66,6 +79,8 @@ def rows_of(data: Any) -> list[Any]:
         return data.to_dict("records")
     if isinstance(data, str | Mapping):
         return [data]
+    if not isinstance(data, Iterable):
+        raise ValueError(f"the rows are {str(data)[:80]!r}; expected a list of them")
     rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
     # One conversation alone, not a list of them.
     alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
@@ -73,7 +88,8 @@ def rows_of(data: Any) -> list[Any]:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    messages = [dict(m) if isinstance(m, Mapping) else m for m in value]
+    given = value if isinstance(value, Iterable) else ()
+    messages = [dict(m) if isinstance(m, Mapping) else m for m in given]
     if not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
         raise ValueError(
             f"messages are {str(value)[:80]!r}; expected a list of mappings with role and content"

@@ -24,7 +24,7 @@ from tasks.registration.loader.allowed_files import check_files
 from tasks.registration.loader.champion_scale import map_to
 from tasks.registration.loader.contract_replay import policy_of, replay
 from tasks.registration.loader.device import check_device
-from tasks.registration.loader.given_rows import content, conversation, rows_of
+from tasks.registration.loader.given_rows import OPTIONS, content, conversations, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
 from tasks.registration.loader.sound_weights import model_of
@@ -87,10 +87,17 @@ class ServedModel:
         """float32 `[N]`: one reward per answer, the prompt computed once where the family allows.
 
         `prompt`: messages or text; `answers`: messages or texts; `options` as in a row.
+
+        Raises:
+            ValueError: no list of answers, an option that no row has, or as `ids_of_rows`.
         """
         if isinstance(answers, str):
             raise ValueError(f"answers are the text {answers[:80]!r}; expected a list of answers")
-        ids = self.ids_of_rows(conversation(prompt, answer, options) for answer in answers)
+        if isinstance(answers, Mapping) or not hasattr(answers, "__iter__"):
+            raise ValueError(f"answers are {str(answers)[:80]!r}; expected a list of answers")
+        if unknown := sorted(options.keys() - set(OPTIONS)):
+            raise ValueError(f"there is no option {unknown[0]!r}; expected one of {OPTIONS}")
+        ids = self.ids_of_rows(conversations((prompt, answer, options) for answer in answers))
         return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
 
     def scaled(self, rewards: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasks.registration.loader.given_rows import OPTIONS, conversation
+from tasks.registration.loader.given_rows import OPTIONS, conversations
 from tasks.registration.loader.inference import ServedModel
 
 RewardFunction = Callable[..., list[float]]
@@ -38,7 +38,7 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
                 raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
         given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
         rows = zip(prompts, completions, given, strict=True)
-        ids = model.ids_of_rows(conversation(*row) for row in rows)
+        ids = model.ids_of_rows(conversations(rows))
         asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
         return model.scaled(model.rewards_of_ids(ids, asked)).tolist()
 

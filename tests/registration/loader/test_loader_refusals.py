@@ -8,7 +8,7 @@ import torch
 from pandas import DataFrame
 from safetensors.torch import load_file, save_file
 
-from tasks.registration import load_reward_model
+from tasks.registration import as_reward_func, load_reward_model
 
 PLANTED = "raise SystemExit('planted code ran')"
 
@@ -111,6 +111,12 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         assert model.predict(given).tolist() == expected
     with pytest.raises(ValueError, match="answers are the text 'blue'; expected a list of answers"):
         model.rewards_of_answers("The sky is ", "blue")
+    for answers in ({"blue": 1}, None):
+        with pytest.raises(ValueError, match=r"answers are .*; expected a list of answers"):
+            model.rewards_of_answers("The sky is ", answers)
+    for rows in (None, 5):
+        with pytest.raises(ValueError, match=f"the rows are '{rows}'; expected a list"):
+            model.rewards(rows)
     for mistaken in ({"prompt": "a", "answer": "b"}, {"text": ["blue", "green"]}):
         with pytest.raises(ValueError, match=r"row 0: a row is .* expected a text, a list of"):
             model.predict(mistaken)
@@ -145,6 +151,26 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
 def test_a_row_that_cannot_be_read_is_named_by_its_number(model, row, said):
     with pytest.raises(ValueError, match=said):
         model.rewards(["blue", row])
+
+
+@pytest.mark.parametrize("answer", [None, 3, float("nan"), [], b"blue", {"role": "assistant"}])
+def test_an_answer_that_is_none_is_named_by_its_number_among_those_of_a_rollout(model, answer):
+    """A rollout of thousands may hold one that came back empty."""
+    prompt, answers = [{"role": "user", "content": "What?"}], ["blue", answer, "green"]
+    told = r"row 1: messages are .*; expected a list of mappings with role and content"
+    with pytest.raises(ValueError, match=told):
+        as_reward_func(model)([prompt] * 3, answers)
+    with pytest.raises(ValueError, match=told):
+        model.rewards_of_answers(prompt, answers)
+    with pytest.raises(ValueError, match=r"row 1: the prompt is text, but the answer is "):
+        as_reward_func(model)(["What?"] * 3, answers)
+
+
+def test_an_option_that_no_row_has_is_refused(model):
+    """It would be passed over, and the rewards be those of other text."""
+    prompt = [{"role": "user", "content": "What?"}]
+    with pytest.raises(ValueError, match=r"no option 'tool'; expected one of .*'tools'"):
+        model.rewards_of_answers(prompt, ["blue"], tool=[{"name": "look"}])
 
 
 @pytest.mark.parametrize(
