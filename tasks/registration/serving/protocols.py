@@ -3,7 +3,7 @@
     /get_reward   OpenRLHF    {"query": [str]}                    -> {"rewards": [float]}
     /reward       slime       {"prompt", "response", "label"}     -> float
     /classify     vLLM        {"input": [str]} or {"messages"}    -> {"data": [{"probs": [float]}]}
-    /score        vLLM        {"text_1", "text_2"}                -> {"data": [{"score": float}]}
+    /score        vLLM        {"queries", "documents"}            -> {"data": [{"score": float}]}
     /v1/rewards   ours        {"input": [row]} or {"messages"}    -> {"data": [{"reward": float}]}
 
 Bare strings (`query`, `prompt` + `response`, `input`) are read as the setting `query_form` says.
@@ -24,6 +24,15 @@ from pydantic import BaseModel, ConfigDict, StrictInt
 from tasks.registration.serving.problems import RequestProblem
 
 Messages = list[dict[str, Any]]
+Texts = str | list[str]
+
+SCORED = (
+    ("queries", "documents"),
+    ("queries", "items"),
+    ("text_1", "text_2"),
+    ("data_1", "data_2"),
+)
+"""vLLM's names of prompts and answers, all of which its server takes."""
 
 
 @dataclass(frozen=True)
@@ -103,27 +112,47 @@ class ClassifyRequest(Form):
 
 
 class ScoreRequest(Form):
-    """Prompts and answers; one of either goes with all of the other."""
+    """Prompts and answers under any of vLLM's names; one of either goes with all of the other."""
 
-    text_1: str | list[str]
-    text_2: str | list[str]
+    queries: Texts | None = None
+    documents: Texts | None = None
+    items: Texts | None = None
+    text_1: Texts | None = None
+    text_2: Texts | None = None
+    data_1: Texts | None = None
+    data_2: Texts | None = None
 
     def asked(self, conversational: bool) -> Asked:
         """A user's and an assistant's turn each, or text after text."""
-        first, second = ([t] if isinstance(t, str) else t for t in (self.text_1, self.text_2))
+        one, other = self._names()
+        given = (getattr(self, one), getattr(self, other))
+        first, second = ([t] if isinstance(t, str) else t for t in given)
         n = max(len(first), len(second))
         if len(first) not in (1, n) or len(second) not in (1, n):
             raise RequestProblem(
                 422,
                 "unequal_lengths",
-                f"text_1 has {len(first)} texts and text_2 has {len(second)}; expected as many, "
+                f"{one} has {len(first)} texts and {other} has {len(second)}; expected as many, "
                 "or one of either",
-                "text_2",
+                other,
             )
         first, second = (texts * n if len(texts) == 1 else texts for texts in (first, second))
         pairs = zip(first, second, strict=True)
         rows = [_talk(*pair) if conversational else pair[0] + pair[1] for pair in pairs]
-        return asked(rows, "text_2", first)
+        return asked(rows, other, first)
+
+    def _names(self) -> tuple[str, str]:
+        """The two fields that are given, and no third one."""
+        given = {name for name in ScoreRequest.model_fields if getattr(self, name) is not None}
+        for names in SCORED:
+            if given == {*names}:
+                return names
+        expected = ", or ".join(" and ".join(map(repr, names)) for names in SCORED)
+        raise RequestProblem(
+            422,
+            "bad_request",
+            f"expected {expected}; found {' and '.join(map(repr, sorted(given))) or 'none'}",
+        )
 
 
 def asked(rows: Sequence[Any], where: str, prompts: Sequence[Any] | None = None) -> Asked:

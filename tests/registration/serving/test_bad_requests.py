@@ -29,6 +29,15 @@ from tests.registration.serving.test_serving import TALK
         ("/v1/rewards", {"messages": [{"role": 7, "content": "x"}]}, 422, "bad_row", "role is '7'"),
         ("/classify", {}, 422, "no_input", "'input' or 'messages'"),
         ("/score", {"text_1": ["a", "b"], "text_2": ["a"] * 3}, 422, "unequal_lengths", "text_2"),
+        ("/score", {"queries": "a", "documents": ["a", "\ude00"]}, 422, "bad_row", "documents[1]"),
+        ("/score", {"queries": ["a"]}, 422, "bad_request", "or 'text_1' and 'text_2'"),
+        (
+            "/score",
+            {"text_1": "a", "text_2": "b", "documents": "c"},
+            422,
+            "bad_request",
+            "found 'documents' and 'text_1' and 'text_2'",
+        ),
         ("/v1/rewards", {"input": [{"text": "a\ud83d"}]}, 422, "bad_row", r"'\ud83d', half of a"),
         (
             "/v1/rewards",

@@ -18,6 +18,15 @@ def rendered(model, messages):
     return model.tokenizer.apply_chat_template(messages, tokenize=False)
 
 
+SCORED = (
+    ("text_1", "text_2"),
+    ("queries", "documents"),
+    ("queries", "items"),
+    ("data_1", "data_2"),
+)
+"""The names under which vLLM's server takes prompts and answers."""
+
+
 def test_every_form_gives_the_reward_of_the_loader(client, model):
     server = client()
     expected = pytest.approx(float(model.rewards([TALK])[0]), abs=1e-5)
@@ -40,8 +49,9 @@ def test_every_form_gives_the_reward_of_the_loader(client, model):
     (ids,) = post("/classify", input=model.token_ids(TALK))["data"]
     assert ids["probs"] == [expected]
     for path in ("/score", "/v1/score"):
-        scored = post(path, text_1="What color?", text_2=["So", "So"])
-        assert [entry["score"] for entry in scored["data"]] == [expected, expected]
+        for one, other in SCORED:
+            scored = post(path, **{one: "What color?", other: ["So", "So"]})
+            assert [entry["score"] for entry in scored["data"]] == [expected, expected]
     answer = post("/v1/rewards", messages=TALK)
     tokens = len(model.token_ids(TALK))
     assert answer["data"][0]["reward"] == expected
