@@ -13,7 +13,7 @@ Travels inside the registered model: it may import only modules that travel with
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tasks.registration.loader.given_rows import OPTIONS, conversations
@@ -34,6 +34,8 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
             raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
         told = {name: columns[name] for name in OPTIONS if columns.get(name)}
         for name, values in told.items():
+            if isinstance(values, str | Mapping):
+                raise ValueError(f"{name!r} is {str(values)[:80]!r}; expected a list, one a prompt")
             if len(values) != len(prompts):
                 raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
         given = [{name: told[name][i] for name in told} for i in range(len(prompts))]

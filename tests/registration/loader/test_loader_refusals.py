@@ -166,6 +166,13 @@ def test_an_answer_that_is_none_is_named_by_its_number_among_those_of_a_rollout(
         as_reward_func(model)(["What?"] * 3, answers)
 
 
+@pytest.mark.parametrize("column", [{"tools": "[]"}, {"chat_template_kwargs": {"a": 1, "b": 2}}])
+def test_a_column_of_a_rollout_is_a_list_and_not_the_value_of_one_row(model, column):
+    prompt, (name,) = [{"role": "user", "content": "What?"}], column
+    with pytest.raises(ValueError, match=f"'{name}' is .*; expected a list, one a prompt"):
+        as_reward_func(model)([prompt] * 2, ["blue", "green"], **column)
+
+
 def test_an_option_that_no_row_has_is_refused(model):
     """It would be passed over, and the rewards be those of other text."""
     prompt = [{"role": "user", "content": "What?"}]
