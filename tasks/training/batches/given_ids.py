@@ -127,7 +127,7 @@ def _differ(chosen: list[int], rejected: list[int]) -> bool:
 
 def _row_within(row: dict[str, Any], vocabulary: int, name: str) -> dict[str, Any]:
     for side in IDS:
-        largest = int(np.max(row[side]))
+        largest = int(np.asarray(row[side]).max())
         if largest >= vocabulary:
             raise _unknown_id(row, side, largest, vocabulary, name)
     return row

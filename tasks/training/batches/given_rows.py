@@ -12,13 +12,14 @@ from tasks.errors import DataError, shown
 def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
     """A data set of the rows: themselves one, or a list of mappings from column to value.
 
-    A column that a row of a list leaves out is null in it.
+    A column that a row of a list leaves out is null in it. Values are Python's, whatever
+    `set_format` makes of them for others.
 
     Raises:
         DataError: they are something else, or their values are not alike.
     """
     if isinstance(rows, Dataset | IterableDataset):
-        return rows
+        return _of_plain_values(rows)
     if isinstance(rows, str | bytes) or not isinstance(rows, Sequence):
         raise DataError(
             f"the {name} dataset is {shown(type(rows).__name__)}; expected a Dataset or "
@@ -45,6 +46,17 @@ def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
             f"the {name} dataset's row {number}: {column} is {other}, but {first} in the rows "
             "before it; all rows of a list have one format: give the kinds as lists of their own"
         ) from error
+
+
+def _of_plain_values(rows: Dataset | IterableDataset) -> Dataset | IterableDataset:
+    """The rows without a format of tensors or tables; a transform (of `set_transform`) is kept."""
+    if isinstance(rows, IterableDataset):
+        formatting: Any = rows._formatting  # pyright: ignore[reportPrivateUsage]
+        return rows.with_format(None) if formatting and formatting.format_type else rows
+    given: Any = rows.format
+    if given["type"] in (None, "custom"):
+        return rows
+    return rows.with_format(None).select_columns(given["columns"])
 
 
 def _unlike(columns: Mapping[str, list[Any]]) -> tuple[str, int, str, str]:

@@ -63,6 +63,33 @@ def test_evaluations_are_given_as_lists_streams_and_dicts(tiny_model_directory, 
     assert trainer.predict(TALK).predictions.shape == (3, 2)
 
 
+@pytest.mark.parametrize("form", ["torch", "numpy", "pandas", "arrow"])
+@pytest.mark.parametrize("rows", [TALK, FILLED, make_rows(4, margin=True)])
+def test_rows_in_a_format_of_tensors_are_the_rows(tiny_model_directory, tmp_path, rows, form):
+    plain = Dataset.from_list(rows)
+    shown = plain.with_format(form)
+    expected = list(make(tiny_model_directory, tmp_path, plain).train_dataset)
+    trainer = make(tiny_model_directory, tmp_path, shown, shown)
+    assert list(trainer.train_dataset) == list(trainer.eval_dataset) == expected
+    stream = plain.to_iterable_dataset().with_format(form)
+    of_it = make(tiny_model_directory, tmp_path, stream).train_dataset
+    assert [row["chosen_input_ids"] for row in of_it] == [r["chosen_input_ids"] for r in expected]
+    trainer.train()
+
+
+def test_columns_that_a_format_leaves_out_are_not_read(tiny_model_directory, tmp_path):
+    given = Dataset.from_list(make_rows(4, margin=True))
+    given.set_format("torch", columns=["chosen_input_ids", "rejected_input_ids"])
+    assert "margin" not in make(tiny_model_directory, tmp_path, given).train_dataset.column_names
+
+
+def test_a_stream_may_hold_tensors(tiny_model_directory, tmp_path):
+    rows = Dataset.from_list(make_rows(4)).to_iterable_dataset().with_format("torch")
+    trainer = make(tiny_model_directory, tmp_path, rows.map(lambda row: row))
+    trainer.train()
+    assert trainer.state.global_step == 2
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
