@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers.trainer_utils import has_length
 
-from tasks.errors import ParamsError
+from tasks.errors import DataError, ParamsError
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.comparisons import Comparisons
 from tasks.training.layout.lengths import item_costs
@@ -111,8 +111,19 @@ class DealtTrainer(EvaluatingTrainer):
         return torch.utils.data.RandomSampler(rows)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
-        """As in transformers; a stream that ends within a step takes it with the rows there are."""
+        """As in transformers; a stream that ends within a step takes it with the rows there are.
+
+        Raises:
+            DataError: a stream has no batch for the first step.
+        """
         samples, items = super().get_batch_samples(*args, **kwargs)
+        if not samples and not self.state.global_step:
+            raise DataError(
+                "the train dataset is a stream that gave no batch to train on: it holds no row, "
+                "none that can be used (the log names the first that is not, and why), or fewer "
+                "than a batch under dataloader_drop_last; look at its rows, or load it without "
+                "streaming=True to have them counted by reason"
+            )
         if samples and isinstance(self.train_dataset, IterableDataset):
             missing = self._args.gradient_accumulation_steps - len(samples)
             samples += [fillers(samples[-1])] * missing

@@ -3,6 +3,7 @@
 import pytest
 from datasets import Dataset
 
+from tasks.errors import DataError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout.stream import StreamShare
 from tests.training.checkpoints.test_checkpoint import FIELDS, result
@@ -66,6 +67,19 @@ def test_a_run_over_several_passes_of_a_stream_goes_on_where_it_was(base, tmp_pa
     kills = [7, 14] if "save_strategy" in fields else [3, 7, 9, 14, 15]
     resumed = goes_on(lambda: make(base, tmp_path / "run", **fields), kills)
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
+
+
+@pytest.mark.parametrize("fields", [{"max_length": 1}, {"dataloader_drop_last": True}], ids=str)
+def test_a_stream_without_a_batch_is_no_training(base, tmp_path, fields):
+    rows = Dataset.from_list(make_rows(3)).to_iterable_dataset()
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(tmp_path), **{**FIELDS, **PASSES, **fields}),
+        train_dataset=rows,
+    )
+    with pytest.raises(DataError, match="gave no batch to train on: .* none that can be used"):
+        trainer.train()
+    assert not list(tmp_path.glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
