@@ -7,7 +7,7 @@ Canonical columns: `chosen_input_ids`, `rejected_input_ids`, and where there are
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from tasks.errors import DataError
 from tasks.tokenization.shards import shards_in
 from tasks.training.batches.given_ids import sound
+from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
 from tasks.training.batches.raw_pairs import TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
@@ -132,10 +133,13 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
         return dataset
     if isinstance(dataset, IterableDataset):
 
-        def fits(chosen: list[int], rejected: list[int]) -> bool:
-            return max(len(chosen), len(rejected)) <= max_length
+        def too_long(chosen: Sequence[int], rejected: Sequence[int]) -> str:
+            sizes = len(chosen), len(rejected)
+            found = f"too_long: found {sizes[0]} and {sizes[1]} tokens"
+            expected = f"expected {max_length} at most; raise max_length"
+            return f"{found}, {expected}" if max(sizes) > max_length else ""
 
-        return dataset.filter(fits, input_columns=list(IDS))
+        return without(dataset, IDS, too_long)
     longest = longest_sides(dataset)
     if len(longest) == 0 or longest.max() <= max_length:
         return dataset

@@ -109,6 +109,20 @@ def test_the_number_of_unsound_rows_is_told_and_columns_of_another_kind_are_refu
         make(base, tmp_path, rows)
 
 
+def test_the_first_row_of_each_reason_that_a_stream_leaves_out_is_named(base, tmp_path, caplog):
+    rows = make_rows(12)
+    rows[3]["rejected_input_ids"] = rows[3]["chosen_input_ids"]
+    for number in (5, 6):
+        rows[number]["chosen_input_ids"] = [5] * 30
+    stream = make(base, tmp_path, Dataset.from_list(rows).to_iterable_dataset(), max_length=29)
+    assert len(list(stream.train_dataset)) == 9
+    told = [r.getMessage() for r in caplog.records if "not used" in r.getMessage()]
+    assert len(told) == 2
+    assert "pair0003: identical_tokens: found the same token ids" in told[0]
+    assert "pair0005: too_long: found 30 and " in told[1]
+    assert "tokens, expected 29 at most; raise max_length" in told[1]
+
+
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_preference_below_a_half_is_the_pair_the_other_way_round(base, tmp_path, streams):
     upright = [

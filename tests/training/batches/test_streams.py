@@ -77,7 +77,7 @@ def test_a_stream_without_a_batch_is_no_training(base, tmp_path, fields):
         RewardConfig(output_dir=str(tmp_path), **{**FIELDS, **PASSES, **fields}),
         train_dataset=rows,
     )
-    with pytest.raises(DataError, match="gave no batch to train on: .* none that can be used"):
+    with pytest.raises(DataError, match=r"gave no batch to train on: .* none that can be used"):
         trainer.train()
     assert not list(tmp_path.glob("checkpoint-*"))
 
