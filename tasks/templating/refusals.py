@@ -35,6 +35,16 @@ def looked_into(field: str, token: str) -> Unusable:
     )
 
 
+def own_bos(token: str) -> Unusable:
+    """The row's own words begin with the BOS, which is there once already."""
+    return Unusable(
+        "special_token_in_text",
+        "prompt",
+        f"the text begins with {shown(token)}, which stands before every conversation anyway; "
+        "take it out of the row",
+    )
+
+
 def private_use(field: str) -> Unusable:
     """They hold one beside a character by which such tokens are hidden while they are encoded."""
     return Unusable(

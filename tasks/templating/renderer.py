@@ -30,7 +30,14 @@ from tasks.templating.pictures import (
     other_part,
     text_only,
 )
-from tasks.templating.refusals import forgery, looked_into, over_limit, private_use, same_texts
+from tasks.templating.refusals import (
+    forgery,
+    looked_into,
+    over_limit,
+    own_bos,
+    private_use,
+    same_texts,
+)
 from tasks.templating.render import Messages, no_template, parse_tools, render
 from tasks.templating.tokenizer.opening import bos_problem
 from tasks.templating.tokenizer.own_tokens import own_tokens
@@ -140,7 +147,9 @@ class Renderer:
         if images:
             self.pictures.check(messages, blanked(rendered.text, rendered.literals), side)
         bos = self.own.bos
-        if problem := bos and bos_problem(blanked(rendered.text, rendered.literals), bos):
+        if bos and (problem := bos_problem(blanked(rendered.text, rendered.literals), bos)):
+            if str(messages[0].get("content")).lstrip().startswith(bos):
+                raise own_bos(bos)
             raise Unusable("template_error", side, problem)
         return rendered
 

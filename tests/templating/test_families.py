@@ -117,6 +117,23 @@ def test_a_template_without_the_bos_of_its_tokenizer_gets_it_and_one_with_two_is
     assert "writes no <s> here" in quarantined(rendered)[2][1]
 
 
+def test_a_row_that_begins_with_a_bos_of_its_own_is_told_so_where_tokens_are_kept(tmp_path):
+    model = build_family("llama2", tmp_path / "model")
+    template = tmp_path / "plain.jinja"
+    template.write_text("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}")
+    row = CONVERSATIONS[0]
+    own = {**row, "prompt": [{"role": "user", "content": "<s>What?"}]}
+    rendered, rows = run(
+        [row, own],
+        model,
+        tmp_path,
+        chat_template_path=str(template),
+        special_tokens_in_text="keep",
+    )
+    assert len(rows) == 1
+    assert "the text begins with '<s>'" in quarantined(rendered)[2][1]
+
+
 def test_a_bos_in_the_words_of_a_row_is_none_of_the_templates_where_it_is_ordinary_text(tmp_path):
     model = build_family("llama2", tmp_path / "model")
     template = tmp_path / "sometimes.jinja"
