@@ -117,7 +117,8 @@ class RawPairs:
                 )
             return self.reader.sides(canonical_row(pair, self.tokenizer.eos_token)), pair
         except Unusable as problem:
-            return problem
+            message = problem.message.replace("templating.", "")  # RewardConfig has the same names
+            return Unusable(problem.reason, problem.field, message, problem.pairs)
 
     def _encoded(self, found: Sequence[Found]) -> list[tuple[Ids, ...]]:
         """Both sides' ids of every row that was rendered; nothing for the others."""

@@ -162,7 +162,9 @@ def test_row_10_a_template_that_drops_tool_calls_is_told_and_its_rows_are_left_o
     ]
     deaf = "{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"
     (tmp_path / "deaf.jinja").write_text(deaf)
-    with pytest.raises(DataError, match=r"template_drops_tools 2.*drops the tool calls of"):
+    with pytest.raises(
+        DataError, match=r"template_drops_tools 2.*drops the tool calls of.*set chat_template_path"
+    ):
         ours(tiny_model_directory, tmp_path, rows, chat_template_path=str(tmp_path / "deaf.jinja"))
     theirs = tiny_tokenizer.__class__.from_pretrained(tiny_model_directory)
     theirs.chat_template = deaf
