@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
+from tasks.errors import ParamsError
 from tasks.training.checkpoints.resumable import ResumableTrainer
 from tasks.training.handover.card import TAGS, model_card
 from tasks.training.handover.contract import write_contract
@@ -47,6 +49,23 @@ class SharedTrainer(ResumableTrainer):
             write_contract(directory, pairs, policy=settings.special_tokens_in_text)
         except Exception as error:  # whatever loading raises: the model is saved, and training over
             logger.warning("%s gets no %s: %s", directory, CONTRACT, error)
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """As Trainer's: the hub's repository is there, before anything is trained.
+
+        Raises:
+            ParamsError: the hub cannot be reached, or does not let it be made.
+        """
+        try:
+            super().init_hf_repo(token, private)
+        except (HTTPError, OSError) as error:
+            name = self.args.hub_model_id or Path(self.args.output_dir or ".").absolute().name
+            raise ParamsError(
+                f"push_to_hub: the repository {name!r} cannot be made on the hub "
+                f"({type(error).__name__}: {error}); see to the network, and to a token that may "
+                "write there (hf auth login, or hub_token), or leave push_to_hub out and upload "
+                f"{self.args.output_dir} later"
+            ) from error
 
     def create_model_card(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, model_name: str | None = None, tags: str | list[str] | None = None, **_: Any

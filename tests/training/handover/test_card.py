@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from huggingface_hub import HfApi, ModelCard
 
+from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import head_digest, load_reward_model
 from tasks.training.scoring import score
@@ -83,3 +84,11 @@ def test_push_to_hub_commits_a_model_that_scores(trainer, tmp_path, monkeypatch,
             score(model.eval(), ids, torch.ones_like(ids)) for model in (trainer.model, again.model)
         )
     assert torch.equal(mine, theirs)
+
+
+def test_a_hub_that_is_away_is_told_before_anything_is_trained(base, tmp_path, monkeypatch):
+    away = HfApi(endpoint="http://127.0.0.1:9", token="hf_none")
+    monkeypatch.setattr("transformers.trainer.hf_api", lambda: away)
+    given = {"output_dir": str(tmp_path), "push_to_hub": True, "hub_model_id": "me/rewards"}
+    with pytest.raises(ParamsError, match=r"the repository 'me/rewards' cannot .*ConnectError"):
+        RewardTrainer(str(base), RewardConfig(**{**FIELDS, **given}), train_dataset=make_rows(4))
