@@ -13,10 +13,11 @@ from transformers import EvalPrediction
 from transformers.trainer_utils import EvalLoopOutput
 
 from tasks.artifact.memory import large_buffers_kept
+from tasks.errors import ParamsError
 from tasks.training.loss.objective import Objective
 from tasks.training.metrics.held_out import HeldOutTrainer
 from tasks.training.metrics.samples import print_samples, samples
-from tasks.training.metrics.table import EvaluationTable, labels, pair_shares
+from tasks.training.metrics.table import TERMS, EvaluationTable, labels, pair_shares
 from tasks.training.metrics.user_metrics import Metrics, call_metrics
 from tasks.training.scoring import batch_rewards
 
@@ -78,6 +79,7 @@ class EvaluatingTrainer(HeldOutTrainer):
         """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
         rewards = np.concatenate(_parts(prediction.predictions))
         terms = np.concatenate(_parts(prediction.label_ids))
+        self._check_shapes(rewards, terms)
         self._table.add(rewards, terms)
         losses: Any = prediction.losses
         if losses is None and "loss" in self.args.include_for_metrics:
@@ -89,6 +91,21 @@ class EvaluatingTrainer(HeldOutTrainer):
         if self.has_own_loss:
             metrics = {k: v for k, v in metrics.items() if not k.endswith("loss")}
         return {"num_tokens": self.interval.tokens(), **metrics, **found}
+
+    def _check_shapes(self, rewards: np.ndarray, terms: np.ndarray) -> None:
+        """Refuses what a `prediction_step` of a script's own returns in another shape.
+
+        Raises:
+            ParamsError: as above.
+        """
+        expected = (len(rewards), 2), (len(rewards), len(TERMS))
+        if (rewards.shape, terms.shape) != expected:
+            raise ParamsError(
+                f"prediction_step of {type(self).__name__} returns predictions and labels of the "
+                f"shapes {rewards.shape} and {terms.shape}; expected {expected[0]}, the rewards of "
+                f"chosen and rejected, and {expected[1]}, their {', '.join(TERMS)}: call "
+                "RewardTrainer's, and hand on what it returns"
+            )
 
     def _user_metrics(
         self, prediction: EvalPrediction, losses: Any, compute_result: bool

@@ -5,6 +5,7 @@ import pytest
 from datasets import Dataset
 
 from tasks.errors import ParamsError
+from tasks.training import RewardTrainer
 from tasks.training.metrics.table import metric_names
 from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_rows
@@ -28,6 +29,23 @@ def test_metrics_that_an_evaluation_could_not_call_are_refused_at_the_start(base
         trainer.evaluate()
     silent = make(base, tmp_path, eval_dataset=rows, compute_metrics=lambda _: None)
     assert "eval_accuracy" in silent.evaluate()
+
+
+def test_a_prediction_step_that_returns_other_tables_is_told_which_are_expected(
+    base, tmp_path, monkeypatch
+):
+    trainer = make(base, tmp_path, eval_dataset=make_rows(4))
+    theirs = RewardTrainer.prediction_step
+
+    def of_chosen(self, *given, **named):
+        loss, rewards, terms = theirs(self, *given, **named)
+        return loss, rewards[:, 0], terms[:, 0]
+
+    monkeypatch.setattr(RewardTrainer, "prediction_step", of_chosen)
+    with pytest.raises(
+        ParamsError, match=r"shapes \(4,\) and \(4,\); expected \(4, 2\), the rewards"
+    ):
+        trainer.evaluate()
 
 
 BEST = {"eval_strategy": "epoch", "num_train_epochs": 1}
