@@ -21,6 +21,9 @@ LEAST = {
     "num_train_epochs": (0, ""),
     "logging_steps": (0, ""),
     "max_grad_norm": (0, ""),
+    "max_length": (1, " tokens"),
+    "center_rewards_coefficient": (0, ""),
+    "dataset_num_proc": (0, ""),
 }
 """What numbers are at least, and of what."""
 

@@ -125,6 +125,10 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
         ("logging_steps", -5, "is -5; expected 0 or more"),
         ("max_grad_norm", -1.0, "is -1.0; expected 0 or more"),
         ("learning_rate", "1e-4", r"is the text '1e-4'; expected a number .*1\.0e-4"),
+        ("max_length", "512", "is the text .512.; expected a number"),
+        ("max_length", 0, "is 0; expected 1 or more tokens"),
+        ("center_rewards_coefficient", "1e-2", r"is the text .*1\.0e-4 as a number"),
+        ("dataset_num_proc", -1, "is -1; expected 0 or more"),
         ("train_sampling_strategy", "batch_rebalance", "is .*knows no pairs; leave it out"),
     ],
 )
