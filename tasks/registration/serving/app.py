@@ -7,6 +7,7 @@ one form (problems.py). There are no pages of documentation: they would load scr
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
 import torch
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,7 +15,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from tasks.registration.serving import meters as metering
-from tasks.registration.serving.guards import Guards
+from tasks.registration.serving.guards import OPEN, Guards
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.own_form import RewardsRequest
 from tasks.registration.serving.problems import RequestProblem
@@ -25,6 +26,8 @@ from tasks.registration.serving.protocols import (
     SlimeRequest,
 )
 from tasks.registration.serving.service import Service
+
+JSON = "application/json"
 
 
 def build_app(service: Service) -> Guards:
@@ -60,6 +63,11 @@ def _add_forms(app: FastAPI, service: Service) -> None:
         data = [{"object": "score", "score": r} for r in answer.rewards]
         return service.listed(answer, data, "score")
 
+    async def models() -> Response:
+        card = {"id": service.name, "object": "model", "max_model_len": service.reader.limit}
+        return Response(orjson.dumps({"object": "list", "data": [card]}), media_type=JSON)
+
+    app.get("/v1/models")(models)
     endpoints: dict[str, Callable[..., Awaitable[Response]]] = {
         "/get_reward": get_reward,
         "/reward": reward,
@@ -101,16 +109,15 @@ def _add_own_forms(app: FastAPI, service: Service) -> None:
         return Response(service.meters.text(), media_type=metering.CONTENT_TYPE)
 
     app.post("/v1/rewards")(rewards)
-    app.get("/healthz")(healthz)
+    for path in OPEN:
+        app.get(path)(healthz)
     app.get("/metrics")(metrics)
 
 
 def _add_problems(app: FastAPI, meters: Meters) -> None:
     def told(problem: RequestProblem) -> Response:
         meters.errors.labels(problem.reason).inc()
-        return Response(
-            problem.body(), problem.status, problem.headers, media_type="application/json"
-        )
+        return Response(problem.body(), problem.status, problem.headers, media_type=JSON)
 
     async def refused(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestProblem)

@@ -22,8 +22,8 @@ from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.refusing import Incoming, refuse
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
 
-OPEN = ("/healthz",)
-"""Asked by supervisors, without a token."""
+OPEN = ("/healthz", "/health")
+"""Asked by supervisors, without a token; the second is vLLM's name of it."""
 UNKNOWN = "other"
 
 

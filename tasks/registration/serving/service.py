@@ -19,9 +19,7 @@ from tasks.registration.loader.inference import ServedModel
 from tasks.registration.serving.batching import Batcher
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.problems import RequestProblem
-from tasks.registration.serving.protocols import (
-    Asked,
-)
+from tasks.registration.serving.protocols import Asked
 from tasks.registration.serving.reading import Reader
 from tasks.registration.serving.settings import ServeSettings
 

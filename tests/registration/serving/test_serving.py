@@ -301,7 +301,9 @@ def test_the_token_is_needed_as_bearer_or_in_the_address_and_health_is_open(clie
         headers = {"authorization": header} if header else {}
         assert server.post("/get_reward", json=body, headers=headers).status_code == status, header
     assert server.get("/metrics").status_code == 401
+    assert server.get("/v1/models").status_code == 401
     assert server.get("/healthz").json()["status"] == "ready"
+    assert server.get("/health").json() == server.get("/healthz").json()
     assert TOKEN not in repr(server.app.settings)
 
 
@@ -315,6 +317,15 @@ def test_the_token_is_needed_as_bearer_or_in_the_address_and_health_is_open(clie
 def test_a_foreign_name_is_refused(client, host, status):
     server = client(allowed_hosts=("rm.internal",))
     assert server.get("/healthz", headers={"host": host}).status_code == status
+
+
+def test_the_model_of_a_client_of_vllm_is_the_one_that_answers_it(client):
+    server = client()
+    (card,) = server.get("/v1/models").json()["data"]
+    assert card["max_model_len"] == server.get("/healthz").json()["max_tokens"]
+    asked = {"model": card["id"], "queries": "Blue?", "documents": ["yes", "no"]}
+    answer = server.post("/v1/score", json=asked).json()
+    assert (answer["model"], len(answer["data"])) == (card["id"], 2)
 
 
 def test_a_form_of_a_web_page_is_refused(client):
