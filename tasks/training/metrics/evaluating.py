@@ -15,7 +15,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import ParamsError
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics.held_out import HeldOutTrainer
+from tasks.training.metrics.held_out import HeldOutTrainer, check_not_empty
 from tasks.training.metrics.samples import print_samples, samples
 from tasks.training.metrics.table import TERMS, EvaluationTable, labels, pair_shares
 from tasks.training.metrics.user_metrics import Metrics, call_metrics
@@ -64,7 +64,12 @@ class EvaluatingTrainer(HeldOutTrainer):
             print_samples(found)
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """As in transformers; `label_ids` are those that `compute_metrics` gets."""
+        """As in transformers; `label_ids` are those that `compute_metrics` gets.
+
+        Raises:
+            DataError: a stream has no pair.
+        """
+        check_not_empty(dataloader.dataset)
         self._table = EvaluationTable(self.objective, dataloader.dataset)
         with large_buffers_kept(kept=self.args.device.type == "cpu"):
             output = super().evaluation_loop(dataloader, *args, **kwargs)

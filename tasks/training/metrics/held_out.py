@@ -119,6 +119,20 @@ def check_no_stream(rows: Any, processes: int, name: str) -> None:
             )
 
 
+def check_not_empty(rows: Any) -> None:
+    """Refuses a stream in which there is nothing to evaluate; of other rows the number is known.
+
+    Raises:
+        DataError: it holds no row, or none that can be used.
+    """
+    if isinstance(rows, IterableDataset) and next(iter(rows), None) is None:
+        raise DataError(
+            "a stream to be evaluated gave no pair: it holds no row, or none that can be used (the "
+            "log names the first that is not, and why); look at its rows, or load it without "
+            "streaming=True to have them counted by reason"
+        )
+
+
 def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
     """`prepare_dataset` of rows, of a dict of them, or of nothing."""
     if rows is None:

@@ -82,6 +82,13 @@ def test_a_stream_without_a_batch_is_no_training(base, tmp_path, fields):
     assert not list(tmp_path.glob("checkpoint-*"))
 
 
+def test_a_stream_without_a_pair_is_no_evaluation(base, tmp_path):
+    trainer = make(base, tmp_path)
+    unusable = [{"prompt": "Blue?", "chosen": "Yes.", "rejected": "Yes."}]
+    with pytest.raises(DataError, match=r"to be evaluated gave no pair: .* none that can be used"):
+        trainer.evaluate(Dataset.from_list(unusable).to_iterable_dataset())
+
+
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("count", [*range(1, 9)])
 def test_every_row_of_a_stream_is_computed_once_in_as_many_batches_of_each_process(
