@@ -6,7 +6,8 @@ accuracy is below the champion's by more than the allowed drop, beyond chance:
     McNemar   exact, where no drop is allowed and every prompt has one pair: of the pairs on which
               the two disagree, as many or more lost by fair coin tosses (McNemar 1947)
     bootstrap else: whole prompts are drawn, and the drop is beyond chance if the share of draws
-              with an allowed drop is below the significance
+              with an allowed drop is below the significance. Of few prompts all draws are alike,
+              so p is no less than the chance that all prompts that differ fall one way
 
 The significance is divided by the number of sources (Bonferroni), so that a gate over ten sources
 does not fail twice as often as one over five.
@@ -100,7 +101,10 @@ def p_value(lost: Floats, scores: Scores, allowed: float) -> tuple[float, str]:
         return mcnemar(int((lost > 0).sum()), int((lost < 0).sum())), "McNemar"
     member = np.unique(scores.group, return_inverse=True)[1].astype(np.int64)
     draws = cluster_bootstrap(lost[:, None], member, DRAWS)[:, 0]
-    return float((1 + (draws <= allowed + ROUNDING).sum()) / (1 + len(draws))), "bootstrap"
+    drawn = float((1 + (draws <= allowed + ROUNDING).sum()) / (1 + len(draws)))
+    differing = np.count_nonzero(np.bincount(member, lost))
+    # A prompt that differs is one toss, lost by (1 + allowed) / 2 where the drop is as allowed.
+    return max(drawn, ((1 + allowed) / 2) ** differing), "bootstrap"
 
 
 def mcnemar(worse: int, better: int) -> float:

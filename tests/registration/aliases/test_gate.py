@@ -139,6 +139,22 @@ def test_pairs_of_one_prompt_count_as_one_and_an_allowed_drop_is_allowed():
     assert p_value(dropped, some, 0.02)[0] < 0.01
 
 
+def test_a_few_prompts_of_many_pairs_are_not_beyond_chance():
+    # All draws of one prompt are alike: it is one toss, lost, however many pairs it has.
+    one = made_scores([-1.0] * 6, groups=["x"] * 6)
+    assert p_value(np.array([1.0] * 6), one, 0.0) == (0.5, "bootstrap")
+    (bound,) = source_bounds(one, made_scores([1.0] * 6, groups=["x"] * 6), "7", GateParams())
+    assert (bound.value, bound.holds) == (1.0, True)
+    assert "bootstrap p 0.5 at level 0.05, within chance" in bound.note
+    # Two prompts are two tosses, a third on which the models agree is none; six are 1 of 64.
+    three = made_scores([1.0] * 6, groups=["x", "x", "y", "y", "z", "z"])
+    assert p_value(np.array([1.0] * 4 + [0.0] * 2), three, 0.0)[0] == 0.25
+    six = made_scores([1.0] * 12, groups=[name for name in "uvwxyz" for _ in "ab"])
+    assert p_value(np.array([1.0] * 12), six, 0.0)[0] == 2.0**-6
+    # With a drop of 1/5 allowed, a prompt may be lost in 3 cases of 5 and won in 2.
+    assert p_value(np.array([1.0] * 6), one, 0.2)[0] == pytest.approx(0.6)
+
+
 def test_prompts_that_the_champion_was_trained_on_are_left_out_of_the_comparison():
     scores = made_scores([1.0, 1.0, -1.0])
     groups = {pair_id: f"p{i}" for i, pair_id in enumerate(scores.pair_id.tolist())}
