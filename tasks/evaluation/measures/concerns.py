@@ -20,7 +20,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             *_null_models(metrics["bias"]["null_models"]),
             *_place(metrics["bias"]["leanings"].get("first")),
             *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
-            *_ties(metrics["readiness"], metrics["overall"]["pairs"]),
+            *_ties(metrics["readiness"], _scored(metrics["overall"])),
             *_probes(metrics["readiness"].get("probes") or {}, metrics["rewards"]["all"]),
         )
     ]
@@ -68,6 +68,11 @@ def _prompt(explained: float | None) -> list[tuple[str, str]]:
             "can change; compare answers within a prompt, or subtract a baseline per prompt",
         )
     ]
+
+
+def _scored(overall: Mapping[str, Any]) -> int:
+    """All pairs with rewards: those without a better side as well."""
+    return int(overall["pairs"] + overall["undecided"])
 
 
 def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.measures.readiness import best_of_n, bfloat16, readiness
 from tasks.evaluation.tables.answers import answers_of, intraclass_correlation, partial_correlation
 from tests.evaluation.pieces import made_scores
@@ -97,6 +99,16 @@ def test_spread_and_zero_advantage_by_hand():
         "false_ties": 1,
         "largest_step": 2.0,
     }
+
+
+def test_false_ties_are_told_out_of_the_pairs_that_they_were_counted_in():
+    # 1 of 4 pairs, two of which are ties of the data: these have rewards too.
+    rewards = [(1.0, 0.0), (2.0, 0.0), (257.0, 256.0), (3.0, 1.0)]
+    made = made_scores([1.0, 2.0, 1.0, 2.0], rewards=rewards, preferences=[1.0, 1.0, 0.5, 0.5])
+    [warning] = [
+        w for w in all_metrics(made, how=Resampling(100))["warnings"] if "false_ties" in w["figure"]
+    ]
+    assert warning["message"].startswith("bfloat16 makes 1 of 4 pairs equal that are not")
 
 
 def test_rounding_to_bfloat16_is_that_of_torch():
