@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 HERE = Path(__file__).parent
-MOST_SUSPECTS = 20
 KINDS = {
     "right": "Surest right verdicts",
     "wrong": "Surest wrong verdicts",
@@ -57,7 +56,7 @@ class Material:
     samples: Sequence[Figures] = ()
     """Rows of `samples.py`."""
     suspects: Sequence[Figures] = ()
-    """Rows of `suspects.py`, the first first."""
+    """All rows of `suspects.py`, the first first."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def report_of(
     material = Material(
         pictures=_pictures(directory / "plots"),
         samples=_rows(directory / "samples.parquet"),
-        suspects=_rows(directory / "suspects.parquet")[:MOST_SUSPECTS],
+        suspects=_rows(directory / "suspects.parquet"),
     )
     return render_report(
         metrics,

@@ -13,6 +13,8 @@ from tasks.evaluation.report.wording import (
     worded,
 )
 
+MOST_SUSPECTS = 20
+"""Rows shown of the labels that the model contradicts."""
 ACCURACY = ("pairs", "accuracy", "95 % interval", "ties as ½", "margin", "loss")
 
 
@@ -164,7 +166,7 @@ def calibration(metrics: Figures) -> list[Table]:
 
 
 def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
-    """The labels that the model contradicts most."""
+    """The labels that the model contradicts most; `rows` are all those of suspects.csv."""
     if not rows:
         return []
     names = ("prompt", "chosen", "rejected")
@@ -175,14 +177,16 @@ def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
             share(row["confidence"]),
             number(row["margin"]),
         ]
-        for row in rows
+        for row in rows[:MOST_SUSPECTS]
     ]
     heads = (*names, "source", "confidence", "margin")
     found = metrics["suspects"]
+    every = len(rows) == found["contradicted"]
+    which = "All of them" if every else f"The first {count(len(rows))} of them"
     note = (
         f"The model contradicts {count(found['contradicted'])} labels, "
         f"{count(found['confident'])} with at least {share(found['confident_at'])} confidence. "
-        "All of them, to be relabelled: suspects.csv."
+        f"{which}, to be relabelled: suspects.csv."
     )
     return [Table("Labels worth a second look", heads, cells, note, names=4, folded=True)]
 

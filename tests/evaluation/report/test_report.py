@@ -143,6 +143,15 @@ def test_every_heading_counts_its_cells(metrics):
         assert {row.count("<td") for row in rows} == {head.count("<th ")}
 
 
+@pytest.mark.parametrize(("listed", "said"), [(30, "All of them"), (25, "The first 25 of them")])
+def test_the_page_shows_the_first_suspects_and_says_how_many_the_file_holds(listed, said):
+    metrics = all_metrics(made_scores([1.0] + [-1.0] * 30), how=Resampling(100, 0))
+    html = render_report(metrics, Material(suspects=[SUSPECT] * listed))
+    assert f"The model contradicts 30 labels, 0 with at least 90.0 % confidence. {said}, to" in html
+    table = html[html.index('aria-label="Labels worth') :]
+    assert table[: table.index("</table>")].count("<tr") == 1 + 20
+
+
 def test_what_a_reader_needs_to_see_stays_as_it_is():
     assert visible("Grüße, 世界 👩‍🚀\n\tsalut") == "Grüße, 世界 👩‍🚀\n\tsalut"
     assert visible("a\u200bb\x07") == "a[U+200B]b[U+0007]"
