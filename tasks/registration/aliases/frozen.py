@@ -29,10 +29,17 @@ def frozen_pairs(scores: Scores, groups: dict[str, str], trained_on: set[str] | 
     n = len(scores)
     if trained_on is None:
         # Leaked pairs flatter the champion, so the alias moves less readily, never more.
-        note = f"{n} held-out pairs (which prompts the champion was trained on is not known)"
+        unknown = " (which prompts the champion was trained on is not known)"
+        note = f"{n} held-out pairs{_undecided(scores)}{unknown}"
         return Frozen(np.ones(n, np.bool_), note)
     seen = [groups[pair_id] in trained_on for pair_id in scores.pair_id.tolist()]
     rows = ~np.asarray(seen, np.bool_)
     left_out = n - int(rows.sum())
     which = f", {left_out} left out that the champion was trained on" if left_out else ""
-    return Frozen(rows, f"{n - left_out} frozen pairs{which}")
+    return Frozen(rows, f"{n - left_out} frozen pairs{_undecided(scores.take(rows))}{which}")
+
+
+def _undecided(scores: Scores) -> str:
+    """How many of the pairs tell nothing about accuracy and loss; empty where none."""
+    ties = int(np.count_nonzero(~scores.decided))
+    return f", {ties} of them without a better side" if ties else ""

@@ -167,6 +167,18 @@ def test_prompts_that_the_champion_was_trained_on_are_left_out_of_the_comparison
     assert "is not known" in unknown.note
 
 
+def test_frozen_pairs_without_a_better_side_are_told_since_no_figure_counts_them():
+    scores = made_scores([1.0, 1.0, -1.0, 2.0], preferences=[0.5, 0.5, 1.0, 0.7])
+    groups = {pair_id: f"p{i}" for i, pair_id in enumerate(scores.pair_id.tolist())}
+    found = frozen_pairs(scores, groups, {"p1"}).note
+    assert found == (
+        "3 frozen pairs, 1 of them without a better side, 1 left out that the champion was "
+        "trained on"
+    )
+    unknown = frozen_pairs(scores, groups, None).note
+    assert unknown.startswith("4 held-out pairs, 2 of them without a better side (which prompts")
+
+
 def test_the_decision_stands_in_the_state_message_the_pages_and_the_summary():
     bounds = fitness(figures(), GateParams(min_accuracy=0.75, max_prompt_share=0.9))
     found = decide(bounds, True, "beats version 3").to_json()
