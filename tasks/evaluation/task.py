@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 9
+VERSION = 10
 SHELF = "6_evaluation"
 
 
