@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.options import Options
@@ -21,7 +22,7 @@ class Plan:
     overrides: Mapping[str, Action] = field(default_factory=dict[str, Action])
     """pair_id -> what a person decided."""
 
-    @property
+    @cached_property
     def joined(self) -> frozenset[str]:
         """The sources of which several rows may make one pair."""
         return frozenset(n for n, (layout, *_) in self.layouts.items() if LAYOUTS[layout].joins)

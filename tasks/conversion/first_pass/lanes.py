@@ -33,10 +33,8 @@ class Lanes:
 
     def __init__(self, shard: ShardPairs) -> None:
         self._shard = shard
-        self._parts: dict[str, PartsOf | None] = {
-            name: parts_of(layout, bool(mapping), options, shard.readers[name])
-            for name, (layout, mapping, options) in shard.plan.layouts.items()
-        }
+        self._parts: dict[str, PartsOf | None] = {}
+        """Of the sources that had rows so far."""
         self._asked, self._found = Counter[str](), Counter[str]()
         """Rows of each source, and the usual ones among them."""
 
@@ -84,7 +82,12 @@ class Lanes:
 
     def _usual(self, source: str, rows: pa.RecordBatch) -> UsualPairs | None:
         """The usual rows among these, those left out of which a person has decided."""
-        parts, plan = self._parts[source], self._shard.plan
+        plan = self._shard.plan
+        if source not in self._parts:
+            layout, mapping, options = plan.layouts[source]
+            read = self._shard.readers[source]
+            self._parts[source] = parts_of(layout, bool(mapping), options, read)
+        parts = self._parts[source]
         if parts is None:
             return None
         usual = UsualPairs(parts, plan.seed, plan.eval_fraction, plan.overrides)

@@ -19,7 +19,7 @@ from tasks.conversion.conversation.nulls import unfilled
 from tasks.conversion.first_pass import tables
 from tasks.conversion.first_pass.joining import Joined, Origin, join
 from tasks.conversion.first_pass.stretches import stretches_of
-from tasks.conversion.layouts import reader
+from tasks.conversion.layouts import Readers
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.overrides import Action, overridden
 from tasks.conversion.plan import Plan
@@ -51,9 +51,8 @@ class ShardPairs:
     """Of stretches of the prompts, in their order."""
 
     def __post_init__(self) -> None:
-        layouts = self.plan.layouts
-        self.readers = {name: reader(*layout) for name, layout in layouts.items()}
-        self.numbers = {name: number for number, name in enumerate(layouts)}
+        self.readers = Readers(self.plan.layouts)
+        self.numbers = {name: number for number, name in enumerate(self.plan.layouts)}
 
     def count(self, origins: Sequence[Origin]) -> None:
         """Books rows as come in; `take` or `take_group` says what became of them."""

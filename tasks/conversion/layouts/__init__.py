@@ -16,7 +16,7 @@ docstring, and list it there.
 
 from tasks.conversion.layouts.declared import Declared, check_declared, options_of
 from tasks.conversion.layouts.known import LAYOUTS, NAMES, Layout
-from tasks.conversion.layouts.reading import reader
+from tasks.conversion.layouts.reading import Readers, reader
 from tasks.conversion.layouts.recognition import recognise
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "NAMES",
     "Declared",
     "Layout",
+    "Readers",
     "check_declared",
     "options_of",
     "reader",

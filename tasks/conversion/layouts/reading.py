@@ -35,6 +35,19 @@ def reader(
     return read
 
 
+class Readers(dict[str, Callable[[Row], Sequence[Any]]]):
+    """Source -> what reads its rows, made when first asked for: of many sources, a shard holds rows
+    of few."""
+
+    def __init__(self, layouts: Mapping[str, tuple[str, Mapping[str, str], Options]]) -> None:
+        super().__init__()
+        self._layouts = layouts
+
+    def __missing__(self, source: str) -> Callable[[Row], Sequence[Any]]:
+        self[source] = read = reader(*self._layouts[source])
+        return read
+
+
 def _of_layout(known: Layout, options: Options) -> Read:
     """The layout's own reading, with its options, of cells that are opened."""
     read = known.read

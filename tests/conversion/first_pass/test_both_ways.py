@@ -64,6 +64,15 @@ def test_sound_rows_of_every_shape_are_usual(source, row):
     assert found.places == [0, 1]
 
 
+def test_of_many_sources_those_that_have_rows_here_are_made_ready():
+    """Else a shard costs what there are sources, and so many sources the square of it."""
+    layout = ("columns", {}, CellOptions())
+    shard = ShardPairs(Plan({f"s{n}": layout for n in range(100)}, 0, 0.5))
+    taker = Lanes(shard)
+    assert taker.take(_batch("s7", [SAID] * 3)).num_rows == 3
+    assert list(shard.readers) == list(taker._parts) == ["s7"]
+
+
 @pytest.mark.parametrize(("every", "asked"), [(4, True), (20, False)])
 def test_a_source_of_other_rows_is_not_asked_for_usual_ones_again(every, asked):
     rows = [SAID if n % every == 0 else {"chosen": [], "rejected": []} for n in range(300)]
@@ -114,10 +123,10 @@ def _batch(source, rows):
 def _converted(plan, rows, read, *, quick):
     shard = ShardPairs(plan)
     if read:
-        shard.readers = dict.fromkeys(shard.readers, read)
+        shard.readers = dict.fromkeys(plan.layouts, read)
     taker = Lanes(shard)
     if not quick:
-        taker._parts = dict.fromkeys(taker._parts)
+        taker._parts = dict.fromkeys(plan.layouts)
     pairs = [*taker.take(rows).to_pylist(), *shard.batch().to_pylist()]
     (source,) = plan.layouts
     return (
