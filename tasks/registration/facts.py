@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PARAMS_PER_CALL = 100
 PARAM_LENGTH = 6000
+LONGEST_LIST = 50
+"""Entries of a list that become params of their own. MLflow reads all that a run has at each call:
+a thousand sources took it minutes, and nobody reads them in a table."""
 DATASET_DIGEST_LENGTH = 36
 EVALUATION_FILES = (
     "metrics.json",
@@ -136,19 +139,29 @@ def redacted(text: str) -> str:
 
 
 def _log_params(client: "MlflowClient", run_id: str, context: Mapping[str, Any]) -> None:
-    """Logs the params, and the whole context as `pipeline.json`.
+    """Logs the params, long lists by their length, and the whole context as `pipeline.json`.
 
     MLflow lets no param change: where a later registration differs, the file tells.
     """
     from mlflow.entities import Param
 
     everything = canonical(context)
-    named = flattened(everything["params"]) if everything.get("params") else {}
+    named = flattened(_without_long_lists(everything["params"])) if everything.get("params") else {}
     known = client.get_run(run_id).data.params
     new = [Param(name, text) for name, text in named.items() if name not in known]
     for start in range(0, len(new), PARAMS_PER_CALL):
         client.log_batch(run_id, params=new[start : start + PARAMS_PER_CALL])
     client.log_dict(run_id, flattened(everything), "pipeline.json")
+
+
+def _without_long_lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_long_lists(inner) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    if len(value) > LONGEST_LIST:
+        return f"{len(value)} entries, all of them in pipeline.json"
+    return [_without_long_lists(inner) for inner in value]
 
 
 def _log_metrics(client: "MlflowClient", run_id: str, evaluation: Artifact) -> None:

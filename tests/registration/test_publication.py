@@ -82,6 +82,23 @@ def test_how_it_stands_beside_the_champion_is_kept_with_the_version(overtaken):
     assert (carried.mean(), carried.std()) == pytest.approx((others.mean(), others.std()), abs=1e-5)
 
 
+def test_a_long_list_of_sources_is_one_param_and_stands_whole_in_the_file(place, tmp_path):
+    """Each as params of its own, MLflow took minutes over a thousand sources."""
+    training, evaluation, tokenization = place.evaluated(1)
+    subject = Subject(training, evaluation, tokenization, tmp_path / "scratch")
+    sources = [{"name": f"s{n}", "columns": {"prompt": "q"}} for n in range(51)]
+    params = {"ingestion": {"sources": sources, "few": sources[:50]}}
+    client = place.client
+    run_id = run_for(client, place.params, place.root, training.key)
+    log_facts(client, run_id, subject, {"params": params})
+    logged = client.get_run(run_id).data.params
+    assert logged["ingestion.sources"] == "51 entries, all of them in pipeline.json"
+    assert logged["ingestion.few.49.name"] == "s49"
+    assert not [name for name in logged if name.startswith("ingestion.sources.")]
+    whole = json.loads(Path(client.download_artifacts(run_id, "pipeline.json")).read_bytes())
+    assert whole["params.ingestion.sources.50.name"] == "s50"
+
+
 def test_benchmarks_reach_the_run_as_files_and_figures(place, tmp_path):
     training, _, tokenization = place.evaluated(1)
     row = {"id": 1, "subset": "hep-go", "prompt": "P", "chosen": "blue", "rejected": "say so"}
