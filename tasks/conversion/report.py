@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.artifact import Ledger
 from tasks.conversion.params import ConversionParams
+from tasks.conversion.preference.identity import SPLITS
 from tasks.conversion.second_pass.duplicates import (
     ALIKE,
     CONTRADICTION,
@@ -168,20 +169,24 @@ def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list
 def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
     if train == 0 or (held_out == 0 and params.eval_fraction > 0):
         empty = "train" if train == 0 else "eval"
+        seed = " or try another seed" if train + held_out > 1 else ""
         raise DataError(
             f"conversion: the {empty} split is empty: {train + held_out} prompt groups at "
             f"eval_fraction {params.eval_fraction} and seed {params.seed} gave {train} to train "
-            f"and {held_out} to eval; add data, change eval_fraction (0 holds nothing out) or "
-            "try another seed"
+            f"and {held_out} to eval; add data, change eval_fraction (0 holds nothing out, for "
+            f"runs --until training){seed}"
         )
 
 
 def _sum(kept: KeptPairs, what: str, source: str | None = None, split: str | None = None) -> int:
-    return sum(
-        n
-        for (its_source, its_split, its_what), n in kept.counts.items()
-        if its_what == what and source in (None, its_source) and split in (None, its_split)
-    )
+    counts = kept.counts
+    if source is None:
+        return sum(
+            n
+            for (_, its_split, its_what), n in counts.items()
+            if its_what == what and split in (None, its_split)
+        )
+    return sum(counts.get((source, each, what), 0) for each in SPLITS if split in (None, each))
 
 
 def _longer_wins(

@@ -36,6 +36,10 @@ CHAT_TEMPLATE = (
 TOKENIZER_TEXT_BYTES = 100 * 2**20
 """Text beyond this changes a small vocabulary no more; it bounds the time of the training."""
 
+MOST_TOKEN_CHARACTERS = 128
+"""A line of 200,000 equal characters made tokens as long as itself, whose merges fastokens took
+minutes to read; the longest of tokenizers in use are runs of so many spaces."""
+
 
 def build_scratch(params: ScratchParams, corpus: Iterator[str], directory: Path) -> None:
     """Writes config, weights, tokenizer and chat template into `directory`.
@@ -72,6 +76,7 @@ def train_tokenizer(corpus: Iterator[str], vocab_size: int) -> "Tokenizer":
         vocab_size=vocab_size,
         special_tokens=[END_OF_TEXT, START, END, PAD],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        max_token_length=MOST_TOKEN_CHARACTERS,
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus, trainer)

@@ -18,7 +18,7 @@ from tasks.model.params import ModelParams, ScratchParams
 
 STAGE = "model"
 SHELF = "model"
-VERSION = 1
+VERSION = 2
 DESCRIPTION = "model.json"
 PLACES = {
     "commit": "model.revision",

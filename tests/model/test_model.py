@@ -15,6 +15,7 @@ from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
 from tasks.model.directory import describe
+from tasks.model.scratch import MOST_TOKEN_CHARACTERS, train_tokenizer
 from tests.ingestion.places.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
@@ -66,6 +67,12 @@ def test_a_scratch_model_loads_with_the_auto_classes_and_its_tokenizer_keeps_any
         '{"name": "find", "arguments": {"q": "heron"}}</tool_call><|im_end|>\n'
     )
     AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
+
+
+def test_a_line_of_equal_characters_makes_no_token_as_long_as_itself():
+    vocabulary = train_tokenizer(iter(["x" * 20_000, *[TEXT] * 9]), 320).get_vocab()
+    assert "x" * 64 in vocabulary
+    assert max(map(len, vocabulary)) <= MOST_TOKEN_CHARACTERS
 
 
 def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
