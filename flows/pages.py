@@ -99,7 +99,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     cached = sum(facts["cached"] for facts in stages)
     parts = [f"{cached} of {len(stages)} stages cached"]
     if metrics := summary["metrics"]:
-        parts.append(f"accuracy {metrics['accuracy']:.3f}, margin {metrics['margin']:.3f}")
+        parts.append(_accuracy(metrics))
     if registered := summary["registered"]:
         alias = f" ({registered['alias']})" if registered["alias"] else ""
         parts.append(f"registered {registered['name']} version {registered['version']}{alias}")
@@ -114,22 +114,26 @@ def stage_headline(artifact: Artifact) -> str:
     if "outcome" in report:
         return decided(report)
     if metrics := report.get("metrics"):
-        return f"accuracy {metrics['accuracy']:.3f}, margin {metrics['margin']:.3f}"
+        return _accuracy(metrics)
     if last := report.get("last"):
         names = [name for name in ("loss", "accuracy") if name in last]
         numbers = [f"{name} {last[name]:.3g}" for name in names]
         return ", ".join([f"step {last['step']:,}", *numbers])
     if "ledger" not in report:
         return ""
-    accounts = Ledger.from_json(report["ledger"]).accounts.values()
-    given = sum(account.rows_in + account.added for account in accounts)
-    return f"{sum(account.rows_out for account in accounts):,} of {given:,} rows"
+    ledger = Ledger.from_json(report["ledger"])
+    given = ledger.rows_in + sum(account.added for account in ledger.accounts.values())
+    return f"{ledger.rows_out:,} of {given:,} rows"
 
 
 def state_message(artifact: Artifact) -> str:
     """What came out of a stage, and why it was built or reused."""
     found = stage_headline(artifact)
     return f"{found} ({artifact.reason})" if found else artifact.reason
+
+
+def _accuracy(metrics: Mapping[str, Any]) -> str:
+    return f"accuracy {metrics['accuracy']:.3f}, margin {metrics['margin']:.3f}"
 
 
 def _ledger(ledger: Ledger) -> list[str]:
