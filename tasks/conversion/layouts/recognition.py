@@ -102,9 +102,12 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
             f"source {source!r}: several layouts fit the columns {listed}: "
             f"{', '.join(candidates)}; name one with 'layout'"
         )
-    told = "" if len(rows) == 1 and _is_table(rows[0]) else hint(seen, _asked(rows))
-    if not told and len(rows) == 1 and (_is_table(rows[0]) or _holds_rows(rows[0])):
+    if len(rows) == 1 and _is_table(rows[0]):
         told = WHOLE_TABLE
+    else:
+        told = hint(seen, _asked(rows))
+        if not told and len(rows) == 1 and _holds_rows(rows[0]):
+            told = WHOLE_TABLE
     raise DataError(
         f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
         f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "

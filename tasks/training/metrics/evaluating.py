@@ -69,10 +69,13 @@ class EvaluatingTrainer(HeldOutTrainer):
         Raises:
             DataError: a stream has no pair.
         """
-        check_not_empty(dataloader.dataset)
         self._table = EvaluationTable(self.objective, dataloader.dataset)
-        with large_buffers_kept(kept=self.args.device.type == "cpu"):
-            output = super().evaluation_loop(dataloader, *args, **kwargs)
+        try:
+            with large_buffers_kept(kept=self.args.device.type == "cpu"):
+                output = super().evaluation_loop(dataloader, *args, **kwargs)
+        except ValueError:
+            check_not_empty(dataloader.dataset)  # asked only now: it reads a stream's beginning
+            raise
         if output.label_ids is None:  # `batch_eval_metrics`: every batch has had its own
             return output
         better = _like(output.label_ids, [labels(terms) for terms in _parts(output.label_ids)])
