@@ -15,7 +15,7 @@ A message says what was found, where, what was expected, and what to do. Values 
 stand in it through `shown`, so that no escape sequence of theirs reaches a terminal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 EXIT_INTERRUPTED = 75
 """Exit code of a process that saved its work and stopped on request (EX_TEMPFAIL of sysexits.h)."""
@@ -66,6 +66,12 @@ def shown(value: object, limit: int = 80) -> str:
     text = ascii(value) if isinstance(value, bytes) else repr(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def some(names: Sequence[str], most: int = 6) -> str:
+    """`a, b and 7 more`: the names, only the first of many."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def meant(name: str, known: Iterable[str], say: Callable[[str], str] = repr) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tasks.errors import DataError, shown
+from tasks.errors import DataError, shown, some
 
 TEXT = "string"
 NAMED = 4
@@ -73,6 +73,4 @@ def _group(names: frozenset[str], files: list[str]) -> str:
 
 
 def _files(files: list[str]) -> str:
-    more = len(files) - NAMED
-    listed = ", ".join(files[:NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{len(files)} file{'s' if len(files) > 1 else ''} ({listed})"
+    return f"{len(files)} file{'s' if len(files) > 1 else ''} ({some(files, NAMED)})"

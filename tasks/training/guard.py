@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from tasks.errors import TrainingError
+from tasks.errors import TrainingError, some
 
 MAX_NAMED = 64
 MOST_WEIGHTS = 5
@@ -86,9 +86,8 @@ def check_weights(model: nn.Module, number: int) -> None:
     )
     broken = [name for (name, _), good in zip(named, finite.tolist(), strict=True) if not good]
     if broken:
-        more = f" and {len(broken) - MOST_WEIGHTS} more" if len(broken) > MOST_WEIGHTS else ""
         raise TrainingError(
-            f"step {number}: {', '.join(broken[:MOST_WEIGHTS])}{more} hold values that are NaN or "
+            f"step {number}: {some(broken, MOST_WEIGHTS)} hold values that are NaN or "
             "infinite, so nothing is saved; lower learning_rate, or train in float32. The "
             "checkpoint before is sound"
         )
@@ -110,10 +109,9 @@ def _check(step: _Step) -> None:
     loss, norm = step.values.tolist()
     if bool(torch.isfinite(step.values).all()):
         return
-    named = ", ".join(step.pairs[:MAX_NAMED]) or "(pairs without ids)"
-    more = f" and {len(step.pairs) - MAX_NAMED} more" if len(step.pairs) > MAX_NAMED else ""
+    named = some(step.pairs, MAX_NAMED) or "(pairs without ids)"
     raise TrainingError(
         f"step {step.number}: loss {loss}, gradient norm {norm}: not finite, so the run ends here. "
-        f"Pairs of this step: {named}{more}. Look at them (an extreme margin or weight?), lower "
+        f"Pairs of this step: {named}. Look at them (an extreme margin or weight?), lower "
         "learning_rate, or train in float32; the checkpoint before this step is sound"
     )

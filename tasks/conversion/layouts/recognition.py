@@ -13,7 +13,7 @@ from tasks.conversion.layouts.unread import tell_asked, tell_inputs, tell_unread
 from tasks.conversion.options import CellOptions
 from tasks.conversion.preference.shapes import is_messages
 from tasks.conversion.unusable import Unusable
-from tasks.errors import DataError, meant, shown
+from tasks.errors import DataError, meant, shown, some
 
 MOST_NAMED = 60
 """Columns that a message names at most."""
@@ -135,8 +135,7 @@ def _holds_rows(row: Row) -> bool:
 
 def _listed(columns: Sequence[str]) -> str:
     """The names of columns; of very many, as where ids are keys, the first."""
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return ", ".join(shown(column, 40) for column in columns[:MOST_NAMED]) + more
+    return some([shown(column, 40) for column in columns], MOST_NAMED)
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.evaluation.report.wording import listed
+from tasks.errors import some
 
 
 def benchmark_warnings(found: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -26,7 +26,7 @@ def _messages(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if figures["missing"]:
         yield (
             ".missing",
-            f"{listed(figures['missing'])} are not in the files: the overall score is over the "
+            f"{some(figures['missing'])} are not in the files: the overall score is over the "
             "rest, and not comparable with published ones",
         )
     if figures["unscored"]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tasks.errors import some
 from tasks.evaluation.report.layout import Figures, Table
-from tasks.evaluation.report.wording import count, listed, number, share, share_interval, worded
+from tasks.evaluation.report.wording import count, number, share, share_interval, worded
 
 
 def benchmarks(metrics: Figures) -> list[Table]:
@@ -51,9 +52,9 @@ def _notes(found: Figures) -> Iterable[str]:
     if "contamination" in found:
         yield f"{count(found['contamination']['shared'])} items share a training prompt"
     if found["missing"]:
-        yield f"not in the files: {listed(found['missing'])}"
+        yield f"not in the files: {some(found['missing'])}"
     if found["unknown"]:
-        yield f"no part of it, and not in the overall score: {listed(found['unknown'])}"
+        yield f"no part of it, and not in the overall score: {some(found['unknown'])}"
     for name, parts in found["details"].items():
         if isinstance(parts, Mapping):
             told = [f"{worded(part)} {number(value)}" for part, value in _shares(parts)]

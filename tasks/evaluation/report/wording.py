@@ -1,7 +1,6 @@
 """Figures and texts as they stand on the page."""
 
 import unicodedata
-from collections.abc import Sequence
 from typing import Any
 
 from tasks.evaluation.measures.intervals import Interval
@@ -70,12 +69,6 @@ def plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """The names, only the first of many."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def worded(name: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tasks.artifact import file_digest
-from tasks.errors import DataError, shown
+from tasks.errors import DataError, shown, some
 from tasks.ingestion.formats.extensions import is_data
 from tasks.ingestion.places.hub import api, endpoint, explained
 from tasks.ingestion.places.left_out import may_hold_rows
@@ -167,9 +167,9 @@ def _verified(repository: str, entry: Any, path: Path) -> str:
 def _none(
     repository: str, commit: str, files: Sequence[str], config: str | None, split: str | None
 ) -> DataError:
-    some = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
     asked = "".join(f", {n} {shown(v)}" for n, v in (("config", config), ("split", split)) if v)
     return DataError(
-        f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some}: give globs as "
-        "`data_files`, or revision: refs/convert/parquet for the hub's own Parquet copy"
+        f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some(files, 8)}: "
+        "give globs as `data_files`, or revision: refs/convert/parquet for the hub's own Parquet "
+        "copy"
     )

@@ -14,10 +14,12 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, some
 from tasks.model.directory import check_single_stack
 from tasks.training.scoring import head_names
 
+MOST_NAMED = 5
+"""Weights that a message names at most."""
 LANGUAGE_HEADS = (
     *("lm_head.", "cls.", "predictions.", "generator_lm_head.", "embed_out."),
     "pooler.",  # RoBERTa's body may bring one that its classifier does not read
@@ -120,12 +122,12 @@ def check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any]
         if name.startswith(f"{model.base_model_prefix}.") and not name.startswith(heads)
     ]
     if body:
-        raise ModelError(f"{path} lacks {_listed(body)}; the checkpoint is incomplete")
+        raise ModelError(f"{path} lacks {some(body, MOST_NAMED)}; the checkpoint is incomplete")
     strange = [k for k in sorted(loading["unexpected_keys"]) if not _belongs_to_language_head(k)]
     if strange:
         raise ModelError(
-            f"{path} has weights that {type(model).__name__} does not know: {_listed(strange)}; "
-            "the config and the weights do not belong together"
+            f"{path} has weights that {type(model).__name__} does not know: "
+            f"{some(strange, MOST_NAMED)}; the config and the weights do not belong together"
         )
     return missing
 
@@ -151,7 +153,3 @@ def check_finite(path: str | Path, model: PreTrainedModel, known: Iterable[str])
                 f"{path}: {name} holds {count} of {tensor.numel()} values that are NaN or infinite;"
                 " the checkpoint is damaged or its training has diverged"
             )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
