@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any, Self
 
 import torch
+from accelerate.utils import TorchDynamoPlugin
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
@@ -27,6 +28,7 @@ from tasks.training.metrics.interval import IntervalSums
 from tasks.training.metrics.table import EvaluationTable
 from tasks.training.metrics.user_metrics import Metrics, check_best_metric, check_metrics
 from tasks.training.model.adapter import base_of
+from tasks.training.model.compiling import compile_layers, compiles_layers
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
@@ -131,6 +133,8 @@ class RewardTrainer(ComputingTrainer):
         if compute_metrics is None and type(self).evaluate is RewardTrainer.evaluate:
             check_best_metric(args, self.eval_dataset)
         self.layout = self._choose_layout()
+        if compiles_layers(self.args):
+            compile_layers(base_of(trained).base_model, self.args)
         self.base_name = name
         self._tag()
         self.user_metrics = compute_metrics
@@ -147,6 +151,13 @@ class RewardTrainer(ComputingTrainer):
             self.has_own_loss = True
             me.compute_loss = shared_out(self, RewardTrainer.compute_loss)
         show_bar(self)
+
+    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
+        """As in transformers; where the layers are compiled, the whole is not."""
+        found = super()._build_accelerator_args(**kwargs)
+        if compiles_layers(self.args):
+            found["dynamo_plugin"] = TorchDynamoPlugin(backend="no")  # pyright: ignore[reportArgumentType]
+        return found
 
     def create_accelerator_and_postprocess(self) -> None:
         """As in transformers; FSDP also where accelerate leaves it out, on CPUs."""

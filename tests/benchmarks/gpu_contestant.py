@@ -1,6 +1,6 @@
 """One contestant of the GPU benchmark (`gpu`), in a process of its own: trains, tells its figures.
 
-Told as JSON: who, size, lengths, steps, max_length.
+Told as JSON on standard input: who, size, lengths, steps, warm_up, max_length.
 """
 
 import json
@@ -23,12 +23,14 @@ CONTESTANTS = {
     "peer_sorted": ("peer", False, "group_by_length"),
     "ours": ("ours", False, None),
     "ours_flex": ("ours", False, None),
+    "ours_compiled": ("ours", False, None),
+    "peer_compiled": ("peer", False, "group_by_length"),
     "ours_checkpointed": ("ours", True, None),
 }
-PEERS_PAIRS = {"tiny": 8, "0.6B": 8, "1.7B": 4, "4B": 2}
+PEERS_PAIRS = {"tiny": 8, "0.6B": 32, "1.7B": 16, "4B": 8}
 """Of one forward pass of the peer without checkpointing: more of them would not fit, nor pad less.
 With checkpointing they are its default."""
-SAVED_BYTES = {"tiny": 20e3, "0.6B": 2.4e6, "1.7B": 3.9e6, "4B": 7.5e6}
+SAVED_BYTES = {"tiny": 20e3, "0.6B": 1.4e6, "1.7B": 2.4e6, "4B": 3.6e6}
 """What one token leaves for the backward pass, without checkpointing."""
 STATIC_BYTES = 18
 """Of one parameter: weights, gradients and AdamW's states in float32, the weights in bfloat16."""
@@ -48,7 +50,7 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
 
     on_gpu = torch.cuda.is_available()
     pairs = random_pairs(told["lengths"], BATCH * told["steps"], told["max_length"])
-    meter = Meter(on_gpu)
+    meter = Meter(on_gpu, told["warm_up"])
     trainer = _trainer(told, pairs, meter)
     model = trainer.model
     parameters = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
@@ -58,6 +60,7 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
     if ours and trainer.layout != "prefix_shared":
         raise RuntimeError(f"batches were {trainer.layout}; the log says why")
     found = meter.told()
+    logged = next(r for r in reversed(trainer.state.log_history) if "loss" in r)
     count = BATCH * told["steps"]
     whole = sum(map(len, [*pairs["chosen_input_ids"], *pairs["rejected_input_ids"]]))
     rate = found["own"] / (_unique_tokens(pairs) if ours else whole) * count / found["seconds"]
@@ -72,6 +75,8 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
         "budget": getattr(trainer.args, "max_tokens_per_micro_batch", None),
         "halvings": getattr(trainer, "halvings", None),
         "reward_difference": _reward_difference(trainer, pairs) if ours else None,
+        "loss": logged["loss"],
+        "grad_norm": float(logged["grad_norm"]),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
     }
 
@@ -92,7 +97,9 @@ def _trainer(told: dict[str, Any], pairs: dict[str, list[Any]], meter: Meter) ->
         "disable_tqdm": True,
         "optim": "adamw_torch_fused",
     }
-    if meter.on_gpu and not checkpointing and find_spec("liger_kernel"):
+    if told["who"].endswith("compiled"):
+        fields["torch_compile"] = True
+    elif meter.on_gpu and not checkpointing and find_spec("liger_kernel"):
         no_loss = {"fused_linear_cross_entropy": False, "cross_entropy": False}
         fields |= {"use_liger_kernel": True, "liger_kernel_config": no_loss}
     if trainer_of == "peer":
@@ -195,5 +202,14 @@ def _reward_difference(trainer: Any, pairs: dict[str, list[Any]]) -> float:
     return max(abs(a - b) for a, b in zip(flat.tolist(), exact, strict=True))
 
 
+def main() -> None:
+    """Imports what takes long, and runs what it is told then."""
+    import trl.trainer.reward_trainer  # noqa: F401
+
+    import tasks.training  # noqa: F401
+
+    print(json.dumps(run(json.loads(sys.stdin.read()))))
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(json.loads(sys.argv[1]))))
+    main()

@@ -7,9 +7,6 @@ step      1 2 3 | 4 5 6 ... last |       the device is waited for at both marks 
 import time
 from typing import Any
 
-WARM_UP = 3
-"""Steps that are not measured."""
-
 
 class Meter:
     """Seconds and tokens of the steps behind the warm-up, without waiting for the device between.
@@ -18,8 +15,8 @@ class Meter:
     padding and not the contestant's own.
     """
 
-    def __init__(self, on_gpu: bool) -> None:
-        self.on_gpu = on_gpu
+    def __init__(self, on_gpu: bool, warm_up: int) -> None:
+        self.on_gpu, self.warm_up = on_gpu, warm_up
         self.computed, self.own = 0, list[Any]()
         self.start = self.seconds = 0.0
 
@@ -30,14 +27,14 @@ class Meter:
         self.own.append(ids.numel() if mask is None else mask.sum())
 
     def callback(self, steps: int) -> Any:
-        """Begins behind step `WARM_UP`, and ends behind the last one."""
+        """Begins behind the warm-up, and ends behind the last one."""
         from transformers import TrainerCallback
 
         meter = self
 
         class Steps(TrainerCallback):
             def on_step_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
-                if state.global_step == WARM_UP:
+                if state.global_step == meter.warm_up:
                     meter.start, meter.computed, meter.own = meter.now(), 0, []
                 elif state.global_step == steps:
                     meter.seconds = meter.now() - meter.start

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from tasks.training.layout.parts import Part, parts_of
-from tasks.training.layout.plan import Block, FlatPlan, key_rows
+from tasks.training.layout.plan import Block, FlatPlan, key_rows, uses
 
 
 @dataclass
@@ -33,17 +33,17 @@ class Layout:
     """int32 [N + 1]"""
     key_starts: torch.Tensor | None = None
     """int32 [N + 1]"""
+    uses: torch.Tensor | None = None
+    """int64 [M, T], where each row stands among `keys`; -1 where it does so less often."""
+    most_queries: int = 0
+    most_keys: int = 0
+    """Of a block, for the same call."""
     pooled: bool = False
     """Whether nothing but the rows of `last` is asked for."""
     masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
     """By (queries, keys, window): bool [queries, keys]."""
     corners: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
     """By window: nought or minus infinity, of as many queries and keys as were asked for."""
-
-    @cached_property
-    def longest(self) -> tuple[int, int]:
-        """Most queries and most keys of a block."""
-        return max(b.own for b in self.blocks), max(b.own + b.prompt for b in self.blocks)
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -70,7 +70,7 @@ class Layout:
         corner = self.corners.get((window, dtype))
         rows, columns = (0, 0) if corner is None else corner.shape
         if corner is None or rows < queries or columns < keys:
-            rows, columns = max(rows, queries), max(columns, self.longest[1])
+            rows, columns = max(rows, queries), max(columns, *(b.own + b.prompt for b in self.blocks))
             hidden = ~self._seen(rows, columns, window)
             corner = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -math.inf)
             self.corners[window, dtype] = corner
@@ -97,7 +97,7 @@ def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     rows = list(key_rows(plan))
     lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
-    last, keys, query_starts, key_starts = (
-        sent(array, device) for array in (plan.last, np.concatenate(rows), *starts)
-    )
-    return Layout(plan.blocks, last, keys, query_starts, key_starts)
+    keys = np.concatenate(rows)
+    arrays = (plan.last, keys, *starts, uses(keys, len(plan.input_ids)))
+    sent_arrays = (sent(array, device) for array in arrays)
+    return Layout(plan.blocks, *sent_arrays, *(max(own) for own in lengths))

@@ -129,3 +129,14 @@ def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
         home = starts[block.home]
         own = np.arange(starts[index], starts[index] + block.own, dtype=np.int64)
         yield np.concatenate([np.arange(home, home + block.prompt, dtype=np.int64), own])
+
+
+def uses(keys: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    """Where each of `rows` rows stands among `keys`, int64 `[M, rows]`: its first place, its second
+    ..., and -1 where a row has no more; M is how often the most wanted of them stands there."""
+    counts = np.bincount(keys, minlength=rows)
+    order = np.argsort(keys, kind="stable")
+    turn = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = np.full((counts.max(), rows), -1, dtype=np.int64)
+    found[turn, keys[order]] = order
+    return found

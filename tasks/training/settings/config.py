@@ -129,6 +129,9 @@ class RewardConfig(TrainingArguments):
         self._say_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
+        compiled = self.torch_compile or self.torch_compile_backend or self.torch_compile_mode
+        if compiled and self.tf32 is None:
+            self.tf32 = False  # else transformers has float32 products rounded to ten bits
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:
             # else every batch waits for the device, though its memory is pinned so as not to

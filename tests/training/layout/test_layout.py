@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from tasks.training.layout import attention
+from tasks.training.layout import attention, ragged
 from tasks.training.layout.choice import choose_layout
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.on_device import varlen_layout
@@ -302,20 +302,23 @@ def reference_varlen(q, k, v, q_starts, k_starts, max_q, max_k, *, window_size, 
 @pytest.mark.parametrize(("capability", "has"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
 def test_a_gpu_before_ampere_gets_no_ragged_call(monkeypatch, capability, has):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
-    assert attention.has_varlen(torch.device("cuda")) == has
-    assert not attention.has_varlen(torch.device("cpu"))
+    assert ragged.has_varlen(torch.device("cuda")) == has
+    assert not ragged.has_varlen(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
-    monkeypatch.setattr(attention, "varlen_attn", reference_varlen)
+    monkeypatch.setattr(ragged, "varlen_attn", reference_varlen)
+    monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", True)
     plan = flat_plan(*sequences())
     rows, cpu = len(plan.input_ids), torch.device("cpu")
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, heads, rows, 8, dtype=torch.bfloat16) for heads in (4, 2, 2))
+    for x in (q, k, v):
+        x.requires_grad_()
     given = {"scaling": 0.3, "sliding_window": window}
     module = torch.nn.Module()
-    ragged, _ = attention.flat_attention(
+    found, _ = attention.flat_attention(
         module, q, k, v, None, layout=varlen_layout(plan, cpu), **given
     )
     blocks, _ = attention.flat_attention(
@@ -327,5 +330,12 @@ def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
         layout=attention.layout_of(plan, cpu),
         **given,
     )
-    assert ragged.shape == blocks.shape == (1, rows, 4, 8)
-    torch.testing.assert_close(ragged.float(), blocks, atol=2e-2, rtol=2e-2)
+    assert found.shape == blocks.shape == (1, rows, 4, 8)
+    torch.testing.assert_close(found.float(), blocks, atol=2e-2, rtol=2e-2)
+    weights = torch.randn_like(blocks)
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), (q, k, v)),
+        torch.autograd.grad((blocks * weights).sum(), (q, k, v)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=5e-2, rtol=5e-2)

@@ -16,6 +16,8 @@ from tasks.training.layout.plan import shared_prefix
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
 from tasks.training.preflight.forecast import Forecast, disk_need, item_lengths
+from tasks.training.handover import roundtrip
+from tasks.training.scoring import score
 from tests.training.tiny import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
@@ -144,6 +146,29 @@ def test_a_model_that_computes_what_its_files_do_not_hold_is_refused(base, tmp_p
         trainer.train()
     trainer = make(base, tmp_path, preflight=False)
     trainer.train()
+
+
+@pytest.mark.parametrize(("apart", "refused"), [(1e-7, False), (1e-3, True)])
+def test_a_table_that_another_device_rounded_otherwise_is_no_other_model(
+    base, tmp_path, monkeypatch, apart, refused
+):
+    told: list[float] = []
+
+    def reward(model, ids, mask):  # a model in half precision tells of the last bit of its tables
+        told.append(float(model.model.rotary_emb.inv_freq.sum()))
+        return score(model, ids, mask) + told[-1]
+
+    trainer = make(base, tmp_path)
+    trainer.model.model.rotary_emb.inv_freq *= 1 + apart
+    monkeypatch.setattr(roundtrip, "score", reward)
+    if refused:
+        with pytest.raises(TrainingError, match=r"scores .* now, but .* after it has been saved"):
+            trainer.train()
+    else:
+        trainer.train()
+        now, then, after = told
+        assert now != then
+        assert now == after
 
 
 def test_liger_s_kernels_are_in_the_loaded_model_too(base, tmp_path, monkeypatch):

@@ -1,0 +1,166 @@
+"""Compiled layers take the steps of a model as it is written, with one graph for all lengths."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from datasets import Dataset
+from torch._dynamo.utils import counters
+
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.layout import attention, ragged
+from tests.training.layout.test_layout import reference_varlen
+from tests.training.tiny import QUIET, make_rows
+
+# What the compiler itself does.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
+]
+STEPS = 20
+ASKED: list[list[int]] = []
+"""Most queries and most keys of each ragged call."""
+
+
+def run(base, directory, rows=60, **fields):
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(
+            output_dir=str(directory),
+            **{
+                **QUIET,
+                "learning_rate": 1e-3,
+                "max_steps": STEPS,
+                "per_device_train_batch_size": 4,
+                "logging_steps": 1,
+                **fields,
+            },
+        ),
+        train_dataset=Dataset.from_list(make_rows(rows, margin=True)),
+        eval_dataset=Dataset.from_list(make_rows(9, seed=1)),
+    )
+    trainer.train()
+    losses = [r["loss"] for r in trainer.state.log_history if "loss" in r]
+    return trainer, losses, trainer.evaluate()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch.compiler.reset()
+    counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"layout": "prefix_shared"},
+        {"layout": "padded"},
+        {"layout": "prefix_shared", "gradient_checkpointing": True},
+    ],
+    ids=["flat", "padded", "checkpointed"],
+)
+def test_compiled_layers_take_the_same_steps(base, tmp_path, fields):
+    _, expected, wanted = run(base, tmp_path / "written", **fields)
+    assert expected[0] != pytest.approx(expected[-1], rel=1e-3)
+    backend = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
+    trainer, losses, evaluated = run(base, tmp_path / "compiled", **fields, **backend)
+    assert trainer.layout == fields["layout"]
+    assert counters["stats"]["unique_graphs"] > 0
+    assert losses == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    for name in ("eval_loss", "eval_margin", "eval_mean_reward", "eval_accuracy"):
+        assert evaluated[name] == pytest.approx(wanted[name], rel=1e-5, abs=1e-5)
+
+
+def test_rows_of_another_length_are_no_other_graph(base, tmp_path):
+    backend = {"torch_compile": True, "torch_compile_backend": "eager"}
+    trainer, *_ = run(base, tmp_path / "few", max_steps=2, **backend)
+    assert trainer.layout == "prefix_shared"
+    few = counters["stats"]["unique_graphs"]
+    trainer.args.max_steps = STEPS
+    trainer.train()
+    assert few == counters["stats"]["unique_graphs"] > 0
+
+
+@torch.library.custom_op("of_tests::varlen", mutates_args=())
+def varlen_op(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    q_starts: torch.Tensor,
+    k_starts: torch.Tensor,
+    most: list[int],
+    scale: float,
+) -> torch.Tensor:
+    ASKED.append(most)
+    return plain_varlen(q, k, v, q_starts, k_starts, most, scale)
+
+
+@torch.library.custom_op("of_tests::varlen_backward", mutates_args=())
+def varlen_backward(
+    grad: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    q_starts: torch.Tensor,
+    k_starts: torch.Tensor,
+    most: list[int],
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def work() -> tuple[torch.Tensor, ...]:
+        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        out = plain_varlen(*inputs, q_starts, k_starts, most, scale)
+        return torch.autograd.grad(out, inputs, grad)
+
+    with ThreadPoolExecutor(1) as other:  # inside an operator nothing is differentiated
+        one, two, three = other.submit(work).result()
+    return one, two, three
+
+
+def plain_varlen(q, k, v, q_starts, k_starts, most, scale):
+    options = {"window_size": (-1, 0), "scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
+    return reference_varlen(q, k, v, q_starts, k_starts, *most, **options)
+
+
+def keep(ctx, inputs, output):  # noqa: ARG001
+    *tensors, ctx.most, ctx.scale = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def back(ctx, grad):
+    found = varlen_backward(grad.contiguous(), *ctx.saved_tensors, ctx.most, ctx.scale)
+    return (*found, None, None, None, None)
+
+
+varlen_op.register_fake(lambda q, *_: torch.empty_like(q))
+varlen_backward.register_fake(lambda grad, *inputs: tuple(map(torch.empty_like, inputs[:3])))  # noqa: ARG005
+varlen_op.register_autograd(back, setup_context=keep)
+
+
+def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
+    def varlen(*given, window_size, scale):
+        assert window_size == (-1, 0)
+        return varlen_op(*given[:5], list(given[5:]), scale)
+
+    monkeypatch.setattr(attention, "has_varlen", lambda _: True)
+    monkeypatch.setattr(ragged, "varlen_attn", varlen)
+    monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", False)
+    _, expected, _ = run(base, tmp_path / "written", bf16=True)
+    assert ASKED
+    backend = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
+    _, losses, _ = run(base, tmp_path / "compiled", bf16=True, **backend)
+    assert losses == pytest.approx(expected, rel=0.01)  # of bfloat16, over twenty steps
+    assert not counters["graph_break"]
+    print(counters["stats"], counters["graph_break"])
+    assert counters["stats"]["unique_graphs"] <= 3
+
+
+def test_compiling_does_not_round_products_of_float32(base, tmp_path, monkeypatch):
+    asked: list[bool] = []
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+    monkeypatch.setattr("transformers.training_args.enable_tf32", asked.append)
+    RewardConfig(output_dir=str(tmp_path), use_cpu=True, torch_compile=True)
+    assert asked[-1] is False
+    RewardConfig(output_dir=str(tmp_path), use_cpu=True, torch_compile=True, tf32=True)
+    assert asked[-1] is True
