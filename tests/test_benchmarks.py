@@ -1,6 +1,7 @@
 """Every benchmark runs, small, and its contestants compute the same: as who reruns them does it."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,22 @@ def test_a_second_run_finds_everything(root: Path) -> None:
 def test_a_server_answers_as_many_requests_as_are_made(root: Path) -> None:
     found = report(root, "serve", "loader", "ours", more=("--requests", "8", "--clients", "2"))
     assert found["requests_per_second"]["ours"]["median"] > 0
+
+
+def test_the_script_for_gpus_runs_on_a_processor(tmp_path: Path) -> None:
+    pytest.importorskip("trl", reason="trl, which the script compares with, is not installed")
+    out = tmp_path / "gpu.json"
+    names = ["peer_default", "peer_best", "peer_sorted", "ours", "ours_compiled"]
+    names.append("ours_checkpointed")
+    command = [sys.executable, "-m", "tests.benchmarks.gpu", "--sizes", "tiny", "--lengths", "hh"]
+    command += ["--steps", "5", "--repeats", "1", "--max-length", "128", "--json", str(out)]
+    subprocess.run([*command, "--contestants", *names], check=True, capture_output=True, cwd=ROOT)
+    runs = {run["who"]: run for run in json.loads(out.read_text())["runs"]}
+    assert [*runs] == names
+    for run in runs.values():
+        assert "failed" not in run
+        assert math.isfinite(run["pairs_per_second"])
+        assert run["computed_tokens_per_second"] > 0
+    for who in names[3:]:
+        assert runs[who]["reward_difference"] < 0.01  # of bfloat16
+        assert runs[who]["loss"] == pytest.approx(runs["ours"]["loss"], rel=0.01)

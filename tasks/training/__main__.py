@@ -126,9 +126,9 @@ def _arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:
         )
     on_gpu = gpu and params.device != "cpu"
     given = reward_config_fields(params)
-    given.setdefault("gradient_checkpointing", on_gpu)
+    given.setdefault("gradient_checkpointing", None if on_gpu else False)
     given.setdefault("bf16", None if on_gpu else False)
-    if given["gradient_checkpointing"]:
+    if given["gradient_checkpointing"] is not False:
         given.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
     given.setdefault("data_seed", params.seed)
     if not on_gpu:

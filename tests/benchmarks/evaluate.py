@@ -1,8 +1,7 @@
 """Evaluation: the peer's `trainer.evaluate` and ours on the same pairs and weights.
 
 Told as JSON: who, pairs ("hh", "general", "uf", "turns"), dtype, batch, max_length, threads, root.
-Who: "peer", "ours", "ours_flex" (with FlexAttention, compiled, in place of our attention), or a
-layout of ours.
+Who: "peer", "ours", or a layout of ours.
 Compared are the metrics that do not depend on batches, and every reward.
 """
 
@@ -37,11 +36,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     else:
         from tasks.training import RewardConfig, RewardTrainer
 
-        options = {"layout": told["who"]} if not told["who"].startswith("ours") else {}
-        if told["who"] == "ours_flex":
-            from tests.benchmarks.flex import use_flex
-
-            use_flex(compiled=True)
+        options = {"layout": told["who"]} if told["who"] != "ours" else {}
     model = AutoModelForSequenceClassification.from_pretrained(
         ready.model, num_labels=1, dtype=getattr(torch, told["dtype"])
     )

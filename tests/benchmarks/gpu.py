@@ -5,18 +5,16 @@
 Models have the shapes of Qwen3 and random weights; pairs are random ids whose lengths are those of
 hh-rlhf, of UltraFeedback and of long conversations. The peer at its best has no checkpointing, its
 micro-batches are balanced by length, or made of rows of like length; where memory is short it is
-tried again with half the pairs in a forward pass. Ours comes with its variable-length attention and
-with FlexAttention in its place (on a GPU alone: it has no gradients elsewhere). Without
-checkpointing both have liger's kernels, where they are installed. Told of each: pairs, tokens and
-computed tokens a second (padding is computed, too), the share of the device's measured bfloat16
-matrix product (MFU: 6 N floating-point operations for every token that the contestant computes),
-peak memory, and how far our bfloat16 rewards are from float32 ones.
+tried again with half the pairs in a forward pass. Without checkpointing both have liger's kernels,
+where they are installed, or torch.compile's. Told of each: pairs, tokens and computed tokens a
+second (padding is computed, too), the share of the device's measured bfloat16 matrix product (MFU:
+6 N floating-point operations for every token that the contestant computes), peak memory, the last
+steps' loss, and how far our bfloat16 rewards are from float32 ones.
 Every contestant runs in a process of its own, which has imported its packages while the one before
-ran, and the JSON is written after each. Where nothing can
-be installed, unpacked wheels of trl, datasets, dill, multiprocess, xxhash, orjson, pydantic,
-pydantic-core, annotated-types and typing-inspection, in the versions of constraints.txt, do beside
-torch, transformers, accelerate, peft, pyarrow and pandas: PYTHONPATH=DIR python -m
-tests.benchmarks.gpu.
+ran, and the JSON is written after each. Where nothing can be installed, unpacked wheels of trl,
+datasets, dill, multiprocess, xxhash, orjson, pydantic, pydantic-core, annotated-types and
+typing-inspection, in the versions of constraints.txt, do beside torch, transformers, accelerate,
+peft, pyarrow and pandas: PYTHONPATH=DIR python -m tests.benchmarks.gpu.
 """
 
 import argparse

@@ -22,12 +22,11 @@ CONTESTANTS = {
     "peer_best": ("peer", False, "batch_rebalance"),
     "peer_sorted": ("peer", False, "group_by_length"),
     "ours": ("ours", False, None),
-    "ours_flex": ("ours", False, None),
     "ours_compiled": ("ours", False, None),
     "peer_compiled": ("peer", False, "group_by_length"),
     "ours_checkpointed": ("ours", True, None),
 }
-PEERS_PAIRS = {"tiny": 8, "0.6B": 32, "1.7B": 16, "4B": 8}
+PEERS_PAIRS = {"tiny": 8, "0.6B": 16, "1.7B": 8, "4B": 8}
 """Of one forward pass of the peer without checkpointing: more of them would not fit, nor pad less.
 With checkpointing they are its default."""
 SAVED_BYTES = {"tiny": 20e3, "0.6B": 1.4e6, "1.7B": 2.4e6, "4B": 3.6e6}
@@ -143,13 +142,8 @@ def _ours(
     told: dict[str, Any], pairs: dict[str, list[Any]], model: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Rows as ours takes them, and the settings of its own."""
-    import torch
     from datasets import Dataset
 
-    from tests.benchmarks.flex import use_flex
-
-    if told["who"] == "ours_flex":
-        use_flex(compiled=torch.cuda.is_available())
     more: dict[str, Any] = {
         "per_device_train_batch_size": BATCH,
         "preflight": False,

@@ -22,6 +22,7 @@ from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.checkpoints import stateful
 from tasks.training.checkpoints.saving import SavingTrainer
 from tasks.training.preflight.forecast import Forecast
+from tasks.training.preflight.recomputing import keep_activations
 from tasks.training.preflight.rehearsal import preflight
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class ResumableTrainer(SavingTrainer):
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
+        self.keeps_activations = kept.pop("keeps_activations", False)
         self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
         self._begun = kept.pop("trainer", None)
         self.interval.restore(kept)
@@ -110,8 +112,10 @@ class ResumableTrainer(SavingTrainer):
         prepared = super()._prepare_for_training(  # pyright: ignore[reportPrivateUsage]
             max_steps, train_dataloader, resume_from_checkpoint
         )
+        trainer: Any = self
+        if resume_from_checkpoint is not None and self.keeps_activations:
+            keep_activations(trainer)
         if resume_from_checkpoint is None and getattr(self.args, "preflight", False):
-            trainer: Any = self
             self.forecast = found = preflight(trainer, prepared[0], prepared[1], max_steps)
             logger.info("%s", found.line())
         return prepared

@@ -59,6 +59,7 @@ class SavingTrainer(EndingTrainer):
             "trainer": {"loss": self._tr_loss.item(), "logged": self._globalstep_last_logged},
             "epoch_ended": self._epoch_end.reached,
             "halvings": self.halvings,
+            "keeps_activations": self.keeps_activations,
         }
 
     def _rotate(self, directory: Path) -> None:

@@ -119,10 +119,10 @@ def _take_tables(live: Any, loaded: Any) -> None:
     rounding alone: one that was made on a GPU has frequencies that a CPU rounds otherwise."""
     own = dict(loaded.named_buffers())
     for name, table in live.named_buffers():
-        mine = own.get(name)
-        if mine is not None and mine.shape == table.shape and mine.is_floating_point():
-            if torch.allclose(mine, table.to(mine), rtol=ROUNDING, atol=0):
-                mine.copy_(table)
+        mine = own.get(name, torch.empty(0))
+        alike = mine.shape == table.shape and mine.is_floating_point()
+        if alike and torch.allclose(mine, table.to(mine), rtol=ROUNDING, atol=0):
+            mine.copy_(table)
 
 
 @contextmanager

@@ -102,8 +102,8 @@ def flat_attention(
     if layout.keys is not None and dtype in HALF and not dropout and fits_varlen(query):
         queries, keys, values = (x.to(dtype)[0].transpose(0, 1) for x in (query, key, value))
         return ragged_attention(queries, keys, values, layout, scaling, sliding_window)[None], None
-    rest = (layout, scaling, dropout, sliding_window)
-    return _by_blocks(query, key, value, *rest).to(dtype), None
+    out = _by_blocks(query, key, value, layout, scaling, dropout, sliding_window)  # pyright: ignore[reportCallIssue]
+    return out.to(dtype), None
 
 
 @torch.compiler.disable

@@ -43,7 +43,9 @@ def choose_layout(
 
 def _by_settings(model: nn.Module, args: TrainingArguments, partitioned: bool) -> str | None:
     if args.torch_compile and not compiles_layers(args):
-        return "torch_compile of a model in shards would compile anew for every length of a flat row"
+        return (
+            "torch_compile of a model in shards would compile anew for every length of a flat row"
+        )
     if partitioned:
         return "flat rows have not been tried with parameters that DeepSpeed holds"
     if args.neftune_noise_alpha:

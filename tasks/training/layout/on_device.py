@@ -70,7 +70,10 @@ class Layout:
         corner = self.corners.get((window, dtype))
         rows, columns = (0, 0) if corner is None else corner.shape
         if corner is None or rows < queries or columns < keys:
-            rows, columns = max(rows, queries), max(columns, *(b.own + b.prompt for b in self.blocks))
+            rows, columns = (
+                max(rows, queries),
+                max(columns, *(b.own + b.prompt for b in self.blocks)),
+            )
             hidden = ~self._seen(rows, columns, window)
             corner = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -math.inf)
             self.corners[window, dtype] = corner
@@ -98,6 +101,8 @@ def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
     keys = np.concatenate(rows)
-    arrays = (plan.last, keys, *starts, uses(keys, len(plan.input_ids)))
-    sent_arrays = (sent(array, device) for array in arrays)
-    return Layout(plan.blocks, *sent_arrays, *(max(own) for own in lengths))
+    last, keys, query_starts, key_starts, used = (
+        sent(array, device) for array in (plan.last, keys, *starts, uses(keys, len(plan.input_ids)))
+    )
+    most_queries, most_keys = map(max, lengths)
+    return Layout(plan.blocks, last, keys, query_starts, key_starts, used, most_queries, most_keys)

@@ -57,6 +57,11 @@ def restore_last_layer(body: nn.Module) -> None:
         hook.remove()
 
 
+def pruned_layer(body: nn.Module) -> nn.Module | None:
+    """The layer that has the hooks."""
+    return _last_layer(body) if hasattr(body, _HOOKS) else None
+
+
 def _last_layer(body: nn.Module) -> nn.Module | None:
     for name in ("layers", "h"):
         layers = getattr(body, name, None)

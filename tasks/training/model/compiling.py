@@ -4,8 +4,8 @@
     as they are  one graph for all of them, made once for every length; what calls our attention
                  (layout/attention.py) is fused up to that call and from there on
 
-Compiled whole, a model is compiled anew where its code cannot be followed, and takes minutes. A
-layer that hooks change (layout/pruning.py) stays as it is.
+Compiled whole, a model is compiled anew where its code cannot be followed, and takes minutes. The
+last layer stays as it is where it computes pooled rows alone (layout/pruning.py).
 """
 
 import os
@@ -15,6 +15,8 @@ from typing import Any
 
 from torch import nn
 from transformers import TrainingArguments
+
+from tasks.training.layout.pruning import pruned_layer
 
 BY_ENGINE = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 """What a launcher sets where an engine wraps the model, whose hooks a compiled layer is not tried
@@ -32,7 +34,7 @@ def compiles_layers(args: TrainingArguments) -> bool:
 def compile_layers(body: nn.Module, args: TrainingArguments) -> int:
     """Compiles the layers of a body on their next call; how many they are."""
     backend: Any = args.torch_compile_backend or "inductor"
-    layers = [layer for layer in _layers(body) if not _has_hooks(layer)]
+    layers = [layer for layer in _layers(body) if layer is not pruned_layer(body)]
     for layer in layers:
         layer.compile(dynamic=True, backend=backend, mode=args.torch_compile_mode)
     return len(layers)
@@ -57,7 +59,3 @@ def _layers(body: nn.Module) -> list[nn.Module]:
     for child in body.children():
         found += [*child] if isinstance(child, nn.ModuleList) else _layers(child)
     return found
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    return any(m._forward_hooks or m._forward_pre_hooks for m in layer.modules())

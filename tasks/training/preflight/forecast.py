@@ -45,6 +45,8 @@ class Forecast:
     disk_free_bytes: int
     halvings: int
     """How often the micro-batch had to be halved to fit."""
+    keeps_activations: bool = False
+    """Whether gradient checkpointing was left open, and is off since there is room."""
     preflight_seconds: float = 0.0
 
     def line(self) -> str:
@@ -61,6 +63,8 @@ class Forecast:
             f"peak memory {_gigabytes(self.memory_bytes)} of {_gigabytes(self.memory_total_bytes)}"
         )
         parts.append(f"disk {_gigabytes(self.disk_bytes)} of {_gigabytes(self.disk_free_bytes)}")
+        if self.keeps_activations:
+            parts.append("activations are kept, not computed twice")
         if self.halvings:
             parts.append(f"micro-batch halved {self.halvings} times to fit the memory")
         return "; ".join(parts)

@@ -34,6 +34,8 @@ class AdaptiveTrainer(Trainer):
     guard: FiniteGuard
     halvings: int = 0
     """How often the micro-batch has been halved."""
+    keeps_activations: bool = False
+    """Whether the preflight has found room for them, and gradient checkpointing is off for it."""
 
     @property
     def _budget(self) -> int | None:

@@ -27,6 +27,11 @@ from tasks.training.preflight.forecast import (
     peak_memory,
 )
 from tasks.training.preflight.memory import attempt
+from tasks.training.preflight.recomputing import (
+    keep_activations,
+    nearly_full,
+    recompute_activations,
+)
 from tasks.training.preflight.undoing import put_back, random_states_kept
 
 if TYPE_CHECKING:
@@ -76,7 +81,8 @@ def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: in
 def _rehearse(
     trainer: "RewardTrainer", model: nn.Module, loader: Any, lengths: Lengths
 ) -> Rehearsal:
-    """One step on the longest batch; the micro-batch is halved until every process has the room."""
+    """One step on the longest batch; where a process is short of room, activations are computed
+    twice if that was left open, and then the micro-batch is halved."""
     size = trainer.args.per_device_train_batch_size
     batch: dict[str, Any] = trainer._prepare_inputs(  # pyright: ignore[reportPrivateUsage]
         longest_batch(loader, lengths, size)
@@ -105,13 +111,19 @@ def _rehearse(
         seconds.append(_now() - started)
         return loss
 
+    switched = keep_activations(trainer) if args.decides_checkpointing else []
     with put_back(trainer, model) as undo_step:
         while True:
-            short = attempt(work) is None
+            short = attempt(work) is None or (
+                trainer.keeps_activations and nearly_full(args.device)
+            )
             if not _on_any_process(trainer, short):
                 break
             undo_step()
-            trainer.halve()
+            if trainer.keeps_activations:
+                recompute_activations(trainer, switched)
+            else:
+                trainer.halve()
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
     tokens = len(batch["plan"].input_ids) if "plan" in batch else batch["input_ids"].numel()
@@ -166,5 +178,6 @@ def _forecast(
         disk_bytes=disk_need(args, steps, kept + states, whole),
         disk_free_bytes=free_disk(Path(args.output_dir or ".")),
         halvings=trainer.halvings,
+        keeps_activations=trainer.keeps_activations,
         preflight_seconds=time.monotonic() - started,
     )

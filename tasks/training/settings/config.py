@@ -34,8 +34,13 @@ class RewardConfig(TrainingArguments):
         default=None, metadata={"help": "bfloat16; None: where a GPU has it and fp16 is off."}
     )
     gradient_checkpointing: bool | None = field(
-        default=True, metadata={"help": "Recompute activations in the backward pass."}
+        default=True,
+        metadata={
+            "help": "Recompute activations in the backward pass; None: on a GPU that has no room "
+            "to keep those of the longest batch, as the preflight finds out."
+        },
     )
+    decides_checkpointing: bool = field(init=False, default=False)
     warmup_ratio: float | None = field(
         default=None, metadata={"help": "Older name of a `warmup_steps` below 1."}
     )
@@ -126,6 +131,11 @@ class RewardConfig(TrainingArguments):
         if self.use_liger_kernel:
             on_gpu = torch.cuda.is_available() and not self.use_cpu
             self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)
+        if (
+            self.gradient_checkpointing is None
+        ):  # on until the preflight has seen that it can be off
+            self.decides_checkpointing = torch.cuda.is_available() and not self.use_cpu
+            self.gradient_checkpointing = self.decides_checkpointing
         self._say_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None

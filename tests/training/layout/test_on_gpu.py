@@ -7,8 +7,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.layout.ragged import has_varlen
 from tasks.training.layout.plan import flat_plan
+from tasks.training.layout.ragged import has_varlen
 from tasks.training.layout.rectangle import rectangle
 from tasks.training.layout.support import make_flat
 from tasks.training.scoring import score, score_flat

@@ -156,7 +156,7 @@ def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     assert counters["stats"]["unique_graphs"] <= 3
 
 
-def test_compiling_does_not_round_products_of_float32(base, tmp_path, monkeypatch):
+def test_compiling_does_not_round_products_of_float32(tmp_path, monkeypatch):
     asked: list[bool] = []
     monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
     monkeypatch.setattr("transformers.training_args.enable_tf32", asked.append)

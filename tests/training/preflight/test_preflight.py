@@ -11,12 +11,12 @@ from transformers.integrations import liger
 
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.handover import roundtrip
 from tasks.training.handover.export import exact_history
 from tasks.training.layout.plan import shared_prefix
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
 from tasks.training.preflight.forecast import Forecast, disk_need, item_lengths
-from tasks.training.handover import roundtrip
 from tasks.training.scoring import score
 from tests.training.tiny import make_rows
 

@@ -1,0 +1,49 @@
+"""Gradient checkpointing that nobody has decided: off where the device has room for activations.
+
+    longest batch, activations kept    fits, and leaves a tenth    they are kept: no second forward
+                                       does not                    they are computed twice
+
+The numbers are the same either way; a second forward pass is a third of a step's work.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from tasks.training.model.adapter import base_of
+from tasks.training.preflight.forecast import peak_memory
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
+
+MOST = 0.9
+"""Of a device's memory, that a run which keeps activations may take at its longest batch."""
+
+
+def keep_activations(trainer: "RewardTrainer") -> list[nn.Module]:
+    """Switches gradient checkpointing off for this run, in the modules that it returns."""
+    model = base_of(trainer.accelerator.unwrap_model(trainer.model))
+    found = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    _switch(trainer, found, on=False)
+    return found
+
+
+def recompute_activations(trainer: "RewardTrainer", modules: list[nn.Module]) -> None:
+    """Switches it on again, in `modules`."""
+    _switch(trainer, modules, on=True)
+
+
+def nearly_full(device: torch.device) -> bool:
+    """Whether less than a tenth of the device's memory has been free at some time."""
+    peak, total = peak_memory(device)
+    return peak > MOST * total
+
+
+def _switch(trainer: "RewardTrainer", modules: list[nn.Module], *, on: bool) -> None:
+    for module in modules:
+        module.gradient_checkpointing = on  # pyright: ignore[reportArgumentType]
+    for name in ("gradient_checkpointing", "activation_checkpointing"):
+        if hasattr(trainer.args, name):
+            setattr(trainer.args, name, on)
+    trainer.keeps_activations = not on

@@ -1,0 +1,108 @@
+"""Gradient checkpointing that nobody decided is off where activations have room."""
+
+import json
+from types import MethodType
+
+import pytest
+import torch
+from datasets import Dataset
+
+from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.__main__ import _arguments
+from tasks.training.handover.export import exact_history
+from tasks.training.params import TrainingParams
+from tasks.training.preflight import rehearsal
+from tests.training.tiny import make_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+FIELDS = {
+    "use_cpu": True,
+    "disable_tqdm": True,
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 4,
+    "logging_steps": 1,
+    "report_to": "none",
+    "max_steps": 6,
+    "save_steps": 2,
+}
+
+
+def make(base, directory, checkpointing, *, room=True):
+    """A trainer; None leaves checkpointing open as on a GPU, which has `room` for activations or
+    has it not."""
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(
+            output_dir=str(directory), gradient_checkpointing=checkpointing is not False, **FIELDS
+        ),
+        train_dataset=Dataset.from_list(make_rows(14)),
+    )
+    trainer.args.decides_checkpointing = checkpointing is None
+    whole = trainer.model.forward
+
+    def forward(model, **given):
+        output = whole(**given)
+        if torch.is_grad_enabled() and not room and not recomputes(model):
+            raise torch.OutOfMemoryError("tried to allocate 20.00 GiB")
+        return output
+
+    trainer.model.forward = MethodType(forward, trainer.model)
+    return trainer
+
+
+def recomputes(model) -> bool:
+    return any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+
+
+def outcome(trainer):
+    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    return json.dumps(exact_history(trainer.state.log_history)), weights
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_the_run_is_the_one_that_was_configured_so(base, tmp_path, room):
+    configured = make(base, tmp_path / "configured", checkpointing=not room)
+    configured.train()
+    decided = make(base, tmp_path / "decided", None, room=room)
+    decided.train()
+    assert recomputes(decided.model) is decided.args.gradient_checkpointing is (not room)
+    assert decided.forecast.keeps_activations is room
+    assert ("activations are kept" in decided.forecast.line()) is room
+    assert decided.halvings == 0
+    history, weights = outcome(decided)
+    expected, wanted = outcome(configured)
+    assert history == expected
+    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
+
+
+def test_memory_that_is_nearly_full_is_none(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "nearly_full", lambda _: True)
+    trainer = make(base, tmp_path, None)
+    trainer.train()
+    assert recomputes(trainer.model)
+    assert not trainer.forecast.keeps_activations
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_resumed_run_goes_on_as_it_began(base, tmp_path, room):
+    trainer = make(base, tmp_path, None, room=room)
+    trainer.train()
+    history, weights = outcome(trainer)
+    resumed = make(base, tmp_path, None, room=room)
+    resumed.train(str(tmp_path / "checkpoint-2"))
+    assert recomputes(resumed.model) is resumed.args.gradient_checkpointing is (not room)
+    found, ended = outcome(resumed)
+    assert found == history
+    assert all(torch.equal(weights[name], ended[name]) for name in ended)
+
+
+def test_the_stage_leaves_it_open_on_a_gpu_alone(tmp_path):
+    class Job:
+        checkpoints = tmp_path
+
+    params = TrainingParams()
+    assert _arguments(Job, params, gpu=True)["gradient_checkpointing"] is None
+    assert _arguments(Job, params, gpu=False)["gradient_checkpointing"] is False
+    config = RewardConfig(output_dir=str(tmp_path), use_cpu=True, gradient_checkpointing=None)
+    assert config.gradient_checkpointing is config.decides_checkpointing is False
