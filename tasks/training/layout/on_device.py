@@ -34,7 +34,9 @@ class Layout:
     key_starts: torch.Tensor | None = None
     """int32 [N + 1]"""
     uses: torch.Tensor | None = None
-    """int64 [M, T], where each row stands among `keys`; -1 where it does so less often."""
+    """int64 [1 or 2, T], where each row stands among `keys`; -1 where it does so but once."""
+    further_uses: torch.Tensor | None = None
+    """int64 [2, R], rows and where they stand a third time and more."""
     most_queries: int = 0
     most_keys: int = 0
     """Of a block, for the same call."""
@@ -101,8 +103,14 @@ def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
     keys = np.concatenate(rows)
-    last, keys, query_starts, key_starts, used = (
-        sent(array, device) for array in (plan.last, keys, *starts, uses(keys, len(plan.input_ids)))
-    )
-    most_queries, most_keys = map(max, lengths)
-    return Layout(plan.blocks, last, keys, query_starts, key_starts, used, most_queries, most_keys)
+    used, further = uses(keys, len(plan.input_ids))
+    arrays = {
+        "last": plan.last,
+        "keys": keys,
+        "query_starts": starts[0],
+        "key_starts": starts[1],
+        "uses": used,
+        "further_uses": further,
+    }
+    most = {"most_queries": max(lengths[0]), "most_keys": max(lengths[1])}
+    return Layout(plan.blocks, **{n: sent(a, device) for n, a in arrays.items()}, **most)

@@ -131,12 +131,16 @@ def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
         yield np.concatenate([np.arange(home, home + block.prompt, dtype=np.int64), own])
 
 
-def uses(keys: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
-    """Where each of `rows` rows stands among `keys`, int64 `[M, rows]`: its first place, its second
-    ..., and -1 where a row has no more; M is how often the most wanted of them stands there."""
+def uses(
+    keys: npt.NDArray[np.int64], rows: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where each of `rows` rows stands among `keys`: its first place and, where any row has one,
+    its second, int64 `[1 or 2, rows]` with -1 for none; and row and place of every further use,
+    int64 `[2, R]`: of prompts with three answers and more."""
     counts = np.bincount(keys, minlength=rows)
     order = np.argsort(keys, kind="stable")
     turn = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = np.full((counts.max(), rows), -1, dtype=np.int64)
-    found[turn, keys[order]] = order
-    return found
+    further = turn > 1
+    found = np.full((min(int(counts.max()), 2), rows), -1, dtype=np.int64)
+    found[turn[~further], keys[order[~further]]] = order[~further]
+    return found, np.stack([keys[order[further]], order[further]])

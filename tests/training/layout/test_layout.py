@@ -14,7 +14,7 @@ from tasks.training.layout import attention, ragged
 from tasks.training.layout.choice import choose_layout
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.on_device import varlen_layout
-from tasks.training.layout.plan import flat_plan, shared_prefix
+from tasks.training.layout.plan import flat_plan, shared_prefix, uses
 from tasks.training.layout.pruning import prune_last_layer
 from tasks.training.layout.support import make_flat
 from tasks.training.scoring import read_by_length, score, score_flat
@@ -339,3 +339,17 @@ def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=5e-2, rtol=5e-2)
+
+
+def test_every_use_of_a_row_as_a_key_is_found():
+    rng = np.random.default_rng(0)
+    for most in (1, 2, 3, 5):
+        counts = rng.integers(1, most + 1, 40)
+        counts[7] = most
+        keys = rng.permutation(np.repeat(np.arange(40), counts))
+        once_or_twice, further = uses(keys, 40)
+        assert once_or_twice.shape == (min(most, 2), 40)
+        found = {row: [int(p) for p in once_or_twice[:, row] if p >= 0] for row in range(40)}
+        for row, place in further.T:
+            found[row].append(int(place))
+        assert found == {row: np.flatnonzero(keys == row).tolist() for row in range(40)}

@@ -55,8 +55,8 @@ def _fresh_compiler():
 @pytest.mark.parametrize(
     "fields",
     [
-        {"layout": "prefix_shared"},
-        {"layout": "padded"},
+        pytest.param({"layout": "prefix_shared"}, marks=pytest.mark.slow),
+        pytest.param({"layout": "padded"}, marks=pytest.mark.slow),
         {"layout": "prefix_shared", "gradient_checkpointing": True},
     ],
     ids=["flat", "padded", "checkpointed"],
