@@ -66,8 +66,8 @@ def ragged_attention(
 class _Gathered(torch.autograd.Function):
     """Rows `[Tk, H, D]` of `rows [T, H, D]` at `keys`; a row's gradient is the sum over its uses.
 
-    The first two of them, all that a pair has, are read row by row: to add to rows at an index, as
-    torch would and as is done for the third and further ones, was 8% of a step's kernels on an H200.
+    The first two of them, all that a pair has, are read row by row. Adding to rows at an index, as
+    torch would and as is done for further ones, was 8% of the kernels of a step on an H200.
     """
 
     @staticmethod
