@@ -103,14 +103,18 @@ def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
     keys = np.concatenate(rows)
-    used, further = uses(keys, len(plan.input_ids))
-    arrays = {
-        "last": plan.last,
-        "keys": keys,
-        "query_starts": starts[0],
-        "key_starts": starts[1],
-        "uses": used,
-        "further_uses": further,
-    }
-    most = {"most_queries": max(lengths[0]), "most_keys": max(lengths[1])}
-    return Layout(plan.blocks, **{n: sent(a, device) for n, a in arrays.items()}, **most)
+    arrays = (plan.last, keys, *starts, *uses(keys, len(plan.input_ids)))
+    last, keys_there, query_starts, key_starts, first_uses, further_uses = (
+        sent(array, device) for array in arrays
+    )
+    return Layout(
+        plan.blocks,
+        last,
+        keys_there,
+        query_starts,
+        key_starts,
+        first_uses,
+        further_uses,
+        most_queries=max(lengths[0]),
+        most_keys=max(lengths[1]),
+    )
