@@ -8,6 +8,7 @@ Compiled whole, a model is compiled anew where its code cannot be followed, and 
 last layer stays as it is where it computes pooled rows alone (layout/pruning.py).
 """
 
+import logging
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from torch import nn
 from transformers import TrainingArguments
 
 from tasks.training.layout.pruning import pruned_layer
+
+logger = logging.getLogger(__name__)
 
 BY_ENGINE = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 """What a launcher sets where an engine wraps the model, whose hooks a compiled layer is not tried
@@ -31,13 +34,16 @@ def compiles_layers(args: TrainingArguments) -> bool:
     return bool(args.torch_compile) and not (launched or args.fsdp or args.deepspeed)
 
 
-def compile_layers(body: nn.Module, args: TrainingArguments) -> int:
-    """Compiles the layers of a body on their next call; how many they are."""
+def compile_layers(body: nn.Module, args: TrainingArguments) -> None:
+    """Compiles the layers of a body on their next call; the log says where there are none."""
     backend: Any = args.torch_compile_backend or "inductor"
     layers = [layer for layer in _layers(body) if layer is not pruned_layer(body)]
     for layer in layers:
         layer.compile(dynamic=True, backend=backend, mode=args.torch_compile_mode)
-    return len(layers)
+    if not layers:
+        logger.warning(
+            "torch_compile changes nothing: %s has no list of layers", type(body).__name__
+        )
 
 
 @contextmanager
