@@ -88,7 +88,8 @@ class TrainingParams(Params):
     bf16: bool | None = None
     """Forward passes in bfloat16; None: where the hardware has it, never on a CPU."""
     tf32: bool | None = None
-    """TensorFloat-32 for float32 matrix products; None: torch's default."""
+    """TensorFloat-32 for float32 matrix products; None: torch's default, which
+    torch_compile leaves as it is."""
     gradient_checkpointing: bool | None = None
     """Computes activations twice instead of keeping them; None: on a GPU that has no room for those
     of the longest batch (the preflight finds out; a run without it computes them twice)."""

@@ -28,7 +28,8 @@ from tasks.training.metrics.interval import IntervalSums
 from tasks.training.metrics.table import EvaluationTable
 from tasks.training.metrics.user_metrics import Metrics, check_best_metric, check_metrics
 from tasks.training.model.adapter import base_of
-from tasks.training.model.compiling import compile_layers, compiles_layers
+from tasks.training.model.compiling import compile_layers, compiles_layers, uncompile_layers
+from tasks.training.model.elementwise import use_usual_passes
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
@@ -132,9 +133,13 @@ class RewardTrainer(ComputingTrainer):
         check_positions(base_of(trained), self.eval_dataset, "eval")
         if compute_metrics is None and type(self).evaluate is RewardTrainer.evaluate:
             check_best_metric(args, self.eval_dataset)
+        body = base_of(trained).base_model
+        uncompile_layers(body)
+        if self.args.device.type != "cpu":
+            use_usual_passes(body)
         self.layout = self._choose_layout()
         if compiles_layers(self.args):
-            compile_layers(base_of(trained).base_model, self.args)
+            compile_layers(body, self.args)
         self.base_name = name
         self._tag()
         self.user_metrics = compute_metrics

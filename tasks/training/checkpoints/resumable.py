@@ -62,12 +62,16 @@ class ResumableTrainer(SavingTrainer):
         found = self._checkpoint(wanted) if wanted else None
         self._resumes_after_epoch = self._stopped_early = False
         self._begun = None
+        self.keeps_activations = False
         if found is None:
             return super().train(None, trial, ignored)
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
-        self.keeps_activations = kept.pop("keeps_activations", False)
+        kept_activations = kept.pop("keeps_activations", False)
+        self.keeps_activations = kept_activations and getattr(
+            self.args, "decides_checkpointing", False
+        )
         self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
         self._begun = kept.pop("trainer", None)
         self.interval.restore(kept)

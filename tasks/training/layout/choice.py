@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
 from tasks.training.layout.support import make_flat
-from tasks.training.model.compiling import compiles_layers
+from tasks.training.model.compiling import compiles, compiles_layers
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def choose_layout(
 
 
 def _by_settings(model: nn.Module, args: TrainingArguments, partitioned: bool) -> str | None:
-    if args.torch_compile and not compiles_layers(args):
+    if compiles(args) and not compiles_layers(args):
         return (
             "torch_compile of a model in shards would compile anew for every length of a flat row"
         )

@@ -14,36 +14,56 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import TrainingArguments
 
 from tasks.training.layout.pruning import pruned_layer
+from tasks.training.model.elementwise import use_usual_passes
 
 logger = logging.getLogger(__name__)
 
 BY_ENGINE = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 """What a launcher sets where an engine wraps the model, whose hooks a compiled layer is not tried
 with."""
+GRAPHS = 32
+"""That one piece of code may have in a process: of models of several sizes, say."""
 _COMPILED = "_compiled_call_impl"
 """Where torch keeps what `Module.compile` made."""
+_OURS = "_compiled_for_a_trainer"
+
+
+def compiles(args: TrainingArguments) -> bool:
+    """Whether anything is to be compiled."""
+    return bool(args.torch_compile) and _backend(args) != "no"
 
 
 def compiles_layers(args: TrainingArguments) -> bool:
-    """Whether the layers are to be compiled; an engine's shards are left to accelerate."""
+    """Whether the layers are; an engine's shards are left to accelerate."""
     launched = any(os.environ.get(name, "").lower() in ("1", "true") for name in BY_ENGINE)
-    return bool(args.torch_compile) and not (launched or args.fsdp or args.deepspeed)
+    return compiles(args) and not (launched or args.fsdp or args.deepspeed)
 
 
 def compile_layers(body: nn.Module, args: TrainingArguments) -> None:
     """Compiles the layers of a body on their next call; the log says where there are none."""
-    backend: Any = args.torch_compile_backend or "inductor"
+    settings: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    settings.recompile_limit = max(settings.recompile_limit, GRAPHS)
     layers = [layer for layer in _layers(body) if layer is not pruned_layer(body)]
     for layer in layers:
-        layer.compile(dynamic=True, backend=backend, mode=args.torch_compile_mode)
+        use_usual_passes(layer)
+        layer.compile(dynamic=True, backend=_backend(args), mode=args.torch_compile_mode)
+        setattr(layer, _OURS, True)
     if not layers:
         logger.warning(
             "torch_compile changes nothing: %s has no list of layers", type(body).__name__
         )
+
+
+def uncompile_layers(body: nn.Module) -> None:
+    """Has layers that an earlier trainer compiled run as they are written."""
+    for module in body.modules():
+        if vars(module).pop(_OURS, False):
+            setattr(module, _COMPILED, None)
 
 
 @contextmanager
@@ -59,9 +79,17 @@ def as_written(model: nn.Module) -> Generator[None, None, None]:
             setattr(module, _COMPILED, call)
 
 
+def _backend(args: TrainingArguments) -> Any:
+    return str(args.torch_compile_backend or "inductor").lower()
+
+
 def _layers(body: nn.Module) -> list[nn.Module]:
-    """Of the lists of modules in a body, those that are in no other: its layers."""
+    """Of the lists of modules in a body, the modules that are in no other: its layers."""
     found: list[nn.Module] = []
     for child in body.children():
-        found += [*child] if isinstance(child, nn.ModuleList) else _layers(child)
+        lists = [isinstance(inner, nn.ModuleList) for inner in child.children()]
+        if isinstance(child, nn.ModuleList) and not any(lists):
+            found += child
+        else:
+            found += _layers(child)
     return found

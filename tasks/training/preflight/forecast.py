@@ -130,6 +130,13 @@ def peak_memory(device: torch.device) -> tuple[int, int]:
     return _host_peak(), _host_total()
 
 
+def forget_peak(device: torch.device) -> None:
+    """From here on the peak of a GPU is that of what comes."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def _host_peak() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):

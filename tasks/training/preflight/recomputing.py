@@ -3,7 +3,8 @@
     longest batch, activations kept    fits, and leaves a tenth    they are kept: no second forward
                                        does not                    they are computed twice
 
-The numbers are the same either way; a second forward pass is a third of a step's work.
+The numbers are the same either way; a second forward pass is a third of a step's work. Arguments go
+on saying what was asked for: they tell whose checkpoint it is, and the next run asks anew.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +44,4 @@ def nearly_full(device: torch.device) -> bool:
 def _switch(trainer: "RewardTrainer", modules: list[nn.Module], *, on: bool) -> None:
     for module in modules:
         module.gradient_checkpointing = on  # pyright: ignore[reportArgumentType]
-    for name in ("gradient_checkpointing", "activation_checkpointing"):
-        if hasattr(trainer.args, name):
-            setattr(trainer.args, name, on)
     trainer.keeps_activations = not on

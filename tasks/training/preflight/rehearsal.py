@@ -21,6 +21,7 @@ from tasks.training.preflight.forecast import (
     Forecast,
     Lengths,
     disk_need,
+    forget_peak,
     free_disk,
     item_lengths,
     mean_batch_tokens,
@@ -48,6 +49,8 @@ class Rehearsal:
     """Of the optimizer."""
     items: int
     """Pairs, or comparisons, of the batch: fewer than a micro-batch's where a budget says so."""
+    peak_bytes: int
+    """As `peak_memory` has them, of the step alone on a GPU."""
 
 
 def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: int) -> Forecast:
@@ -114,6 +117,7 @@ def _rehearse(
     switched = keep_activations(trainer) if args.decides_checkpointing else []
     with put_back(trainer, model) as undo_step:
         while True:
+            forget_peak(args.device)
             short = attempt(work) is None or (
                 trainer.keeps_activations and nearly_full(args.device)
             )
@@ -124,10 +128,11 @@ def _rehearse(
                 recompute_activations(trainer, switched)
             else:
                 trainer.halve()
+        peak, _ = peak_memory(args.device)
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
     tokens = len(batch["plan"].input_ids) if "plan" in batch else batch["input_ids"].numel()
-    return Rehearsal(seconds[-1], tokens, size, items_in(batch))
+    return Rehearsal(seconds[-1], tokens, size, items_in(batch), peak)
 
 
 def _now() -> float:
@@ -162,6 +167,7 @@ def _forecast(
             share = float(lengths.mean() / np.sort(lengths)[-rehearsed.items :].mean())
             share *= size / rehearsed.items
         seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
+        peak = rehearsed.peak_bytes
         peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes
     parameters: Any = list(trainer.model.parameters()) if trainer.model is not None else []
     whole = sum(p.nbytes for p in parameters)

@@ -49,7 +49,6 @@ def put_back(
             scaler.load_state_dict(scale)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()  # the peak is of what fits
 
     interval, guard = trainer.interval, trainer.guard
     trainer.interval = IntervalSums(trainer.args.device)

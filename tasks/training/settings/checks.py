@@ -27,6 +27,9 @@ LEAST = {
 }
 """What numbers are at least, and of what."""
 
+RECORDING = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile with CUDA graphs."""
+
 
 def check_given(config: Any) -> None:
     """Refuses what cannot be used as it is given, before transformers looks at it.
@@ -51,6 +54,7 @@ def check_given(config: Any) -> None:
             f"loss={{type: bradley_terry, label_smoothing: {config.label_smoothing_factor}}}"
         )
     _check_deepspeed(config)
+    _check_compiling(config)
     _check_dtype(config)
     for name in NAMES:
         check_name(name, getattr(config, name))
@@ -119,6 +123,17 @@ def _check_dtype(config: Any) -> None:
         raise ParamsError(
             f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; use "
             "fp16, or leave bf16 out for float32"
+        )
+
+
+def _check_compiling(config: Any) -> None:
+    """Refuses compilers' modes that record what a GPU does with one length of rows."""
+    on_gpu = torch.cuda.is_available() and not config.use_cpu
+    if on_gpu and config.torch_compile_mode in RECORDING:
+        raise ParamsError(
+            f"torch_compile_mode {config.torch_compile_mode!r} records a CUDA graph for every "
+            "length of a batch, and batches have no length twice; leave it out, or take "
+            "'max-autotune-no-cudagraphs'"
         )
 
 

@@ -40,7 +40,10 @@ class RewardConfig(TrainingArguments):
             "to keep those of the longest batch, as the preflight finds out."
         },
     )
-    decides_checkpointing: bool = field(init=False, default=False)
+    decides_checkpointing: bool = field(
+        default=False,
+        metadata={"help": "As gradient_checkpointing left at None does, on a GPU."},
+    )
     warmup_ratio: float | None = field(
         default=None, metadata={"help": "Older name of a `warmup_steps` below 1."}
     )
@@ -134,13 +137,13 @@ class RewardConfig(TrainingArguments):
         if (
             self.gradient_checkpointing is None
         ):  # on until the preflight has seen that it can be off
-            self.decides_checkpointing = torch.cuda.is_available() and not self.use_cpu
-            self.gradient_checkpointing = self.decides_checkpointing
+            on_gpu = torch.cuda.is_available() and not self.use_cpu
+            self.gradient_checkpointing = self.decides_checkpointing = on_gpu
         self._say_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
         compiled = self.torch_compile or self.torch_compile_backend or self.torch_compile_mode
-        if compiled and self.tf32 is None:
+        if compiled and self.tf32 is None and torch.get_float32_matmul_precision() == "highest":
             self.tf32 = False  # else transformers has float32 products rounded to ten bits
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:

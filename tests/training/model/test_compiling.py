@@ -1,16 +1,21 @@
 """Compiled layers take the steps of a model as it is written, with one graph for all lengths."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
 from datasets import Dataset
 from torch._dynamo.utils import counters
+from transformers import AutoModelForCausalLM, Qwen3Config
 
+from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout import attention, ragged
+from tasks.training.model import compiling
+from tasks.training.settings import checks
 from tests.training.layout.test_layout import reference_varlen
-from tests.training.tiny import QUIET, make_rows
+from tests.training.tiny import EOS, PAD, QUIET, VOCABULARY, make_rows, make_tokenizer
 
 # What the compiler itself does.
 pytestmark = [
@@ -18,6 +23,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
 ]
 STEPS = 20
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "bos_token_id": None,
+    "eos_token_id": EOS,
+    "pad_token_id": PAD,
+}
 ASKED: list[list[int]] = []
 """Most queries and most keys of each ragged call."""
 
@@ -138,7 +154,7 @@ varlen_backward.register_fake(lambda grad, *inputs: tuple(map(torch.empty_like, 
 varlen_op.register_autograd(back, setup_context=keep)
 
 
-def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
+def ragged_on_a_cpu(monkeypatch):
     def varlen(*given, window_size, scale):
         assert window_size == (-1, 0)
         return varlen_op(*given[:5], list(given[5:]), scale)
@@ -146,6 +162,10 @@ def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     monkeypatch.setattr(attention, "has_varlen", lambda _: True)
     monkeypatch.setattr(ragged, "varlen_attn", varlen)
     monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", False)
+
+
+def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
+    ragged_on_a_cpu(monkeypatch)
     _, expected, _ = run(base, tmp_path / "written", bf16=True)
     assert ASKED
     backend = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
@@ -156,6 +176,42 @@ def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     assert counters["stats"]["unique_graphs"] <= 3
 
 
+def test_all_layers_are_one_graph_and_another_trainer_runs_them_as_written(tmp_path, monkeypatch):
+    layers = 12  # more than a compiler takes of one piece of code unasked
+    torch.manual_seed(0)
+    config = Qwen3Config(**SIZES, head_dim=8, num_hidden_layers=layers)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "deep")
+    make_tokenizer().save_pretrained(tmp_path / "deep")
+    called: list[int] = []
+
+    def counted(graph, _):
+        return lambda *given: called.append(1) or graph(*given)
+
+    monkeypatch.setattr(compiling, "_backend", lambda _: counted)
+    ragged_on_a_cpu(monkeypatch)
+    fields = {"bf16": True, "max_steps": 3, "preflight": False}
+    trainer, *_ = run(tmp_path / "deep", tmp_path / "run", torch_compile=True, **fields)
+    steps, evaluations = 3, 2  # of five pairs and four
+    assert len(called) == (layers - 1) * (steps + evaluations)
+    assert counters["stats"]["unique_graphs"] <= 3
+    other = RewardTrainer(trainer.model, trainer.args, processing_class=trainer.processing_class)
+    assert any(compiled_layers(other.model))
+    plain = RewardConfig(output_dir=str(tmp_path / "plain"), **QUIET)
+    last = RewardTrainer(trainer.model, plain, processing_class=trainer.processing_class)
+    assert not any(compiled_layers(last.model))
+
+
+def compiled_layers(model):
+    return [layer._compiled_call_impl is not None for layer in model.model.layers]
+
+
+def test_a_backend_may_be_named_in_capitals_and_none_is_none(base, tmp_path):
+    for name, graphs in (("EAGER", True), ("no", False)):
+        counters.clear()
+        run(base, tmp_path / name, max_steps=1, torch_compile=True, torch_compile_backend=name)
+        assert bool(counters["stats"]["unique_graphs"]) is graphs
+
+
 def test_compiling_does_not_round_products_of_float32(tmp_path, monkeypatch):
     asked: list[bool] = []
     monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
@@ -164,3 +220,16 @@ def test_compiling_does_not_round_products_of_float32(tmp_path, monkeypatch):
     assert asked[-1] is False
     RewardConfig(output_dir=str(tmp_path), use_cpu=True, torch_compile=True, tf32=True)
     assert asked[-1] is True
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_a_mode_that_records_one_length_is_refused_on_a_gpu(monkeypatch, mode):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    config = SimpleNamespace(use_cpu=False, torch_compile_mode=mode)
+    if mode == "max-autotune-no-cudagraphs":
+        checks._check_compiling(config)
+        return
+    with pytest.raises(ParamsError, match=f"torch_compile_mode '{mode}' records a CUDA graph"):
+        checks._check_compiling(config)
+    config.use_cpu = True
+    checks._check_compiling(config)

@@ -1,5 +1,6 @@
 """Gradient checkpointing that nobody decided is off where activations have room."""
 
+import dataclasses
 import json
 from types import MethodType
 
@@ -11,7 +12,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.__main__ import _arguments
 from tasks.training.handover.export import exact_history
 from tasks.training.params import TrainingParams
-from tasks.training.preflight import rehearsal
+from tasks.training.preflight import recomputing, rehearsal
 from tests.training.tiny import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
@@ -34,21 +35,29 @@ def make(base, directory, checkpointing, *, room=True):
     trainer = RewardTrainer(
         str(base),
         RewardConfig(
-            output_dir=str(directory), gradient_checkpointing=checkpointing is not False, **FIELDS
+            output_dir=str(directory),
+            gradient_checkpointing=checkpointing is not False,
+            decides_checkpointing=checkpointing is None,
+            **FIELDS,
         ),
         train_dataset=Dataset.from_list(make_rows(14)),
     )
-    trainer.args.decides_checkpointing = checkpointing is None
-    whole = trainer.model.forward
+    if not room:
+        limit(trainer.model)
+    return trainer
+
+
+def limit(model):
+    """From now on there is no room for activations."""
+    whole = model.forward
 
     def forward(model, **given):
         output = whole(**given)
-        if torch.is_grad_enabled() and not room and not recomputes(model):
+        if torch.is_grad_enabled() and not recomputes(model):
             raise torch.OutOfMemoryError("tried to allocate 20.00 GiB")
         return output
 
-    trainer.model.forward = MethodType(forward, trainer.model)
-    return trainer
+    model.forward = MethodType(forward, model)
 
 
 def recomputes(model) -> bool:
@@ -66,7 +75,7 @@ def test_the_run_is_the_one_that_was_configured_so(base, tmp_path, room):
     configured.train()
     decided = make(base, tmp_path / "decided", None, room=room)
     decided.train()
-    assert recomputes(decided.model) is decided.args.gradient_checkpointing is (not room)
+    assert recomputes(decided.model) is (not room)
     assert decided.forecast.keeps_activations is room
     assert ("activations are kept" in decided.forecast.line()) is room
     assert decided.halvings == 0
@@ -84,6 +93,54 @@ def test_memory_that_is_nearly_full_is_none(base, tmp_path, monkeypatch):
     assert not trainer.forecast.keeps_activations
 
 
+def test_a_second_run_of_a_trainer_asks_anew(base, tmp_path):
+    trainer = make(base, tmp_path, None)
+    trainer.train()
+    assert not recomputes(trainer.model)
+    limit(trainer.model)
+    trainer.train()
+    assert recomputes(trainer.model)
+    assert trainer.halvings == 0
+
+
+def test_who_says_so_computes_activations_twice_after_a_run_that_kept_them(base, tmp_path):
+    first = make(base, tmp_path, None)
+    first.train()
+    asked = make(base, tmp_path, checkpointing=True)
+    asked.train(str(tmp_path / "checkpoint-2"))
+    assert recomputes(asked.model)
+    copied = dataclasses.replace(first.args)
+    assert copied.decides_checkpointing is True
+
+
+def test_what_was_in_memory_before_the_step_does_not_count(base, tmp_path, monkeypatch):
+    memory = {"now": 0, "peak": 0}
+
+    def touch(size):
+        memory["now"] = size
+        memory["peak"] = max(memory.values())
+
+    def forget(_):
+        memory["peak"] = memory["now"] = 10
+
+    monkeypatch.setattr(rehearsal, "check_round_trip", lambda *_: touch(95))
+    monkeypatch.setattr(rehearsal, "forget_peak", forget)
+    for module in (rehearsal, recomputing):
+        monkeypatch.setattr(module, "peak_memory", lambda _: (memory["peak"], 100))
+    trainer = make(base, tmp_path, None)
+    whole = trainer.forward_backward
+
+    def step(*given):
+        touch(60)
+        return whole(*given)
+
+    monkeypatch.setattr(trainer, "forward_backward", step)
+    trainer.train()
+    assert not recomputes(trainer.model)
+    states = sum(p.nbytes for p in trainer.model.parameters()) * 2
+    assert 60 < trainer.forecast.memory_bytes <= 60 + states + 1000
+
+
 @pytest.mark.parametrize("room", [True, False])
 def test_a_resumed_run_goes_on_as_it_began(base, tmp_path, room):
     trainer = make(base, tmp_path, None, room=room)
@@ -91,7 +148,7 @@ def test_a_resumed_run_goes_on_as_it_began(base, tmp_path, room):
     history, weights = outcome(trainer)
     resumed = make(base, tmp_path, None, room=room)
     resumed.train(str(tmp_path / "checkpoint-2"))
-    assert recomputes(resumed.model) is resumed.args.gradient_checkpointing is (not room)
+    assert recomputes(resumed.model) is (not room)
     found, ended = outcome(resumed)
     assert found == history
     assert all(torch.equal(weights[name], ended[name]) for name in ended)
