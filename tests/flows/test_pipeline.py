@@ -165,6 +165,7 @@ def test_run_and_show_tell_the_alias_that_the_version_has_now(root, first, templ
     (root / "away").rename(root / "mlruns")
 
 
+@pytest.mark.slow
 def test_versions_of_one_name_and_number_in_two_registries_are_both_kept(root, template, tmp_path):
     store = Store(root / "data")
     before = {path: path.read_bytes() for path in refs(store, VERSION)}

@@ -29,6 +29,7 @@ def register_over_another_release(place, made, tmp_path):
     assert modules == sorted(f"{name}.py" for name in shipped_sources())
 
 
+@pytest.mark.slow
 def test_modules_of_an_earlier_release_make_room_for_those_that_are_uploaded(defended, tmp_path):
     """A version that one release refused, or whose files were lost, is mended by the next one."""
     register_over_another_release(defended, defended.better, tmp_path)
@@ -50,6 +51,7 @@ def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place
     assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
 
 
+@pytest.mark.slow
 def test_a_version_whose_logged_model_was_deleted_is_to_be_deleted_too(place):
     made = place.evaluated(1)
     first = receipt(place.register(made))

@@ -252,6 +252,7 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
     assert "version 1 of 'reward-model' has no files at " in found["decision"]
 
 
+@pytest.mark.slow
 def test_a_champion_whose_files_are_others_than_were_registered_is_not_overtaken(place):
     """Its weights still load, and would lose: nobody knows whose rewards those are."""
     place.params = place.params.model_copy(update={"min_improvement": 0.0})
@@ -334,6 +335,7 @@ def test_a_proof_that_could_not_be_made_says_nothing_about_the_version(
     assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
 
 
+@pytest.mark.slow
 def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, tmp_path):
     place, made = defended, defended.better
     first = receipt(place.register(made))

@@ -141,7 +141,7 @@ WIDE = json.dumps({"n": "x" * 50}) + "\n"
 """Of which seven fill a shard by their bytes."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example([([WIDE] * 5, False, None), ([WIDE] * 3, False, None)])
 @given(st.lists(STEPS, min_size=2, max_size=6))
 def test_however_a_file_grows_it_is_as_from_scratch(tmp_path_factory, steps):

@@ -324,6 +324,7 @@ def test_a_lease_that_is_given_back_while_it_is_asked_for_is_asked_for_again():
     assert client.asked == 2
 
 
+@pytest.mark.slow
 def test_a_registry_that_was_moved_is_not_sent_to_a_run_which_could_not_register(
     new_place, tmp_path
 ):

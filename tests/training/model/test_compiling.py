@@ -73,7 +73,9 @@ def _fresh_compiler():
     [
         pytest.param({"layout": "prefix_shared"}, marks=pytest.mark.slow),
         pytest.param({"layout": "padded"}, marks=pytest.mark.slow),
-        {"layout": "prefix_shared", "gradient_checkpointing": True},
+        pytest.param(
+            {"layout": "prefix_shared", "gradient_checkpointing": True}, marks=pytest.mark.slow
+        ),
     ],
     ids=["flat", "padded", "checkpointed"],
 )
