@@ -43,12 +43,12 @@ def make_tokenizer(pad: str | None = "<|pad|>") -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(directory: Path, family: str = "qwen3", seed: int = 0) -> Path:
+def make_model(directory: Path, family: str = "qwen3", seed: int = 0, layers: int = 2) -> Path:
     sizes = {
         "vocab_size": VOCABULARY,
         "hidden_size": 32,
         "intermediate_size": 48,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "max_position_embeddings": 128,

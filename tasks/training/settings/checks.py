@@ -105,6 +105,11 @@ def multiple_of(given: int | str | None) -> int | None:
     return int(text)
 
 
+def on_gpu(config: Any) -> bool:
+    """Whether the run will be on a GPU."""
+    return torch.cuda.is_available() and not config.use_cpu
+
+
 def gpu_has_bf16() -> bool:
     """Whether a GPU computes in bfloat16, and does not only imitate it."""
     return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -114,12 +119,11 @@ def _check_dtype(config: Any) -> None:
     """Refuses a number format that the device only imitates, or cannot train in."""
     asked = config.model_init_kwargs if isinstance(config.model_init_kwargs, dict) else {}
     dtype = str(asked.get("dtype", asked.get("torch_dtype", ""))).removeprefix("torch.")
-    on_gpu = torch.cuda.is_available() and not config.use_cpu
-    if not on_gpu and (config.fp16 or dtype == "float16"):
+    if not on_gpu(config) and (config.fp16 or dtype == "float16"):
         raise ParamsError(
             "fp16 needs a GPU, and training runs on a CPU; leave fp16 out, or use bf16"
         )
-    if on_gpu and (config.bf16 or dtype == "bfloat16") and not gpu_has_bf16():
+    if on_gpu(config) and (config.bf16 or dtype == "bfloat16") and not gpu_has_bf16():
         raise ParamsError(
             f"bf16 is asked for, but {torch.cuda.get_device_name()} does not compute in it; use "
             "fp16, or leave bf16 out for float32"
@@ -128,8 +132,7 @@ def _check_dtype(config: Any) -> None:
 
 def _check_compiling(config: Any) -> None:
     """Refuses compilers' modes that record what a GPU does with one length of rows."""
-    on_gpu = torch.cuda.is_available() and not config.use_cpu
-    if on_gpu and config.torch_compile_mode in RECORDING:
+    if on_gpu(config) and config.torch_compile_mode in RECORDING:
         raise ParamsError(
             f"torch_compile_mode {config.torch_compile_mode!r} records a CUDA graph for every "
             "length of a batch, and batches have no length twice; leave it out, or take "

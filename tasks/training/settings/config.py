@@ -11,7 +11,13 @@ from transformers import TrainingArguments
 
 from tasks.training.batches.reading import Policy
 from tasks.training.model.kernels import liger_settings
-from tasks.training.settings.checks import check_decided, check_given, gpu_has_bf16, multiple_of
+from tasks.training.settings.checks import (
+    check_decided,
+    check_given,
+    gpu_has_bf16,
+    multiple_of,
+    on_gpu,
+)
 from tasks.training.settings.given_arguments import OLDER_SETTINGS, check_known
 
 
@@ -132,13 +138,11 @@ class RewardConfig(TrainingArguments):
         if self.warmup_ratio is not None:
             self.warmup_steps, self.warmup_ratio = self.warmup_ratio, None
         if self.use_liger_kernel:
-            on_gpu = torch.cuda.is_available() and not self.use_cpu
-            self.liger_kernel_config = liger_settings(self.liger_kernel_config, on_gpu=on_gpu)
-        if (
-            self.gradient_checkpointing is None
-        ):  # on until the preflight has seen that it can be off
-            on_gpu = torch.cuda.is_available() and not self.use_cpu
-            self.gradient_checkpointing = self.decides_checkpointing = on_gpu
+            liger = liger_settings(self.liger_kernel_config, on_gpu=on_gpu(self))
+            self.liger_kernel_config = liger
+        if self.gradient_checkpointing is None:
+            # On until the preflight has seen that it can be off.
+            self.gradient_checkpointing = self.decides_checkpointing = on_gpu(self)
         self._say_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None

@@ -7,7 +7,6 @@ import pytest
 import torch
 from datasets import Dataset
 from torch._dynamo.utils import counters
-from transformers import AutoModelForCausalLM, Qwen3Config
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
@@ -15,7 +14,7 @@ from tasks.training.layout import attention, ragged
 from tasks.training.model import compiling
 from tasks.training.settings import checks
 from tests.training.layout.test_layout import reference_varlen
-from tests.training.tiny import EOS, PAD, QUIET, VOCABULARY, make_rows, make_tokenizer
+from tests.training.tiny import QUIET, make_model, make_rows
 
 # What the compiler itself does.
 pytestmark = [
@@ -23,17 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
 ]
 STEPS = 20
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "bos_token_id": None,
-    "eos_token_id": EOS,
-    "pad_token_id": PAD,
-}
 ASKED: list[list[int]] = []
 """Most queries and most keys of each ragged call."""
 
@@ -68,14 +56,13 @@ def _fresh_compiler():
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"layout": "prefix_shared"}, marks=pytest.mark.slow),
-        pytest.param({"layout": "padded"}, marks=pytest.mark.slow),
-        pytest.param(
-            {"layout": "prefix_shared", "gradient_checkpointing": True}, marks=pytest.mark.slow
-        ),
+        {"layout": "prefix_shared"},
+        {"layout": "padded"},
+        {"layout": "prefix_shared", "gradient_checkpointing": True},
     ],
     ids=["flat", "padded", "checkpointed"],
 )
@@ -126,13 +113,13 @@ def varlen_backward(
     most: list[int],
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    def work() -> tuple[torch.Tensor, ...]:
-        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+    def differentiated(given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        inputs = [x.detach().requires_grad_() for x in given]
         out = plain_varlen(*inputs, q_starts, k_starts, most, scale)
         return torch.autograd.grad(out, inputs, grad)
 
     with ThreadPoolExecutor(1) as other:  # inside an operator nothing is differentiated
-        one, two, three = other.submit(work).result()
+        ((one, two, three),) = other.map(differentiated, [(q, k, v)])
     return one, two, three
 
 
@@ -174,16 +161,12 @@ def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     _, losses, _ = run(base, tmp_path / "compiled", bf16=True, **backend)
     assert losses == pytest.approx(expected, rel=0.01)  # of bfloat16, over twenty steps
     assert not counters["graph_break"]
-    print(counters["stats"], counters["graph_break"])
     assert counters["stats"]["unique_graphs"] <= 3
 
 
 def test_all_layers_are_one_graph_and_another_trainer_runs_them_as_written(tmp_path, monkeypatch):
     layers = 12  # more than a compiler takes of one piece of code unasked
-    torch.manual_seed(0)
-    config = Qwen3Config(**SIZES, head_dim=8, num_hidden_layers=layers)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "deep")
-    make_tokenizer().save_pretrained(tmp_path / "deep")
+    deep = make_model(tmp_path / "deep", layers=layers)
     called: list[int] = []
 
     def counted(graph, _):
@@ -192,7 +175,7 @@ def test_all_layers_are_one_graph_and_another_trainer_runs_them_as_written(tmp_p
     monkeypatch.setattr(compiling, "_backend", lambda _: counted)
     ragged_on_a_cpu(monkeypatch)
     fields = {"bf16": True, "max_steps": 3, "preflight": False}
-    trainer, *_ = run(tmp_path / "deep", tmp_path / "run", torch_compile=True, **fields)
+    trainer, *_ = run(deep, tmp_path / "run", torch_compile=True, **fields)
     steps, evaluations = 3, 2  # of five pairs and four
     assert len(called) == (layers - 1) * (steps + evaluations)
     assert counters["stats"]["unique_graphs"] <= 3
