@@ -46,6 +46,12 @@ class ComputingTrainer(DealtTrainer):
             loss = total * (self.accelerator.num_processes / num_items_in_batch)
         return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
 
+    def _prepare_input(self, data: Any) -> Any:
+        """As in transformers, but DeepSpeed's engine rounds no number of a pair."""
+        if isinstance(data, torch.Tensor):
+            return data.to(self.args.device)
+        return super()._prepare_input(data)
+
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm: Any = super()._get_grad_norm(model, grad_norm=grad_norm)
         if isinstance(norm, DTensor):  # of shards: their norms are not yet one

@@ -22,6 +22,7 @@ from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_ba
 from tasks.training.layout.stream import StreamShare, fillers, shared_out
 from tasks.training.loss.objective import weight_of
 from tasks.training.metrics.evaluating import EvaluatingTrainer
+from tasks.training.process.engines import without_step
 from tasks.training.settings.schedule import check_warm_up
 
 BY_LENGTH = "group_by_length"
@@ -136,8 +137,7 @@ class DealtTrainer(EvaluatingTrainer):
         dealt_to_me: list[dict[str, Any]] = inputs.get(MICRO_BATCHES, [inputs])
         losses: list[torch.Tensor] = []
         for left, micro in reversed(list(enumerate(reversed(dealt_to_me)))):
-            alone = self.accelerator.no_sync(model) if left else contextlib.nullcontext()
-            with alone:
+            with without_step(self.accelerator, model) if left else contextlib.nullcontext():
                 losses.append(super().forward_backward(model, micro, num_items_in_batch))
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 

@@ -88,6 +88,8 @@ def read_by_length(model: PreTrainedModel) -> None:
         module.float()
         if not is_decoder(model):
             module.forward = MethodType(_in_float32, module)
+        elif type(module) is nn.Linear:
+            module.forward = MethodType(_product_in_float32, module)
     setattr(model, _BOUND, True)
 
 
@@ -118,17 +120,27 @@ def head_modules(model: PreTrainedModel) -> dict[str, nn.Module]:
 
 
 def _in_float32(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """A module's own forward over float32 inputs, also where the body computes in bfloat16."""
+    """A module's own forward over float32 inputs, also where the body computes in bfloat16; over
+    such as its weights are where an engine (DeepSpeed) has made these half as wide."""
+    dtype = next(self.parameters()).dtype
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
     with torch.autocast(tensors[0].device.type, enabled=False):
         return type(self).forward(
-            self, *map(_wide, args), **{name: _wide(value) for name, value in kwargs.items()}
+            self,
+            *(_as(dtype, value) for value in args),
+            **{name: _as(dtype, value) for name, value in kwargs.items()},
         )
 
 
-def _wide(value: Any) -> Any:
+def _as(dtype: torch.dtype, value: Any) -> Any:
     floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.float() if floating else value
+    return value.to(dtype) if floating else value
+
+
+def _product_in_float32(self: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+    """A head's product in float32, whatever an engine has made of its weight."""
+    bias: Any = self.bias  # None in most families
+    return nn.functional.linear(rows, self.weight.float(), None if bias is None else bias.float())
 
 
 def last_token(attention_mask: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.params import TrainingParams
-from tasks.training.process.command import accelerate_config, check_accelerate_config
+from tasks.training.process.command import accelerate_config, check_accelerate_config, on_cpu
 from tasks.training.process.job import Job
 from tasks.training.process.launch import train
 from tasks.training.settings.names import NAMES, check_name
@@ -76,7 +76,7 @@ def check_launch(params: TrainingParams) -> None:
     Raises:
         ParamsError: as `check_accelerate_config` and `check_name`.
     """
-    check_accelerate_config(accelerate_config(params))
+    check_accelerate_config(accelerate_config(params), cpu=on_cpu(params))
     for setting in NAMES:
         check_name(f"training.{setting}", getattr(params, setting))
 

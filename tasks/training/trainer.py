@@ -188,8 +188,7 @@ class RewardTrainer(ComputingTrainer):
             return "padded"
         wanted: Any = self._args.layout
         model: Any = self.model
-        partitioned = bool(self.is_deepspeed_enabled)
-        collator.layout = choose_layout(wanted, base_of(model), self.args, partitioned=partitioned)
+        collator.layout = choose_layout(wanted, base_of(model), self.args)
         return collator.layout
 
     def _set_signature_columns_if_needed(self) -> None:

@@ -2,14 +2,16 @@
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, GPT2Config, T5Config
+from transformers import AutoModelForSequenceClassification, BertConfig, GPT2Config, T5Config
+from transformers.models.bert import BertForSequenceClassification
 from transformers.models.gpt2 import GPT2ForSequenceClassification
 from transformers.models.t5 import T5ForSequenceClassification
 
 from tasks.errors import ModelError
 from tasks.training.model.loading import load_reward_model
 from tasks.training.scoring import last_token, read_by_length, score
-from tests.training.tiny import EOS, PAD, make_model
+from tests.training.stage3 import models_dealt_out
+from tests.training.tiny import EOS, PAD, make_model, make_tokenizer
 
 
 def padded(sequences, pad=PAD):
@@ -70,6 +72,37 @@ def test_under_bfloat16_the_head_and_the_rewards_are_float32(base):
         assert not torch.equal(values, values.bfloat16().float())
 
 
+@pytest.mark.parametrize("family", ["qwen3", "bert"])
+def test_an_engine_may_halve_every_weight_and_decoders_rewards_stay_float32(tmp_path, family):
+    model = load_reward_model(saved_encoder(tmp_path) if family == "bert" else make_model(tmp_path))
+    model = model.model.eval()
+    ids, mask = padded(SEQUENCES)
+    with torch.no_grad():
+        wide = score(model, ids, mask)
+        model.bfloat16()  # as DeepSpeed's engine does, the head included
+        rewards = score(model, ids, mask)
+    assert rewards.dtype == torch.float32
+    assert rewards == pytest.approx(wide, abs=2e-2)
+    if family == "qwen3":  # one product, which needs no other weights to be wide
+        assert not torch.equal(rewards, rewards.bfloat16().float())
+    score(model, ids, mask).sum().backward()
+    assert all(
+        head.grad.isfinite().all() for head in model.get_submodule(HEADS[family]).parameters()
+    )
+
+
+HEADS = {"qwen3": "score", "bert": "classifier"}
+
+
+def saved_encoder(directory):
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = BertConfig(vocab_size=64, num_attention_heads=4, num_labels=1, **sizes)
+    torch.manual_seed(0)
+    BertForSequenceClassification(config).save_pretrained(directory)
+    make_tokenizer().save_pretrained(directory)
+    return directory
+
+
 def test_a_body_under_another_name_is_read_alike():
     config = GPT2Config(
         vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=32, num_labels=1, pad_token_id=0
@@ -91,3 +124,12 @@ def test_an_encoder_with_decoder_and_a_model_with_two_labels_are_refused(base):
     two = AutoModelForSequenceClassification.from_pretrained(base, num_labels=2)
     with pytest.raises(ModelError, match="with 2 labels is no reward model"):
         read_by_length(two)
+
+
+def test_a_model_is_loaded_whole_also_where_a_trainer_deals_its_own_out(base):
+    alone = load_reward_model(base, seed=3)
+    with models_dealt_out():
+        loaded = load_reward_model(base, seed=3)
+    assert loaded.head == alone.head
+    for one, other in zip(alone.model.parameters(), loaded.model.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -27,7 +27,16 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
 
     Columns `tools` and `chat_template_kwargs` are used, one value per completion; others are not.
     Completions of equal prompts are scored together. `name` is what trainers log it under.
+
+    Raises:
+        ValueError: `model` is not one that `load_reward_model` gives.
     """
+    given: object = model
+    if not isinstance(given, ServedModel):
+        raise ValueError(
+            f"a reward function was asked for of {str(given)[:80]!r} ({type(given).__name__}); "
+            "expected a loaded model: as_reward_func(load_reward_model(path))"
+        )
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
         if len(prompts) != len(completions):

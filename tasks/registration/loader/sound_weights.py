@@ -10,6 +10,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification
 
+from tasks.training.model.whole import loaded_whole
+
 
 def model_of(directory: Path) -> Any:
     """The model, in float32.
@@ -18,14 +20,15 @@ def model_of(directory: Path) -> Any:
         ValueError: a file is cut or damaged, or a weight is missing or of another shape.
     """
     try:
-        model, found = AutoModelForSequenceClassification.from_pretrained(
-            directory,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # told below, by name
-            output_loading_info=True,
-        )
+        with loaded_whole():
+            model, found = AutoModelForSequenceClassification.from_pretrained(
+                directory,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # told below, by name
+                output_loading_info=True,
+            )
     except SafetensorError as error:
         raise ValueError(
             f"{directory} holds a safetensors file that is cut or damaged ({error}); copy or "

@@ -40,6 +40,7 @@ SHIPPED = {
     "contract_file": "tasks.training.handover.contract_file",
     "positions": "tasks.training.model.positions",
     "products": "tasks.training.model.products",
+    "whole": "tasks.training.model.whole",
 }
 """The modules that travel, by the name they get; they import of the project only each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")

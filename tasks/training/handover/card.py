@@ -113,7 +113,8 @@ def _results(history: list[dict[str, Any]]) -> list[str]:
 
 def _settings(trainer: "RewardTrainer") -> list[tuple[str, str]]:
     """What is not transformers' or RewardConfig's default."""
-    default = RewardConfig(output_dir="", use_cpu=trainer.args.use_cpu)
+    args = trainer.args
+    default = RewardConfig(output_dir="", use_cpu=args.use_cpu, ddp_backend=args.ddp_backend)
     given: Any = trainer.job.get("args") or trainer.job.get("params") or {}
     adapted = trainer.batch_adapted()
     more = [] if adapted is None else [("batch_adapted", json.dumps(adapted))]

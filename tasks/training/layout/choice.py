@@ -21,18 +21,16 @@ Layout = Literal["auto", "prefix_shared", "padding_free", "padded"]
 ExactLayout = Literal["prefix_shared", "padding_free", "padded"]
 
 
-def choose_layout(
-    wanted: Layout, model: PreTrainedModel, args: TrainingArguments, *, partitioned: bool
-) -> ExactLayout:
+def choose_layout(wanted: Layout, model: PreTrainedModel, args: TrainingArguments) -> ExactLayout:
     """The layout of a run; the model is made ready for it.
 
     `auto` takes `prefix_shared`. Where a flat layout is not exact, or has not been shown to be, it
-    is `padded`, and the log says why. `partitioned`: DeepSpeed holds the parameters.
+    is `padded`, and the log says why.
     """
     if wanted == "padded":
         return "padded"
     half = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-    reason = _by_settings(model, args, partitioned) or make_flat(model, half)
+    reason = _by_settings(model, args) or make_flat(model, half)
     if reason is not None:
         expected = wanted == "auto" and args.device.type == "cpu"
         tell = logger.info if expected else logger.warning  # on a GPU it costs most
@@ -41,13 +39,16 @@ def choose_layout(
     return "prefix_shared" if wanted == "auto" else wanted
 
 
-def _by_settings(model: nn.Module, args: TrainingArguments, partitioned: bool) -> str | None:
+def _by_settings(model: nn.Module, args: TrainingArguments) -> str | None:
     if compiles(args) and not compiles_layers(args):
         return (
             "torch_compile of a model in shards would compile anew for every length of a flat row"
         )
-    if partitioned:
-        return "flat rows have not been tried with parameters that DeepSpeed holds"
+    if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
+        return (
+            "DeepSpeed's stage 3 has dealt out the model's weights as it was loaded, so nothing "
+            "can be tried with it; give RewardTrainer its path, not the model"
+        )
     if args.neftune_noise_alpha:
         return "NEFTune's noise is scaled by the length of a row, and a shared prompt would get one"
     if _has_dropout(model):

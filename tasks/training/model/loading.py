@@ -28,6 +28,7 @@ from tasks.training.model.soundness import (
     check_labels,
     place_of,
 )
+from tasks.training.model.whole import loaded_whole
 from tasks.training.scoring import HEAD, head_modules, head_names, is_decoder, read_by_length
 
 
@@ -123,7 +124,8 @@ def _from_pretrained(
     # transformers looks for an adapter in its usual cache and on the hub, unless told once more.
     given.setdefault("adapter_kwargs", place_of(options, ("cache_dir", "local_files_only")))
     try:
-        return AutoModelForSequenceClassification.from_pretrained(path, **given)
+        with loaded_whole():
+            return AutoModelForSequenceClassification.from_pretrained(path, **given)
     except SafetensorError as error:
         raise ModelError(
             f"{path} holds a safetensors file that is cut or damaged ({error}); copy or download "

@@ -20,6 +20,7 @@ from tasks.training.batches.pieces import items_in, split
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.loader import FILLER
 from tasks.training.metrics.interval import IntervalSums
+from tasks.training.process.engines import without_step
 
 MOST_HALVINGS = 3
 SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
@@ -98,7 +99,12 @@ class AdaptiveTrainer(Trainer):
         self._taken += 1
         loss = attempt(lambda: self.forward_backward(model, inputs, num_items_in_batch))
         while loss is None:
-            if self.args.world_size > 1:
+            if self.args.world_size > 1 or self.is_deepspeed_enabled:
+                why = (
+                    "the others cannot follow"
+                    if self.args.world_size > 1
+                    else "DeepSpeed holds what it has computed of the step"
+                )
                 smaller = (
                     "per_device_train_batch_size and raise gradient_accumulation_steps by the same "
                     "factor"
@@ -107,8 +113,7 @@ class AdaptiveTrainer(Trainer):
                 )
                 raise TrainingError(
                     f"process {self.args.process_index} ran out of memory in step "
-                    f"{self.state.global_step + 1}; the others cannot follow, so the run ends "
-                    f"here: lower {smaller}"
+                    f"{self.state.global_step + 1}; {why}, so the run ends here: lower {smaller}"
                 )
             self.halve()
             loss = attempt(lambda: self._step_again(model, num_items_in_batch))
@@ -126,7 +131,7 @@ class AdaptiveTrainer(Trainer):
         pieces = split(inputs, size, getattr(self.args, "pad_to_multiple_of", None))
         losses: list[torch.Tensor] = []
         for piece in pieces[:-1]:
-            with self.accelerator.no_sync(model):
+            with without_step(self.accelerator, model):
                 losses.append(super().training_step(model, piece, num_items_in_batch))
         losses.append(super().training_step(model, pieces[-1], num_items_in_batch))
         return torch.stack(losses).sum()

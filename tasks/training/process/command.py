@@ -42,7 +42,7 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
     if not several and params.accelerate_config is None:
         return [sys.executable, *module]
     config = accelerate_config(params)
-    check_accelerate_config(config)
+    check_accelerate_config(config, cpu=on_cpu(params))
     flags = {
         "--config_file": str(config),
         "--num_processes": str(params.num_processes),
@@ -68,12 +68,12 @@ def accelerate_config(params: TrainingParams) -> Path:
     return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
 
 
-def check_accelerate_config(config: Path) -> None:
-    """Refuses a config that this machine, or this stage, cannot run.
+def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
+    """Refuses a config that this machine, or this stage, cannot run; `cpu`: training is on CPUs.
 
     Raises:
         ParamsError: it does not exist, is no YAML or no mapping, asks for several machines, or for
-            DeepSpeed where that is not installed.
+            DeepSpeed where that is not installed, or on CPUs.
     """
     if not config.is_file():
         raise ParamsError(f"training.accelerate_config {config} does not exist")
@@ -92,6 +92,11 @@ def check_accelerate_config(config: Path) -> None:
         raise ParamsError(
             f"{config} asks for DeepSpeed, but the package deepspeed is not installed; install it "
             "(pip install deepspeed), or take params/accelerate/fsdp2.yaml"
+        )
+    if found.get("distributed_type") == "DEEPSPEED" and cpu:
+        raise ParamsError(
+            f"{config} asks for DeepSpeed, which accelerate leaves out on a CPU; take "
+            "params/accelerate/fsdp2.yaml there"
         )
 
 

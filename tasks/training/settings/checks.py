@@ -141,11 +141,17 @@ def _check_compiling(config: Any) -> None:
 
 
 def _check_deepspeed(config: Any) -> None:
-    """Refuses DeepSpeed where it is absent, before anything is loaded."""
+    """Refuses DeepSpeed where it is absent or would be left out, before anything is loaded."""
     launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
     setting = "deepspeed" if config.deepspeed else "use_deepspeed (of accelerate launch)"
     if (config.deepspeed or launched) and find_spec("deepspeed") is None:
         raise ParamsError(
             f"{setting} needs the package deepspeed, which is not installed; install it (pip "
             f"install deepspeed) or leave {setting} out"
+        )
+    over_gloo = launched and config.ddp_backend and not config.use_cpu
+    if (config.deepspeed or launched) and not (on_gpu(config) or over_gloo):
+        raise ParamsError(
+            f"{setting} is asked for on a CPU, where accelerate leaves DeepSpeed out; take FSDP "
+            f"there (params/accelerate/fsdp2.yaml), or leave {setting} out"
         )

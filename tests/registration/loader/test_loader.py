@@ -10,6 +10,7 @@ from tasks.registration import as_reward_func, load_reward_model
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.reward_scale import fit, write
 from tasks.registration.proving.package import package
+from tests.training.stage3 import models_dealt_out
 
 PROMPT = [{"role": "user", "content": "What color is the sky? " * 30}]
 ANSWERS = ["It is blue.", "green", "so " * 40, "It is blue.", "or"]
@@ -40,6 +41,21 @@ def test_answers_to_one_prompt_get_their_separate_rewards_from_fewer_tokens(mode
     assert together == pytest.approx(alone, abs=1e-5)
     assert together[0] == together[3]
     assert sum(seen) < whole / 2
+
+
+def test_a_model_is_whole_also_where_a_trainer_deals_its_own_out(model, model_directory):
+    alone = model.rewards_of_answers(PROMPT, ANSWERS)
+    with models_dealt_out():
+        loaded = load_reward_model(model_directory)
+        func = as_reward_func(load_reward_model(model_directory))
+    assert (loaded.rewards_of_answers(PROMPT, ANSWERS) == alone).all()
+    found = func(prompts=[PROMPT] * len(ANSWERS), completions=ANSWERS)
+    assert found == pytest.approx(alone, abs=1e-6)
+
+
+def test_a_path_that_was_not_loaded_is_no_reward_function(model_directory):
+    with pytest.raises(ValueError, match=r"\(PosixPath\); expected a loaded model: as_reward_func"):
+        as_reward_func(model_directory)
 
 
 def test_equal_ids_are_scored_once_and_order_is_kept(model, monkeypatch):

@@ -189,7 +189,7 @@ def test_a_model_is_probed_in_the_precision_that_it_will_compute_in(fields, dtyp
     model.model.register_forward_pre_hook(look)
     off = dict.fromkeys(("bf16", "fp16", "torch_compile", "neftune_noise_alpha"))
     args = SimpleNamespace(**{**off, **fields}, device=torch.device("cpu"))
-    assert choose_layout("auto", model, args, partitioned=False) == "prefix_shared"
+    assert choose_layout("auto", model, args) == "prefix_shared"
     assert seen == {dtype}
 
 

@@ -9,6 +9,7 @@ from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
+from tasks.training.settings import checks
 from tests.training.tiny import make_tokenizer
 
 
@@ -43,6 +44,17 @@ def test_a_setting_whose_package_is_absent_is_refused_by_its_name(
         pytest.skip(f"{package} is installed")
     with pytest.raises(ParamsError, match=f"{setting} needs the package {package}, which is not"):
         RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
+
+
+@pytest.mark.parametrize(("launched", "fields"), [(True, {}), (False, {"deepspeed": {"a": 1}})])
+def test_deepspeed_on_a_cpu_is_refused_rather_than_left_out_by_half(
+    tmp_path, monkeypatch, launched, fields
+):
+    monkeypatch.setattr(checks, "find_spec", lambda name: name)
+    if launched:
+        monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    with pytest.raises(ParamsError, match="on a CPU, where accelerate leaves DeepSpeed out; take"):
+        RewardConfig(output_dir=str(tmp_path), use_cpu=True, **fields)
 
 
 def test_deepspeed_that_a_launch_asks_for_and_is_absent_is_told_alike(tmp_path, monkeypatch):

@@ -132,6 +132,19 @@ def test_after_three_halvings_the_run_ends_with_advice(base, tmp_path, by_prefli
 BUDGET = {"per_device_train_batch_size": 16, "max_tokens_per_micro_batch": 120}
 
 
+def test_a_step_that_deepspeed_holds_is_not_taken_again(base, tmp_path):
+    trainer = make(base, tmp_path, room=4)
+    trainer.is_deepspeed_enabled = True  # its engine has the gradients of the step so far
+    model, batch = trainer.model, next(iter(trainer.get_train_dataloader()))
+    assert trainer._prepare_inputs(batch)["margin"].tolist() == batch["margin"].tolist()
+    trainer._batches, trainer._taken = [batch], 0
+    with pytest.raises(
+        TrainingError, match="DeepSpeed holds what it has computed of the step, so "
+    ):
+        trainer.training_step(model, batch)
+    assert trainer.halvings == 0
+
+
 @pytest.mark.parametrize("by_preflight", [True, False])
 def test_under_a_budget_its_own_micro_batches_are_halved(base, tmp_path, by_preflight):
     given = make(base, tmp_path / "a", preflight=by_preflight, **BUDGET)

@@ -16,6 +16,7 @@ from datasets import Dataset
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.params import TrainingParams
+from tasks.training.process import command
 from tasks.training.process.command import (
     ACCELERATE_CONFIGS,
     check_accelerate_config,
@@ -57,7 +58,7 @@ def test_accelerate_launch_reads_it(name, monkeypatch):
     assert defaults is not None
 
 
-def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path):
+def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path, monkeypatch):
     several = str(ACCELERATE_CONFIGS / "multi_node.yaml")
     with pytest.raises(ParamsError, match="asks for 2 machines, but the training stage runs on"):
         launch_command(TrainingParams(accelerate_config=several), Path("job.json"))
@@ -69,6 +70,9 @@ def test_several_machines_and_absent_packages_are_refused_by_the_stage(tmp_path)
             check_accelerate_config(zero3)
     else:
         check_accelerate_config(zero3)
+    monkeypatch.setattr(command, "find_spec", lambda name: name)
+    with pytest.raises(ParamsError, match=r"zero3\.yaml asks for DeepSpeed, which accelerate leav"):
+        launch_command(TrainingParams(accelerate_config=str(zero3), device="cpu"), Path("job.json"))
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ParamsError, match="is no accelerate config"):
         check_accelerate_config(tmp_path / "list.yaml")

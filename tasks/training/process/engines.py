@@ -1,0 +1,25 @@
+"""What differs where an engine (FSDP, DeepSpeed) holds the model."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from accelerate import Accelerator
+from accelerate.utils import DistributedType
+from torch import nn
+
+
+@contextmanager
+def without_step(accelerator: Accelerator, model: nn.Module) -> Generator[None, None, None]:
+    """A micro-batch that is not its step's last: gradients are added, and nothing else is done.
+
+    Where processes hold gradients whole, these stay in their process. DeepSpeed steps within a
+    backward pass, the last of a step as far as accelerate knows, so it is told otherwise.
+    """
+    last = accelerator.sync_gradients
+    if accelerator.distributed_type == DistributedType.DEEPSPEED:
+        accelerator.sync_gradients = False
+    try:
+        with accelerator.no_sync(model):
+            yield
+    finally:
+        accelerator.sync_gradients = last
