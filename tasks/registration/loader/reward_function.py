@@ -31,10 +31,9 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
     Raises:
         ValueError: `model` is not one that `load_reward_model` gives.
     """
-    given: object = model
-    if not isinstance(given, ServedModel):
+    if not isinstance(model, ServedModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(
-            f"a reward function was asked for of {str(given)[:80]!r} ({type(given).__name__}); "
+            f"a reward function was asked for of {str(model)[:80]!r} ({type(model).__name__}); "
             "expected a loaded model: as_reward_func(load_reward_model(path))"
         )
 
