@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import IterableDataset
 from torch import nn
 from transformers import TrainerState
-from transformers.trainer_utils import TrainOutput
+from transformers.trainer_utils import SaveStrategy, TrainOutput
 
 from tasks.artifact.durable import read_json
 from tasks.artifact.memory import large_buffers_kept
@@ -21,6 +21,7 @@ from tasks.errors import TrainingError
 from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.checkpoints import stateful
 from tasks.training.checkpoints.saving import SavingTrainer
+from tasks.training.checkpoints.sharing import check_shared
 from tasks.training.preflight.forecast import Forecast
 from tasks.training.preflight.recomputing import keep_activations
 from tasks.training.preflight.rehearsal import preflight
@@ -59,6 +60,8 @@ class ResumableTrainer(SavingTrainer):
     def _train(
         self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
     ) -> TrainOutput:
+        if wanted or self.args.save_strategy != SaveStrategy.NO:
+            check_shared(Path(self.args.output_dir or "."), self.accelerator)
         found = self._checkpoint(wanted) if wanted else None
         self._resumes_after_epoch = self._stopped_early = False
         self._begun = None

@@ -38,7 +38,7 @@ def explained_full_disk(
     except Exception as error:
         if not is_full_disk(error):
             raise
-        free = shutil.disk_usage(_standing(directory)).free
+        free = shutil.disk_usage(standing(directory)).free
         raise TrainingError(
             f"{what} could not be written to {directory}: it needs about {_megabytes(needed)}, and "
             f"{_megabytes(free)} are free ({reason(error)}); {advice}"
@@ -100,7 +100,7 @@ def checkpoint_bytes(model: Any, optimizer: Any) -> int:
     return sum(tensor.nbytes for tensor in (*saved, *kept))
 
 
-def _standing(directory: Path) -> Path:
+def standing(directory: Path) -> Path:
     """The directory, or the nearest one above it that exists."""
     return next((p for p in (directory, *directory.parents) if p.exists()), Path("/"))
 

@@ -19,6 +19,7 @@ from transformers.trainer_utils import SaveStrategy
 from tasks.errors import TrainingError
 from tasks.training.batches.comparisons import Comparisons
 from tasks.training.batches.pairs import longest_sides
+from tasks.training.checkpoints.space import standing
 
 DISK_RESERVE = 1.2
 SAMPLED_BATCHES = 200
@@ -119,7 +120,7 @@ def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_
 
 def free_disk(directory: Path) -> int:
     """Bytes that this user may still write below a directory."""
-    return shutil.disk_usage(directory).free
+    return shutil.disk_usage(standing(directory)).free
 
 
 def peak_memory(device: torch.device) -> tuple[int, int]:
