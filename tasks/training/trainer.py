@@ -35,7 +35,7 @@ from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
 from tasks.training.model.tokenizer import prepare_tokenizer
 from tasks.training.own_loss import shared_out
-from tasks.training.process.sharding import shard_on_cpu, whole_again
+from tasks.training.process.sharding import keep_sums_wide, shard_on_cpu, whole_again
 from tasks.training.settings.config import RewardConfig
 from tasks.training.settings.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
 from tasks.training.settings.optimization import check_optimization
@@ -169,6 +169,7 @@ class RewardTrainer(ComputingTrainer):
         super().create_accelerator_and_postprocess()
         if shard_on_cpu(self.accelerator, self.args):
             self.is_fsdp_enabled = True
+        keep_sums_wide(self.accelerator, self.args)
 
     def gather_model(self) -> None:
         """Makes the model of the first process whole, for the export; it is trained no further.

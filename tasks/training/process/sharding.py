@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecision, MixedPrecisionPolicy
 from transformers import TrainingArguments
 from transformers.training_args import ParallelMode
 
@@ -57,6 +57,25 @@ def shard_on_cpu(accelerator: Accelerator, args: TrainingArguments) -> bool:
     accelerator.state.distributed_type = DistributedType.FSDP
     accelerator.state.fsdp_plugin = plugin
     return True
+
+
+def keep_sums_wide(accelerator: Accelerator, args: TrainingArguments) -> None:
+    """Has FSDP compute layers in half precision, and nothing else: gradients are summed over
+    processes in float32, rewards leave the model as they are, and tables of positions stay.
+
+    accelerate would round all of these too (its policy names one dtype for all); a policy that
+    `args` give is left alone.
+    """
+    plugin = getattr(accelerator.state, "fsdp_plugin", None)
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
+    given = (args.fsdp_plugin_args or {}).get("mixed_precision_policy")
+    if plugin is None or half is None or given is not None:
+        return
+    if plugin.fsdp_version == 2:
+        policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+    else:
+        policy = MixedPrecision(half, reduce_dtype=torch.float32, buffer_dtype=torch.float32)
+    plugin.mixed_precision_policy = policy
 
 
 def whole_again(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:

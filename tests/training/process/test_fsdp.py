@@ -70,6 +70,25 @@ def test_shards_follow_the_trajectory_of_one_process(base, forty, tmp_path, fiel
     assert rewards.max().item() == pytest.approx(last["eval_max_reward"], abs=1e-6)
 
 
+def test_shards_in_half_precision_learn_as_one_process_with_rewards_in_float32(
+    base, forty, tmp_path
+):
+    params = {**SHORT, "num_train_epochs": 3, "eval_strategy": "epoch"}
+    runs = ({"per_device_train_batch_size": 8}, {**FSDP, "bf16": True})
+    one, halves = (
+        logged(Store(tmp_path / "data").obtain(stage_step(base, forty, {**params, **how})))
+        for how in runs
+    )
+    differences = []
+    for exact_record, record in zip(one, halves, strict=True):
+        for name in exact_record.keys() & {"loss", "eval_loss", "eval_margin"}:
+            assert record[name] == pytest.approx(exact_record[name], abs=2e-2)
+            differences.append(abs(record[name] - exact_record[name]))
+    assert max(differences) > 1e-5  # layers do compute in bfloat16
+    extremes = torch.tensor([record["max_reward"] for record in halves if "max_reward" in record])
+    assert not torch.equal(extremes, extremes.bfloat16().float())  # rewards are not rounded to it
+
+
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 
 
