@@ -24,6 +24,7 @@ from tasks.tokenization.flat import FlatIds, common_lengths, shared_prefixes
 from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.tokenization.tokenizer_source import SavedTokenizer
 
 SIDES = ("chosen_input_ids", "rejected_input_ids")
 BATCH_ROWS = 2048
@@ -59,7 +60,7 @@ class TokenizeShard:
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
         """Writes the shard's Arrow files; how many pairs and tokens, and by which encoder."""
         directory = self.workspace.path / TOKENIZER_DIRECTORY
-        encoders = ShardEncoders(directory, self.choice)
+        encoders = ShardEncoders(SavedTokenizer(directory), self.choice)
         counts = Counter[str](dict.fromkeys(SPLITS, 0))
         longer: list[int] = []
         with ExitStack() as open_files:

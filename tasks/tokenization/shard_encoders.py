@@ -8,8 +8,6 @@ with images are not encoded at all: they are handed back beside the others.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.tokenization.encoder import PROBED_BYTES, PROBED_ROWS, slow_engine, stage_encoder
+from tasks.tokenization.encoder import PROBED_BYTES, PROBED_ROWS, slow_engine
 from tasks.tokenization.engines import Engine
 from tasks.tokenization.flat import FlatIds, halves_joined, join
 from tasks.tokenization.literal import literal_encoder
 from tasks.tokenization.params import Choice
+from tasks.tokenization.tokenizer_source import TokenizerSource
 
 TEXTS = ["chosen", "rejected"]
 COMPUTE: Any = pc  # its functions are made as it is imported
@@ -45,7 +44,7 @@ class Encoded:
 class ShardEncoders:
     """Encodes the batches of one shard; which encoder for which kind of row its first rows say."""
 
-    directory: Path
+    source: TokenizerSource
     choice: Choice
     used: dict[str, str] = field(default_factory=dict[str, str])
     """`{encoder: why no faster one}`."""
@@ -81,9 +80,9 @@ class ShardEncoders:
 
     def _engine(self, kind: str, pairs: pa.RecordBatch) -> Engine:
         if kind not in self.engines:
-            encoder = stage_encoder(self.directory, self.choice)
+            encoder = self.source.encoder(self.choice)
             if encoder is None:
-                self.engines[kind] = slow_engine(_tokenizer(self.directory))
+                self.engines[kind] = slow_engine(self.source.whole())
                 self.used["python"] = "the tokenizer has no tokenizer.json"
             else:
                 first = _texts(_probed(pairs))
@@ -99,20 +98,12 @@ class ShardEncoders:
         for first, side in ((0, "chosen"), (rows.num_rows, "rejected")):
             literals: list[Any] = rows[f"{side}_literals"].to_pylist()
             for place in (place for place, stretches in enumerate(literals) if stretches):
-                lists[first + place] = literal_encoder(_tokenizer(self.directory))(
+                lists[first + place] = literal_encoder(self.source.whole())(
                     rows[side][place].as_py(),
                     tuple(literals[place]),
                     add_special_tokens=bool(standard[place]),
                 )
         return join(lists)
-
-
-@lru_cache(maxsize=2)
-def _tokenizer(directory: Path) -> Any:
-    """The saved tokenizer as transformers has it: needed for literals only."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(directory)
 
 
 def mask(column: pa.BooleanArray) -> Mask:

@@ -2,12 +2,14 @@
 
 The peer reads with `load_dataset("json")` and prepares as its trainer does; ours runs its stages
 from ingestion to tokenization: validated, hashed, split, rendered, probed, in durable artifacts.
+"script" is our trainer in the peer's place: it reads as the peer does, and leaves no artifacts.
 Both have prepared a few rows before: imports and the loading of the tokenizer are in neither
 figure, nor the imports of the processes that help ours. The ids of both are compared.
 
-Told as JSON: who ("peer", "ours", "ours_tokenizers"), rows, their shape, max_length, num_proc,
-root, the model whose tokenizer is used, if not one with the tokenizer that is trained here, and the
-template: "chatml", the model's own short one, or one that the peer comes with, such as "qwen3".
+Told as JSON: who ("peer", "ours", "ours_tokenizers", "script"), rows, their shape, max_length,
+num_proc, root, the model whose tokenizer is used, if not one with the tokenizer that is trained
+here, and the template: "chatml", the model's own short one, or one that the peer comes with, such
+as "qwen3".
 """
 
 import hashlib
@@ -16,7 +18,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     work = root / f"prep-{told['who']}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    prepare = peer if told["who"] == "peer" else ours
+    prepare = {"peer": peer, "script": script}.get(told["who"], ours)
     prepare(told, conversations_file(root, WARM_ROWS, shape), model, work / "warm")
     seconds, megabytes, pairs, stages = prepare(told, source, model, work)
     pairs = sorted(pairs)
@@ -66,14 +68,40 @@ def peer(
     told: dict[str, Any], source: Path, model: Path, work: Path
 ) -> tuple[float, float, list[str], dict[str, float]]:
     """The peer's way."""
+    from trl import RewardConfig, RewardTrainer
+
+    trainer: Any = object.__new__(RewardTrainer)
+    return _by_trainer(trainer._prepare_dataset, RewardConfig, told, source, model, work)
+
+
+def script(
+    told: dict[str, Any], source: Path, model: Path, work: Path
+) -> tuple[float, float, list[str], dict[str, float]]:
+    """The way of a script with our trainer."""
+    from tasks.training import RewardConfig
+    from tasks.training.batches.pairs import prepare_dataset
+
+    def prepare(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
+        return prepare_dataset(rows, args, tokenizer, name)
+
+    return _by_trainer(prepare, RewardConfig, told, source, model, work)
+
+
+def _by_trainer(
+    prepare: Callable[[Any, Any, Any, str], Any],
+    config: Callable[..., Any],
+    told: dict[str, Any],
+    source: Path,
+    model: Path,
+    work: Path,
+) -> tuple[float, float, list[str], dict[str, float]]:
     from datasets import load_dataset
     from transformers import AutoTokenizer
-    from trl import RewardConfig, RewardTrainer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
     if template := template_file(told):
         tokenizer.chat_template = template.read_text("utf-8")
-    args = RewardConfig(
+    args = config(
         output_dir=str(work),
         max_length=told["max_length"],
         dataset_num_proc=told.get("num_proc"),
@@ -81,14 +109,14 @@ def peer(
         bf16=False,
         report_to=[],
     )
-    trainer: Any = object.__new__(RewardTrainer)
     with PeakTreeMemory() as memory:
         start = time.perf_counter()
         cache = str(work / "cache")
         rows: Any = load_dataset("json", data_files=str(source), split="train", cache_dir=cache)
-        done = trainer._prepare_dataset(rows, tokenizer, args, "train")
+        done = prepare(rows, tokenizer, args, "train")
         seconds = time.perf_counter() - start
-    pairs = (_digest(row[a], row[b]) for row in done for a, b in [SIDES["peer"]])
+    sides = SIDES["peer" if told["who"] == "peer" else "ours"]
+    pairs = (_digest(*(row[side] for side in sides)) for row in done)
     return seconds, (memory.peak - memory.before) / 2**20, list(pairs), {}
 
 

@@ -6,6 +6,7 @@ from tokenizers import Tokenizer
 
 from tasks.tokenization.encoder import CASES, PROBED_BYTES, PROBED_ROWS
 from tasks.tokenization.shard_encoders import ROWS_AT_ONCE, TEXTS, ShardEncoders, _probed
+from tasks.tokenization.tokenizer_source import SavedTokenizer
 from tests.templating.families import FAMILIES, build_family
 from tests.templating.stage_runs import run
 
@@ -38,7 +39,7 @@ def test_ids_of_many_rows_are_in_their_order_whatever_is_encoded_in_one_go(kinds
         for kind, text in zip(formats, side, strict=True)
     ]
     rows = batch_of(formats, *texts)
-    encoders = ShardEncoders(model.path, choice)
+    encoders = ShardEncoders(SavedTokenizer(model.path), choice)
     assert [ids.tolist() for ids in encoders(rows).lists()] == expected
     some = rows.slice(7, ROWS_AT_ONCE)
     expected = expected[7 : 7 + ROWS_AT_ONCE] + expected[count + 7 : count + 7 + ROWS_AT_ONCE]

@@ -44,13 +44,14 @@ Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, S
     9      whether it is a conversation, not texts
     10 11  notes, and what few pairs say
 """
+Turns = tuple[list[dict[str, str]], list[str], list[str], list[bytes]]
 MOST_FORMS, MOST_TURNS = 4096, 64
 """Orders of roles that are remembered, and their length."""
 _KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
 """As the parser gives them: the very same objects are equal at a glance."""
 _TURNED = _KEYS[::-1]
 _role, _content = map(itemgetter, _KEYS)
-_NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
+NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
 """What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
 _DIGEST = blake2b(digest_size=DIGEST_BYTES)
 """Copied for each digest: cheaper than making one."""
@@ -69,7 +70,7 @@ def usual_rows(
         try:
             given = parts(orjson.loads(raw))
             found = None if given is None else _usual(place, given)
-        except _NOT_USUAL:
+        except NOT_USUAL:
             found = None
         if found is None:
             others.append(place)
@@ -78,11 +79,12 @@ def usual_rows(
     return usual, others
 
 
-def _usual(place: int, parts: Parts) -> Usual | None:
-    """None, or one of `_NOT_USUAL`, where it is none."""
-    prompt, chosen, rejected, notes, more = parts
-    if type(chosen) is str:
-        return _usual_texts(place, parts)
+def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
+    """Prompt, better and worse answer as one list of messages, keys in order, with their contents,
+    these without white space around them, and the form of the prompt's turns.
+
+    None, or one of `NOT_USUAL`, where they are not usual.
+    """
     (better,), (worse,) = chosen, rejected
     messages = [*prompt, better, worse]
     keys = [*chain.from_iterable(messages)]
@@ -90,15 +92,27 @@ def _usual(place: int, parts: Parts) -> Usual | None:
         if keys != _TURNED * len(messages):
             return None
         messages = [{"role": m["role"], "content": m["content"]} for m in messages]
-        prompt, chosen, rejected = messages[:-2], messages[-2:-1], messages[-1:]
-    form = _FORMS[tuple(map(_role, messages))].copy()
+    form = _FORMS[tuple(map(_role, messages))]
     contents = [*map(_content, messages)]
     bare = [*map(str.strip, contents)]
     if not form or not bare[-2] or not bare[-1] or bare[-2] == bare[-1]:
         return None
-    stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
+    return messages, contents, bare, form
+
+
+def _usual(place: int, parts: Parts) -> Usual | None:
+    """None, or one of `NOT_USUAL`, where it is none."""
+    prompt, chosen, rejected, notes, more = parts
+    if type(chosen) is str:
+        return _usual_texts(place, parts)
+    found = usual_messages(prompt, chosen, rejected)
+    if found is None:
+        return None
+    messages, contents, bare, form = found
+    stored = orjson.dumps(messages[:-2]), orjson.dumps(messages[-2:-1]), orjson.dumps(messages[-1:])
     compared = stored if bare == contents else _compared(messages, bare)
     *asked, a, b = contents
+    form = form.copy()
     form[1::2] = map(str.encode, asked)
     names, turns = _digests(stored, compared), b"".join(form)
     return place, *stored, *names, len(a) - len(b), turns, True, notes, more

@@ -10,28 +10,30 @@ prompt explicit or implicit, `tools`, `chat_template_kwargs`, `margin`, `weight`
 A row that cannot be used is left out, counted by its reason, and the count is logged.
 """
 
+import gc
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import Features, Value
 from datasets import Sequence as ListOf
 
+from tasks.artifact import uncollected
 from tasks.conversion.layouts import columns as flat
 from tasks.conversion.preference.pair import Pair, checked
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError
-from tasks.templating.renderer import Rendered
-from tasks.tokenization.encode import Ids
-from tasks.training.batches.reading import Policy, RowReader, canonical_row
+from tasks.templating.pictures import text_only
+from tasks.tokenization.flat import join
+from tasks.training.batches.pair_ids import BothIds, PairIds
+from tasks.training.batches.quick_rows import quick_pair
+from tasks.training.batches.reading import Policy
 
 logger = logging.getLogger(__name__)
-
-Sides = tuple[Rendered, Rendered]
-Found = tuple[Sides, Pair] | Unusable
 
 READ = (
     *("prompt", "chosen", "rejected", "margin", "weight", "preference"),
@@ -40,7 +42,7 @@ READ = (
 TERMS = ("margin", "weight", "preference", "comparison", "source")
 """What of a row travels beside its ids."""
 IDS = ("chosen_input_ids", "rejected_input_ids")
-NOTHING = (np.empty(0, np.int32),) * 2
+NOTHING: BothIds = (np.empty(0, np.int32), np.empty(0, np.int32))
 REASON, MESSAGE = "unused_reason", "unused_message"
 
 
@@ -57,9 +59,7 @@ class RawPairs:
     as_it_comes: bool = False
     """Whether the first row of each reason is logged at once: a stream is never counted whole."""
     _seen: set[str] = field(default_factory=set[str])
-
-    def __post_init__(self) -> None:
-        self.reader = RowReader(self.tokenizer, self.policy)
+    _made: PairIds | None = None
 
     @property
     def features(self) -> Features:
@@ -82,13 +82,23 @@ class RawPairs:
         Raises:
             TemplateError: a row is a conversation, and the tokenizer has no chat template.
         """
+        with uncollected():
+            out = self._columns(batch, indices)
+        gc.collect(0)  # of what is new: a row that the template refuses leaves cycles
+        return out
+
+    def _columns(self, batch: Mapping[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         names = [n for n in (*READ, "comparison", "source", "pair_id") if n in batch]
         rows = [
             dict(zip(names, values, strict=True))
             for values in zip(*(batch[name] for name in names), strict=True)
         ]
-        found = [self._rendered(row) for row in rows]
-        ids = self._encoded(found)
+        found = [self._checked(row) for row in rows]
+        pairs = {place: pair for place, pair in enumerate(found) if isinstance(pair, Pair)}
+        known, refused = self._pair_ids(pairs)
+        for place, problem in refused.items():
+            found[place] = _as_told(problem)
+        ids = [known.get(place, NOTHING) for place in range(len(rows))]
         out: dict[str, list[Any]] = {name: [] for name in self.features}
         for row, index, pair, given in zip(rows, indices, found, ids, strict=True):
             problem = pair if isinstance(pair, Unusable) else self._problem(given)
@@ -96,7 +106,7 @@ class RawPairs:
             for side, values in zip(IDS, NOTHING if problem else given, strict=True):
                 out[side].append(values)
             for name in (name for name in TERMS if name in out):
-                out[name].append(None if isinstance(pair, Unusable) else _term(pair[1], row, name))
+                out[name].append(None if isinstance(pair, Unusable) else _term(pair, row, name))
             out[REASON].append(problem.reason if problem else "")
             out[MESSAGE].append(f"row {index}: {problem}" if problem else "")
             if problem and self.as_it_comes and problem.reason not in self._seen:
@@ -104,36 +114,44 @@ class RawPairs:
                 logger.warning("a row of the stream is not used: row %d: %s", index, problem)
         return out
 
-    def _rendered(self, row: Mapping[str, Any]) -> Found:
-        """Both texts and the pair that they are of; or why there are none."""
-        given = {name: _without_nulls(row[name]) for name in READ if name in row}
+    def table(self, batch: Mapping[str, list[Any]], indices: list[int]) -> pa.Table:
+        """As a call, as a table: what `datasets` writes as it is."""
+        out = self(batch, indices)
+        ids = {side: join(out[side]).arrow() for side in IDS}
+        return pa.table({**out, **ids}, schema=self.features.arrow_schema)
+
+    @property
+    def _pair_ids(self) -> PairIds:
+        """The process's own: what it finds out of a template is not sent to others."""
+        if self._made is None:
+            self._made = PairIds(self.tokenizer, self.policy)
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_made": None}
+
+    def _checked(self, row: Mapping[str, Any]) -> Pair | Unusable:
+        """The pair of a row; or why there is none."""
+        given = {name: row[name] for name in READ if name in row}
+        pair = quick_pair(given)
+        if pair is not None and self.tokenizer.chat_template is not None:
+            return pair
+        given = {name: _without_nulls(value) for name, value in given.items()}
         try:
             item: Any = flat.pairs(given)[0]
             pair = checked(item.kept[0] if isinstance(item, Tie) else item)
-            if pair.format == "conversational" and self.tokenizer.chat_template is None:
-                raise TemplateError(
-                    "the rows are conversations, but the tokenizer has no chat template; set "
-                    "chat_template_path to a Jinja file or to a tokenizer that has one"
-                )
-            return self.reader.sides(canonical_row(pair, self.tokenizer.eos_token)), pair
+            if pair.images is not None:
+                raise text_only("the row has images")
         except Unusable as problem:
-            message = problem.message.replace("templating.", "")  # RewardConfig has the same names
-            return Unusable(problem.reason, problem.field, message, problem.pairs)
+            return _as_told(problem)
+        if pair.format == "conversational" and self.tokenizer.chat_template is None:
+            raise TemplateError(
+                "the rows are conversations, but the tokenizer has no chat template; set "
+                "chat_template_path to a Jinja file or to a tokenizer that has one"
+            )
+        return pair
 
-    def _encoded(self, found: Sequence[Found]) -> list[tuple[Ids, ...]]:
-        """Both sides' ids of every row that was rendered; nothing for the others."""
-        ids: list[tuple[Ids, ...]] = [()] * len(found)
-        for form in ("standard", "conversational"):
-            mine = {
-                i: f[0] for i, f in enumerate(found) if isinstance(f, tuple) and f[1].format == form
-            }
-            texts = [side for both in mine.values() for side in both]
-            sides = self.reader.ids(texts, standard=form == "standard")
-            for number, place in enumerate(mine):
-                ids[place] = (sides[2 * number], sides[2 * number + 1])
-        return ids
-
-    def _problem(self, ids: tuple[Ids, ...]) -> Unusable | None:
+    def _problem(self, ids: BothIds) -> Unusable | None:
         chosen, rejected = ids
         if self.max_length is not None and max(len(chosen), len(rejected)) > self.max_length:
             return Unusable(
@@ -142,13 +160,19 @@ class RawPairs:
                 f"found {len(chosen)} and {len(rejected)} tokens, expected {self.max_length} at "
                 "most; raise max_length",
             )
-        if list(chosen) == list(rejected):
+        if np.array_equal(chosen, rejected):
             return Unusable(
                 "identical_tokens",
                 "rejected",
                 "found the same token ids on both sides; the tokenizer drops what differs",
             )
         return None
+
+
+def _as_told(problem: Unusable) -> Unusable:
+    """The problem in the words of RewardConfig, whose settings have the same names."""
+    message = problem.message.replace("templating.", "")
+    return Unusable(problem.reason, problem.field, message, problem.pairs)
 
 
 def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
@@ -158,7 +182,11 @@ def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
 
 def _without_nulls(value: Any) -> Any:
     """The value without keys that are null: Arrow gives every struct all keys of all rows."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Mapping):
+        if all(type(v) is str for v in value.values()):
+            return value
         return {k: _without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]

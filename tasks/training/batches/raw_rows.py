@@ -44,9 +44,14 @@ def tokenize_rows(
         return mapped.remove_columns([REASON, MESSAGE])
     # the cache of `datasets` knows nothing of a change to these functions
     mapped = dataset.map(
-        work, **settings, num_proc=processes, load_from_cache_file=False, desc=f"Tokenizing {name}"
+        work.table,
+        **settings,
+        num_proc=processes,
+        load_from_cache_file=False,
+        desc=f"Tokenizing {name}",
     )
-    unused = [place for place, reason in enumerate(mapped[REASON]) if reason]
+    reasons: Any = mapped.select_columns([REASON]).with_format("arrow")[:]
+    unused = [place for place, reason in enumerate(reasons[REASON].to_pylist()) if reason]
     if unused:
         _report(mapped, unused, name)
         used = set(range(len(mapped))).difference(unused)

@@ -57,9 +57,7 @@ class RowReader:
 
 def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
     """A checked pair as conversion writes it; the `end` of a text is left to rendering."""
-    chosen, rejected = pair.chosen, pair.rejected
-    if pair.format == "standard" and end:
-        chosen, rejected = (text.removesuffix(end) for text in (chosen, rejected))
+    chosen, rejected = without_end(pair, end)
     return {
         "format": pair.format,
         "prompt": None if pair.prompt is None else json.dumps(pair.prompt),
@@ -69,3 +67,11 @@ def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
         "chat_template_kwargs": pair.chat_template_kwargs,
         "images": pair.images,
     }
+
+
+def without_end(pair: Pair, end: str | None) -> tuple[Any, Any]:
+    """Both answers; texts without the `end` that rendering puts behind them."""
+    chosen, rejected = pair.chosen, pair.rejected
+    if pair.format == "conversational" or not end:
+        return chosen, rejected
+    return chosen.removesuffix(end), rejected.removesuffix(end)

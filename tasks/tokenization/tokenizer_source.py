@@ -1,0 +1,72 @@
+"""Where encoders and the tokenizer itself come from: a saved folder, or a tokenizer in memory.
+
+In:  the folder that a stage has, or a tokenizer of transformers that a script brings.
+Out: the same encoders, held against the same reference.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, of_content
+from tasks.tokenization.encoder import StageEncoder, encoders_of, stage_encoder
+from tasks.tokenization.params import Choice
+
+
+class TokenizerSource(Protocol):
+    """What encoding asks of a tokenizer, wherever it is."""
+
+    def encoder(self, choice: Choice) -> StageEncoder | None:
+        """Its encoders; None where Python alone knows how it encodes."""
+        ...
+
+    def whole(self) -> Any:
+        """The tokenizer as transformers has it."""
+        ...
+
+
+@dataclass(frozen=True)
+class SavedTokenizer:
+    """The tokenizer of a folder."""
+
+    directory: Path
+
+    def encoder(self, choice: Choice) -> StageEncoder | None:
+        """As `TokenizerSource.encoder`."""
+        return stage_encoder(self.directory, choice)
+
+    def whole(self) -> Any:
+        """As `TokenizerSource.whole`; needed for few texts only."""
+        return _loaded(self.directory)
+
+
+@lru_cache(maxsize=2)
+def _loaded(directory: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(directory)
+
+
+@dataclass
+class GivenTokenizer:
+    """A tokenizer in memory, as it was when its encoders were first asked for."""
+
+    tokenizer: Any
+
+    def encoder(self, choice: Choice) -> StageEncoder | None:
+        """As `TokenizerSource.encoder`."""
+        return None if self._file is None else encoders_of(self._file, choice)
+
+    @cached_property
+    def _file(self) -> TokenizerFile | None:
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            with suppress(Exception):  # a part that is written in Python cannot be written down
+                return of_content(backend.to_str(pretty=True).encode())
+        return None
+
+    def whole(self) -> Any:
+        """As `TokenizerSource.whole`."""
+        return self.tokenizer
