@@ -51,13 +51,19 @@ def _loaded(directory: Path) -> Any:
 
 @dataclass
 class GivenTokenizer:
-    """A tokenizer in memory, as it was when its encoders were first asked for."""
+    """A tokenizer in memory, as it was when its encoders were first asked for.
+
+    `as_it_is`: no encoders are built, which takes seconds of a vocabulary in use.
+    """
 
     tokenizer: Any
+    as_it_is: bool = False
 
     def encoder(self, choice: Choice) -> StageEncoder | None:
         """As `TokenizerSource.encoder`."""
-        return None if self._file is None else encoders_of(self._file, choice)
+        if self.as_it_is or self._file is None:
+            return None
+        return encoders_of(self._file, choice)
 
     @cached_property
     def _file(self) -> TokenizerFile | None:

@@ -29,6 +29,8 @@ from tasks.tokenization.tokenizer_source import GivenTokenizer
 from tasks.training.batches.reading import Policy, without_end
 
 BothIds = tuple[Ids, Ids]
+WORTH_ROWS = 256
+"""Of a batch, from which on faster encoders are built: they take as long as thousands of rows."""
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
     {
@@ -54,7 +56,7 @@ class PairIds:
         renderer = Renderer(self.tokenizer, self.policy)
         replayer = Replayer(self.tokenizer, renderer.special, renderer.own.bos)
         self._renderers = Renderers(renderer, replayer, Columns(replayer))
-        self._source = GivenTokenizer(self.tokenizer)
+        self._sources = [GivenTokenizer(self.tokenizer, as_it_is) for as_it_is in (True, False)]
         self._replaying = True
 
     def __call__(self, pairs: Mapping[int, Pair]) -> tuple[dict[int, BothIds], dict[int, Unusable]]:
@@ -67,7 +69,7 @@ class PairIds:
         if not pairs:
             return {}, {}
         rows, refused = self._rendered(self._batch(pairs))
-        ids = ShardEncoders(self._source, "auto")(rows).lists()
+        ids = ShardEncoders(self._sources[rows.num_rows >= WORTH_ROWS], "auto")(rows).lists()
         places = rows["row"].to_pylist()
         both = zip(ids[: len(places)], ids[len(places) :], strict=True)
         return dict(zip(places, both, strict=True)), refused
