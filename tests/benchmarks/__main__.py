@@ -1,6 +1,7 @@
 """Runs a benchmark and prints what it found; with `--json FILE` also writes it.
 
     python -m tests.benchmarks prep     [--rows N] [--template chatml|qwen3] [--shape SHAPE]
+                                        [--contestants peer ours ours_tokenizers script]
     python -m tests.benchmarks append   [--rows N]     rows appended to those: ours alone
     python -m tests.benchmarks memory                  of prep, for two numbers of rows: ours alone
     python -m tests.benchmarks train    [--pairs KIND] [--dtype float32|bfloat16] ...

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.data import conversations_file, prepared
-from tests.benchmarks.prep import import_libraries, pipeline_of
+from tests.benchmarks.helpers import import_libraries
+from tests.benchmarks.prep import pipeline_of
 from tests.benchmarks.process_tree import PeakTreeMemory, timed
 
 
