@@ -169,7 +169,7 @@ class RewardTrainer(ComputingTrainer):
         super().create_accelerator_and_postprocess()
         if shard_on_cpu(self.accelerator, self.args):
             self.is_fsdp_enabled = True
-        keep_sums_wide(self.accelerator, self.args)
+        keep_sums_wide(self.accelerator)
 
     def gather_model(self) -> None:
         """Makes the model of the first process whole, for the export; it is trained no further.

@@ -59,17 +59,16 @@ def shard_on_cpu(accelerator: Accelerator, args: TrainingArguments) -> bool:
     return True
 
 
-def keep_sums_wide(accelerator: Accelerator, args: TrainingArguments) -> None:
+def keep_sums_wide(accelerator: Accelerator) -> None:
     """Has FSDP compute layers in half precision, and nothing else: gradients are summed over
     processes in float32, rewards leave the model as they are, and tables of positions stay.
 
-    accelerate would round all of these too (its policy names one dtype for all); a policy that
-    `args` give is left alone.
+    accelerate would round all of these too: its policy, and transformers gives it no other, names
+    one dtype for all.
     """
     plugin = getattr(accelerator.state, "fsdp_plugin", None)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
-    given = (args.fsdp_plugin_args or {}).get("mixed_precision_policy")
-    if plugin is None or half is None or given is not None:
+    if plugin is None or half is None:
         return
     if plugin.fsdp_version == 2:
         policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
