@@ -7,12 +7,10 @@ So a template runs once for each shape of conversation, and its first rows show 
 replayed is what it gives; each batch's first texts show the same of the encoder.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine
@@ -26,7 +24,7 @@ from tasks.templating.shards.shard_rows import Renderers, ShardRows
 from tasks.tokenization.encode import Ids
 from tasks.tokenization.shard_encoders import ShardEncoders
 from tasks.tokenization.tokenizer_source import GivenTokenizer
-from tasks.training.batches.reading import Policy, without_end
+from tasks.training.batches.reading import Policy, canonical_row
 
 BothIds = tuple[Ids, Ids]
 WORTH_ROWS = 256
@@ -100,26 +98,8 @@ class PairIds:
         columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
         nothing: dict[str, Any] = {"pair_id": "", "source": "", "file": "", "split": "train"}
         for place, pair in pairs.items():
-            chosen, rejected = without_end(pair, end)
-            values = {
-                "row": place,
-                "format": pair.format,
-                "prompt": None if pair.prompt is None else _stored(pair.prompt),
-                "chosen": _stored(chosen),
-                "rejected": _stored(rejected),
-                "tools": pair.tools,
-                "chat_template_kwargs": pair.chat_template_kwargs,
-                "weight": pair.weight,
-                "preference": pair.preference,
-                **nothing,
-            }
+            values = canonical_row(pair, end) | nothing
+            values |= {"row": place, "weight": pair.weight, "preference": pair.preference}
             for name, column in columns.items():
                 column.append(values.get(name))
         return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
-
-
-def _stored(value: Any) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # half of a surrogate pair, which is no UTF-8
-        return json.dumps(value)

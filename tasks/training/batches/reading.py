@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
+
 from tasks.conversion.preference.pair import Pair
 from tasks.templating.pictures import text_only
 from tasks.templating.renderer import Rendered, Renderer
@@ -57,21 +59,22 @@ class RowReader:
 
 def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
     """A checked pair as conversion writes it; the `end` of a text is left to rendering."""
-    chosen, rejected = without_end(pair, end)
+    chosen, rejected = pair.chosen, pair.rejected
+    if pair.format == "standard" and end:
+        chosen, rejected = (text.removesuffix(end) for text in (chosen, rejected))
     return {
         "format": pair.format,
-        "prompt": None if pair.prompt is None else json.dumps(pair.prompt),
-        "chosen": json.dumps(chosen),
-        "rejected": json.dumps(rejected),
+        "prompt": None if pair.prompt is None else _stored(pair.prompt),
+        "chosen": _stored(chosen),
+        "rejected": _stored(rejected),
         "tools": pair.tools,
         "chat_template_kwargs": pair.chat_template_kwargs,
         "images": pair.images,
     }
 
 
-def without_end(pair: Pair, end: str | None) -> tuple[Any, Any]:
-    """Both answers; texts without the `end` that rendering puts behind them."""
-    chosen, rejected = pair.chosen, pair.rejected
-    if pair.format == "conversational" or not end:
-        return chosen, rejected
-    return chosen.removesuffix(end), rejected.removesuffix(end)
+def _stored(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # half of a surrogate pair, which is no UTF-8
+        return json.dumps(value)
