@@ -28,7 +28,7 @@ from tasks.training.metrics.interval import IntervalSums
 from tasks.training.metrics.table import EvaluationTable
 from tasks.training.metrics.user_metrics import Metrics, check_best_metric, check_metrics
 from tasks.training.model.adapter import base_of
-from tasks.training.model.compiling import compile_layers, compiles_layers, uncompile_layers
+from tasks.training.model.compiling import compile_layers, uncompile_layers
 from tasks.training.model.elementwise import use_usual_passes
 from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
@@ -138,8 +138,7 @@ class RewardTrainer(ComputingTrainer):
         if self.args.device.type != "cpu":
             use_usual_passes(body)
         self.layout = self._choose_layout()
-        if compiles_layers(self.args):
-            compile_layers(body, self.args)
+        compile_layers(body, self.args, self.accelerator)
         self.base_name = name
         self._tag()
         self.user_metrics = compute_metrics
@@ -158,10 +157,9 @@ class RewardTrainer(ComputingTrainer):
         show_bar(self)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        """As in transformers; where the layers are compiled, the whole is not."""
+        """As in transformers; layers are compiled here, the whole model never is."""
         found = super()._build_accelerator_args(**kwargs)
-        if compiles_layers(self.args):
-            found["dynamo_plugin"] = TorchDynamoPlugin(backend="no")  # pyright: ignore[reportArgumentType]
+        found["dynamo_plugin"] = TorchDynamoPlugin(backend="no")  # pyright: ignore[reportArgumentType]
         return found
 
     def create_accelerator_and_postprocess(self) -> None:

@@ -13,7 +13,6 @@ from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
 from tasks.training.layout.support import make_flat
-from tasks.training.model.compiling import compiles, compiles_layers
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +39,6 @@ def choose_layout(wanted: Layout, model: PreTrainedModel, args: TrainingArgument
 
 
 def _by_settings(model: nn.Module, args: TrainingArguments) -> str | None:
-    if compiles(args) and not compiles_layers(args):
-        return (
-            "torch_compile of a model in shards would compile anew for every length of a flat row"
-        )
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return (
             "DeepSpeed's stage 3 has dealt out the model's weights as it was loaded, so nothing "

@@ -9,23 +9,21 @@ last layer stays as it is where it computes pooled rows alone (layout/pruning.py
 """
 
 import logging
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import nn
 from transformers import TrainingArguments
 
 from tasks.training.layout.pruning import pruned_layer
 from tasks.training.model.elementwise import use_usual_passes
+from tasks.training.process.engines import engine_within_layers
 
 logger = logging.getLogger(__name__)
 
-BY_ENGINE = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-"""What a launcher sets where an engine wraps the model, whose hooks a compiled layer is not tried
-with."""
 GRAPHS = 32
 """That one piece of code may have in a process: of models of several sizes, say."""
 _COMPILED = "_compiled_call_impl"
@@ -38,14 +36,18 @@ def compiles(args: TrainingArguments) -> bool:
     return bool(args.torch_compile) and _backend(args) != "no"
 
 
-def compiles_layers(args: TrainingArguments) -> bool:
-    """Whether the layers are; an engine's shards are left to accelerate."""
-    launched = any(os.environ.get(name, "").lower() in ("1", "true") for name in BY_ENGINE)
-    return compiles(args) and not (launched or args.fsdp or args.deepspeed)
-
-
-def compile_layers(body: nn.Module, args: TrainingArguments) -> None:
-    """Compiles the layers of a body on their next call; the log says where there are none."""
+def compile_layers(body: nn.Module, args: TrainingArguments, accelerator: Accelerator) -> None:
+    """Compiles the layers of a body on their next call, where this is asked for; the log says why
+    where none is."""
+    if not compiles(args):
+        return
+    if engine := engine_within_layers(accelerator):
+        logger.warning(
+            "torch_compile changes nothing: %s; layers that are sharded by FSDP2 "
+            "(params/accelerate/fsdp2.yaml) are compiled",
+            engine,
+        )
+        return
     settings: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)
     layers = [layer for layer in _layers(body) if layer is not pruned_layer(body)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
@@ -23,3 +24,18 @@ def without_step(accelerator: Accelerator, model: nn.Module) -> Generator[None, 
             yield
     finally:
         accelerator.sync_gradients = last
+
+
+def engine_within_layers(accelerator: Accelerator) -> str | None:
+    """Why layers cannot be compiled as they are written: an engine works within them; None: none
+    does."""
+    state: Any = accelerator.state
+    if accelerator.distributed_type == DistributedType.DEEPSPEED:
+        if state.deepspeed_plugin.zero_stage == 3:
+            return "DeepSpeed's stage 3 gathers weights within layers, which breaks their graphs"
+    elif accelerator.distributed_type == DistributedType.FSDP:
+        if state.fsdp_plugin.fsdp_version == 1:
+            return (
+                "FSDP's version 1 puts modules of its own around layers, which has not been tried"
+            )
+    return None

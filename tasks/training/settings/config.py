@@ -3,6 +3,7 @@
 The names and defaults are those that TRL documents, so that a script switches by its import.
 """
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -146,6 +147,7 @@ class RewardConfig(TrainingArguments):
         self._say_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
+        self.torch_compile_backend = self.torch_compile_backend or _launchers_compiler()
         compiled = self.torch_compile or self.torch_compile_backend or self.torch_compile_mode
         if compiled and self.tf32 is None and torch.get_float32_matmul_precision() == "highest":
             self.tf32 = False  # else transformers has float32 products rounded to ten bits
@@ -174,3 +176,9 @@ class RewardConfig(TrainingArguments):
         for old, new in newer.items():
             if new in names and getattr(self, new) is None:
                 setattr(self, new, getattr(self, old))
+
+
+def _launchers_compiler() -> str | None:
+    """The backend that `accelerate launch --dynamo_backend` names."""
+    named = os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no").lower()
+    return None if named in ("", "no") else named

@@ -197,6 +197,16 @@ def test_a_backend_may_be_named_in_capitals_and_none_is_none(base, tmp_path):
         assert bool(counters["stats"]["unique_graphs"]) is graphs
 
 
+def test_the_backend_that_a_launcher_names_compiles_layers_not_the_whole(
+    base, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "EAGER")  # accelerate launch --dynamo_backend
+    trainer, _, _ = run(base, tmp_path / "launched", max_steps=1)
+    assert any(compiled_layers(trainer.model))
+    assert trainer.model_wrapped is trainer.model  # accelerate has put nothing around it
+    assert trainer.layout == "prefix_shared"
+
+
 def test_compiling_does_not_round_products_of_float32(tmp_path, monkeypatch):
     asked: list[bool] = []
     monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)

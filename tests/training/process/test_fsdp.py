@@ -8,6 +8,7 @@ from tasks.artifact import Store
 from tasks.training.model.loading import load_reward_model
 from tasks.training.process.command import ACCELERATE_CONFIGS
 from tasks.training.scoring import score
+from tests.training.process.two_processes import histories_of_two, history
 from tests.training.run_stage import stage_step
 from tests.training.test_stage import (
     LONG,
@@ -87,6 +88,35 @@ def test_shards_in_half_precision_learn_as_one_process_with_rewards_in_float32(
     assert max(differences) > 1e-5  # layers do compute in bfloat16
     extremes = torch.tensor([record["max_reward"] for record in halves if "max_reward" in record])
     assert not torch.equal(extremes, extremes.bfloat16().float())  # rewards are not rounded to it
+
+
+def test_sharded_layers_are_compiled_for_flat_rows(base, tmp_path):
+    fields = {"max_steps": 20, "layout": "prefix_shared", "per_device_train_batch_size": 4}
+    compiled = {"torch_compile": True, "torch_compile_backend": "aot_eager"}
+    cases = {
+        "written": {"rows": 40, "fields": fields},
+        "compiled": {"rows": 40, "fields": {**fields, **compiled}},
+        "recomputed": {
+            "rows": 40,
+            "fields": {**fields, **compiled, "gradient_checkpointing": True},
+        },
+    }
+    sharded = {
+        "ACCELERATE_USE_FSDP": "true",
+        "FSDP_VERSION": "2",
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+        "FSDP_RESHARD_AFTER_FORWARD": "true",
+    }
+    found = histories_of_two(base, tmp_path / "out", cases, **sharded)
+    one = {**fields, "per_device_train_batch_size": 8}
+    alone = history(base, tmp_path / "one", {"rows": 40, "fields": one})
+    graphs = {name: records[-1]["graphs"] for name, records in found.items()}
+    assert graphs["written"] == 0 < graphs["compiled"] <= 8  # of layers of any length
+    for records in found.values():
+        assert len(records) == len(alone) == 20
+        for record, expected in zip(records, alone, strict=True):
+            assert record["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+            assert record["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
 
 
 SIDES = ("chosen_input_ids", "rejected_input_ids")

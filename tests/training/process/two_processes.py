@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
+from torch._dynamo.utils import counters
 
 from tasks.training import RewardConfig, RewardTrainer
 from tests.training.tiny import make_rows
@@ -45,8 +46,9 @@ def history(base, directory, case):
     return [record for record in trainer.state.log_history if "loss" in record]
 
 
-def histories_of_two(base, directory, cases):
-    """The histories of all cases in two processes, of one launch."""
+def histories_of_two(base, directory, cases, **environment):
+    """The histories of all cases in two processes, of one launch; the last record says how
+    many `graphs` were compiled."""
     directory.mkdir(parents=True)
     (directory / "cases.json").write_text(json.dumps(cases))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
@@ -60,7 +62,7 @@ def histories_of_two(base, directory, cases):
     done = subprocess.run(
         [*launch, *map(str, words)],
         cwd=REPOSITORY,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -73,7 +75,9 @@ if __name__ == "__main__":
     base, cases, out = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
     for name, case in json.loads(cases.read_text()).items():
+        counters.clear()
         found = history(base, out / f"run-{name}", case)
+        found[-1]["graphs"] = counters["stats"]["unique_graphs"]
         if os.environ["RANK"] == "0":
             (out / f"{name}.json").write_text(json.dumps(found))
     # gloo's threads must not outlive the interpreter: one that wants its lock then aborts
