@@ -29,13 +29,11 @@ def without_step(accelerator: Accelerator, model: nn.Module) -> Generator[None, 
 def engine_within_layers(accelerator: Accelerator) -> str | None:
     """Why layers cannot be compiled as they are written: an engine works within them; None: none
     does."""
-    state: Any = accelerator.state
-    if accelerator.distributed_type == DistributedType.DEEPSPEED:
-        if state.deepspeed_plugin.zero_stage == 3:
-            return "DeepSpeed's stage 3 gathers weights within layers, which breaks their graphs"
-    elif accelerator.distributed_type == DistributedType.FSDP:
-        if state.fsdp_plugin.fsdp_version == 1:
-            return (
-                "FSDP's version 1 puts modules of its own around layers, which has not been tried"
-            )
+    kind, state = accelerator.distributed_type, accelerator.state
+    deepspeed: Any = state.deepspeed_plugin if kind == DistributedType.DEEPSPEED else None
+    if deepspeed and deepspeed.zero_stage == 3:
+        return "DeepSpeed's stage 3 gathers weights within layers, which breaks their graphs"
+    fsdp: Any = state.fsdp_plugin if kind == DistributedType.FSDP else None
+    if fsdp and fsdp.fsdp_version == 1:
+        return "FSDP's version 1 puts modules of its own around layers, which has not been tried"
     return None
