@@ -16,6 +16,7 @@ from tasks.training.batches.pair_ids import WORTH_ROWS, PairIds
 from tasks.training.batches.quick_rows import quick_pair, surely_differ
 from tasks.training.batches.raw_pairs import _without_nulls
 from tasks.training.batches.reading import RowReader, canonical_row
+from tests.at_length import at_length
 from tests.templating.families import FAMILIES, build_family
 
 WORDS = (
@@ -74,7 +75,7 @@ def together(made, places):
     return told | {place: [side.tolist() for side in both] for place, both in known.items()}
 
 
-@pytest.mark.parametrize("policy", ["quarantine", "encode", "keep"])
+@pytest.mark.parametrize("policy", ["quarantine", "encode", *at_length("keep")])
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"vision"}))
 def test_a_batch_has_the_ids_of_its_rows(family, policy, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(build_family(family, tmp_path / "model").path)

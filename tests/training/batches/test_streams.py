@@ -6,6 +6,7 @@ from datasets import Dataset
 from tasks.errors import DataError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout.stream import StreamShare
+from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint import FIELDS, result
 from tests.training.checkpoints.test_checkpoint_rotation import goes_on
 from tests.training.tiny import make_rows
@@ -53,11 +54,13 @@ def test_a_stream_is_trained_on_as_the_same_rows_in_their_order(base, tmp_path, 
 @pytest.mark.parametrize(
     "fields",
     [
-        {},
-        {"gradient_accumulation_steps": 2},
         {"shuffled": True, "disable_dropout": False},
-        {"save_strategy": "epoch", "eval_strategy": "epoch", "logging_strategy": "epoch"},
         {"dataloader_num_workers": 1},
+        *at_length(
+            {},
+            {"gradient_accumulation_steps": 2},
+            {"save_strategy": "epoch", "eval_strategy": "epoch", "logging_strategy": "epoch"},
+        ),
     ],
     ids=str,
 )

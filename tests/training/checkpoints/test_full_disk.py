@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 from tasks.errors import TrainingError
 from tasks.training.checkpoints import checkpoint
 from tasks.training.checkpoints.space import checkpoint_bytes, is_full_disk
+from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint import make, result
 
 MEGABYTE = 2**20
@@ -70,7 +71,7 @@ def fail_and_go_on(base, pairs, directory, models, fill, empty):
 
 
 @pytest.mark.catalogue(122)
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.9, *at_length(0.1, 0.5)])
 def test_a_full_disk_is_told_with_its_figures_and_the_checkpoint_before_stands(
     base, pairs, tmp_path, small_disk, share
 ):
@@ -94,7 +95,7 @@ def test_a_full_disk_is_told_with_its_figures_and_the_checkpoint_before_stands(
 
 
 @pytest.mark.catalogue(122)
-@pytest.mark.parametrize("limit", [1000, 40_000])
+@pytest.mark.parametrize("limit", [1000, *at_length(40_000)])
 def test_a_file_that_may_not_grow_is_told_alike(base, pairs, tmp_path, limit):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     said = fail_and_go_on(

@@ -188,15 +188,20 @@ class Seen(TrainerCallback):
     ("layout", "fields"),
     [
         ("prefix_shared", {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40}),
-        ("padding_free", {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40}),
         ("padded", {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60}),
-        (
+        pytest.param(
+            "padding_free",
+            {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             "prefix_shared",
             {
                 "per_device_train_batch_size": 4,
                 "gradient_accumulation_steps": 2,
                 "max_tokens_per_micro_batch": 30,
             },
+            marks=pytest.mark.slow,
         ),
     ],
 )

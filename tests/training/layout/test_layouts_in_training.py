@@ -64,7 +64,11 @@ def ranked(count):
     ("fields", "lora"),
     [
         ({}, False),
-        ({"gradient_accumulation_steps": 2, "center_rewards_coefficient": 0.01}, False),
+        pytest.param(
+            {"gradient_accumulation_steps": 2, "center_rewards_coefficient": 0.01},
+            False,
+            marks=pytest.mark.slow,
+        ),
         ({"gradient_checkpointing": True}, True),
         ({"loss": {"type": "plackett_luce"}}, False),
     ],
