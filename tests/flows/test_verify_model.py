@@ -35,6 +35,7 @@ def model_directory(tiny_model_directory, tmp_path):
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_a_kept_contract_exits_with_0_and_a_broken_one_with_1_and_its_name(model_directory):
     kept = verify(model_directory)
     assert kept.returncode == 0, kept.stderr

@@ -35,6 +35,7 @@ def test_modules_of_an_earlier_release_make_room_for_those_that_are_uploaded(def
     register_over_another_release(defended, defended.better, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place):
     made = place.evaluated(1)
     first = receipt(place.register(made))

@@ -44,6 +44,7 @@ def made_moves(place) -> list[tuple]:
     return [(m.alias, m.previous, m.version, m.how) for m in history(place.client, NAME)]
 
 
+@pytest.mark.slow
 def test_a_champion_is_rolled_back_and_promoted_again_each_proved_and_written_down(
     overtaken, command
 ):

@@ -11,6 +11,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from tasks.errors import Interrupted
+from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint import make, result
 from tests.training.checkpoints.test_checkpoint_rotation import (
     SMALLEST_MARGIN,
@@ -56,7 +57,7 @@ def test_an_evaluation_on_start_that_was_never_done_is_done(base, pairs, tmp_pat
     assert steps == [2, 4, 4, *range(6, 21, 2)]
 
 
-@pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN, {"eval_on_start": True}])
+@pytest.mark.parametrize("fields", [SMALLEST_MARGIN, *at_length({}, {"eval_on_start": True})])
 @every_kill(2, 8, 10)
 def test_patience_goes_on_where_it_was(base, pairs, tmp_path, kills, fields):
     whole = with_patience(base, pairs, tmp_path / "whole", **fields)
@@ -67,7 +68,7 @@ def test_patience_goes_on_where_it_was(base, pairs, tmp_path, kills, fields):
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
-@pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN])
+@pytest.mark.parametrize("fields", [*at_length({}), SMALLEST_MARGIN])
 @pytest.mark.parametrize("patience", [4, 5])  # ends at step 10, within an interval, or 12
 def test_a_run_that_stopped_early_is_taken_over_as_it_is(base, pairs, tmp_path, patience, fields):
     first = with_patience(base, pairs, tmp_path / "run", patience, **fields)
@@ -100,7 +101,7 @@ BY_EPOCHS = {
 }
 
 
-@pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN])
+@pytest.mark.parametrize("fields", [*at_length({}), SMALLEST_MARGIN])
 def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
     base, pairs, tmp_path, fields
 ):
@@ -117,7 +118,9 @@ def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
-@pytest.mark.parametrize("logging", [{"logging_strategy": "epoch"}, {"logging_steps": 5}])
+@pytest.mark.parametrize(
+    "logging", [{"logging_strategy": "epoch"}, *at_length({"logging_steps": 5})]
+)
 @every_kill(6, 12, 18, 36)  # within an epoch, at its end, at the last
 def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
     base, pairs, tmp_path, kills, logging

@@ -78,6 +78,7 @@ def test_compiled_layers_take_the_same_steps(base, tmp_path, fields):
         assert evaluated[name] == pytest.approx(wanted[name], rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_another_length_are_no_other_graph(base, tmp_path):
     backend = {"torch_compile": True, "torch_compile_backend": "eager"}
     trainer, *_ = run(base, tmp_path / "few", max_steps=2, **backend)
@@ -153,6 +154,7 @@ def ragged_on_a_cpu(monkeypatch):
     monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", False)
 
 
+@pytest.mark.slow
 def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     ragged_on_a_cpu(monkeypatch)
     _, expected, _ = run(base, tmp_path / "written", bf16=True)
