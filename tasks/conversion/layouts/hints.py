@@ -21,10 +21,11 @@ NO_PAIRS = (
     ),
 )
 TREES = (
-    "These are trees of messages, in which replies to the same message have ranks: write a row for "
-    "each message with several ranked replies, its prompt the messages down to it, its responses "
-    "these replies' texts and its scores their ranks, and layout: scored, options: {better: lower, "
-    "format: conversational}."
+    "These are the messages of trees one by one, in which replies to the same message have ranks: "
+    "take the release's trees in their place (files that end in .trees.jsonl.gz), which layout "
+    "message_trees reads. Or write a row for each message with several ranked replies, its prompt "
+    "the messages down to it, its responses these replies' texts and its scores their ranks, and "
+    "layout: scored, options: {better: lower, format: conversational}."
 )
 INPUT = "what stands in 'input' is no part of the prompt: write it below 'instruction' first"
 CHOICES = (
@@ -65,7 +66,6 @@ CHOICES = (
         "Write layout: scored, options: {responses: [response_1, response_2], scores: [scores.0, "
         "scores.1], format: conversational}, with all of the answers and as many scores.",
     ),
-    ({"message_tree_id", "tree_state", "prompt"}, TREES),
     ({"message_tree_id", "parent_id", "text", "rank"}, TREES),
     (
         {"qid", "question", "answers"},

@@ -13,6 +13,7 @@ from tasks.conversion.layouts import (
     helpsteer,
     hh_rlhf,
     json_cells,
+    message_trees,
     ms_swift,
     nectar,
     openai_dpo,
@@ -96,6 +97,9 @@ _LAYOUTS = {
     "rewardbench2": Layout(rewardbench2.read, rewardbench2.fits, rewardbench2.READ, LabelOptions),
     "distilabel": Layout(distilabel.read, distilabel.fits, distilabel.READ, RankingOptions),
     "nectar": Layout(nectar.read, nectar.fits, nectar.READ, RankingOptions),
+    "message_trees": Layout(
+        message_trees.read, message_trees.fits, message_trees.READ, RankingOptions
+    ),
     "webgpt": Layout(webgpt.read, webgpt.fits, webgpt.READ, webgpt.WebgptOptions),
     "summaries": Layout(summaries.pairs, summaries.fits, summaries.READ),
     "prm800k": Layout(

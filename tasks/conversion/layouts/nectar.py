@@ -9,7 +9,6 @@ the best; seven answers make 21 pairs, less the ties. Ranks tell an order and no
 is no margin. Earlier turns stand in the transcript; how those are told apart says `hh_rlhf`.
 """
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
 
@@ -18,9 +17,8 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.hh_rlhf import split_turns
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.answers import Item, as_conversation, ranked, without_margins
 from tasks.conversion.preference.fields import exact_number
-from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt", "answers")
@@ -48,8 +46,7 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
         held = cast(Row, entry) if isinstance(entry, dict) else {}
         answer = held.get("answer") if held else entry
         answers.append((f"answers[{i}].answer", answer, _score(held, f"answers[{i}].rank")))
-    items = [as_conversation(item) for item in ranked(answers, prompt, options)]
-    return [replace(item, margin=None) if isinstance(item, Pair) else item for item in items]
+    return [as_conversation(i) for i in without_margins(ranked(answers, prompt, options))]
 
 
 def _score(entry: Row, field: str) -> Decimal | Unusable | None:

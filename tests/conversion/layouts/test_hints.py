@@ -144,17 +144,14 @@ REPLY = {"message_id": "b", "parent_id": "a", "text": "Hello.", "role": "assista
 @pytest.mark.parametrize(
     ("row", "says", "rows"),
     [
-        ({"message_tree_id": "a", "tree_state": "x", "prompt": {"text": "Hi", "replies": [REPLY]}},
-         r"trees of messages, .* layout: scored, options: \{better: lower",
-         {"prompt": [user("Hi")], "responses": ["No.", "Hello."], "scores": [1, 0]}),
         (REPLY | {"message_tree_id": "a", "tree_state": "x", "labels": None},
-         r"trees of messages, .* layout: scored, options: \{better: lower",
+         r"the messages of trees one by one, .* layout: scored, options: \{better: lower",
          {"prompt": [user("Hi")], "responses": ["No.", "Hello."], "scores": [1, 0]}),
         ({"qid": 1, "question": "Hi", "answers": [{"pm_score": 1, "text": "No."}], "date": "x"},
          r"their scores as scores: write these, as layout: scored, options: \{format: conv",
          {"prompt": "Hi", "responses": ["No.", "Hello."], "scores": [1, 4]}),
     ],
-    ids=["OpenAssistant's trees", "OpenAssistant's messages", "stack-exchange-preferences"],
+    ids=["OpenAssistant's messages", "stack-exchange-preferences"],
 )  # fmt: skip
 def test_nested_answers_are_answered_with_the_rows_to_write_and_these_give_the_pair(
     row, says, rows

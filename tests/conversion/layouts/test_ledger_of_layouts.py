@@ -65,6 +65,17 @@ STEP = shape(
     chosen_completion=st.integers(-1, 2),
     human_completion=shape(text=WORDS),
 )
+TREE = st.recursive(
+    st.fixed_dictionaries({"text": WORDS, "role": st.just("prompter"), "replies": st.just([])}),
+    lambda below: shape(
+        text=WORDS,
+        role=st.sampled_from(["prompter", "assistant"]),
+        rank=st.sampled_from([0, 1, 2.0, None, "x"]),
+        deleted=st.booleans(),
+        replies=st.lists(below, max_size=4),
+    ),
+    max_leaves=8,
+)
 GENERATED = {
     "unpaired": shape(prompt=PROMPT, completion=WORDS, label=LABEL)
     | shape(messages=TALK, label=LABEL),
@@ -113,6 +124,7 @@ GENERATED = {
                         ratings=st.lists(SCORE, max_size=4), system=WORDS),
     "nectar": shape(prompt=TRANSCRIPT, answers=st.lists(
         shape(answer=WORDS, rank=st.sampled_from([1, 2.0, 3, None, "x"])), max_size=4)),
+    "message_trees": shape(prompt=TREE, tree_state=WORDS),
     "webgpt": shape(question=shape(full_text=PROMPT), answer_0=WORDS, answer_1=WORDS,
                     score_0=HALF, score_1=HALF),
     "summaries": shape(info=shape(post=WORDS, article=WORDS),
@@ -165,6 +177,8 @@ GOOD = {
     "distilabel": [{"instruction": "z", "generations": ["x", "y"], "ratings": [2, 1]}],
     "nectar": [{"prompt": "\n\nHuman: z\n\nAssistant: ", "answers": [
         {"answer": "x", "rank": 1}, {"answer": "y", "rank": 2}]}],
+    "message_trees": [{"prompt": {"text": "z", "role": "prompter", "replies": [
+        {"text": said, "role": "assistant", "rank": i} for i, said in enumerate("xy")]}}],
     "webgpt": [{"question": {"full_text": "z"}, "answer_0": "x", "answer_1": "y", "score_0": 1,
                 "score_1": -1}],
     "summaries": [{"info": {"post": "z"}, "summaries": [{"text": "x"}, {"text": "y"}],

@@ -22,6 +22,13 @@ def assistant(text):
 
 
 TALK = ("Hi", "Hello.", "No.")
+
+
+def reply(text, rank, **more):
+    """An answer in a tree of messages."""
+    return {"text": text, "role": "assistant", "rank": rank, "replies": [], **more}
+
+
 CHAT = {"chosen": [user("Hi"), assistant("Hello.")], "rejected": [user("Hi"), assistant("No.")]}
 TEXTS = {"chosen": "Hello.", "rejected": "No."}
 ULTRA = {"source": "x", "instruction": "Hi", "models": ["a", "b"], "correct_answers": ["None"],
@@ -105,6 +112,10 @@ RECOGNISED = {
         "source": ["anthropic-hh"], "good_natured": True, "answers": [
             {"answer": "No.", "model": "a", "rank": 2.0},
             {"answer": "Hello.", "model": "b", "rank": 1.0}]}], None),
+    "OpenAssistant's trees": ("message_trees", [{
+        "message_tree_id": "a", "tree_state": "ready_for_export", "prompt": {
+            "message_id": "a", "text": "Hi", "role": "prompter", "lang": "en", "deleted": False,
+            "replies": [reply("No.", 1), reply("Hello.", 0)]}}], None),
     "Skywork reward preference 80K": ("trl", [CHAT | {"source": "magpie_ultra"}], None),
     "Tulu 3 preference mixture": ("trl", [CHAT | {
         "id": "x", "source": "y", "prompt": "Hi", "chosen_rating": 4.75, "rejected_rating": 1.5,
@@ -178,6 +189,49 @@ def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before(
         *(user("So?"), assistant("Yes."), user("Translate.\nHi")),
     ]
     assert (pair.chosen, pair.rejected) == ([assistant("Hello.")], [assistant("No.")])
+
+
+def tree(*replies, **more):
+    return {"prompt": {"text": "Hi", "role": "prompter", "replies": [*replies], **more}}
+
+
+def test_every_message_of_a_tree_with_several_answers_is_a_comparison_of_its_own():
+    asked = {"text": "So?", "role": "prompter", "replies": [reply("Yes.", 1), reply("Ho.", 0)]}
+    row = tree(
+        reply("Hello.", 0, replies=[asked]),
+        reply("No.", 1),
+        reply("Go.", 2, replies=[{"text": "Why?", "role": "prompter", "replies": [reply("x", 0)]}]),
+    )
+    assert recognise("votes", None, {}, [row]) == "message_trees"
+    pairs, others = pairs_of_rows("message_trees", [row])
+    assert not others
+    found = [([m["content"] for m in p.prompt], said(p.chosen), said(p.rejected)) for p in pairs]
+    assert found == [
+        *((["Hi"], "Hello.", "No."), (["Hi"], "Hello.", "Go."), (["Hi"], "No.", "Go.")),
+        (["Hi", "Hello.", "So?"], "Ho.", "Yes."),
+    ]
+    assert [m["role"] for m in pairs[-1].prompt] == ["user", "assistant", "user"]
+    one, deeper = pairs[0].comparison, pairs[-1].comparison
+    assert [p.comparison for p in pairs[:3]] == [one] * 3
+    assert one is not None
+    assert deeper is None
+    assert {p.margin for p in pairs} == {None}
+
+
+def test_what_was_deleted_from_a_tree_is_left_out_with_all_below_it_and_counted():
+    gone = {"text": "So?", "role": "prompter", "replies": [reply("a", 0), reply("b", 1)]}
+    row = tree(
+        *(reply("Hello.", 0), reply("No.", 1), reply("Spam", 2, deleted=True, replies=[gone])),
+        *(reply("Worse", 3, review_result=False), reply("New", None), reply("Odd", "last")),
+        "not a message",
+    )
+    pairs, others = pairs_of_rows("message_trees", [row])
+    assert [(said(p.chosen), said(p.rejected)) for p in pairs] == [("Hello.", "No.")]
+    assert [(bad.reason, bad.field) for bad in others] == [
+        *(("unrated", "prompt.replies[2]"), ("unrated", "prompt.replies[3]")),
+        ("wrong_type", "prompt.replies[6]"),
+        *(("unrated", "prompt.replies[4].text"), ("bad_score", "prompt.replies[5].rank")),
+    ]
 
 
 SUMMARIES = {
@@ -297,6 +351,12 @@ BAD = [
      "bad_score", "answers[0].rank"),
     ("nectar", {"prompt": "\n\nHuman: a", "answers": [{"answer": "", "rank": 1}]},
      "empty_response", "answers[0].answer"),
+    ("message_trees", tree(reply("Hello.", 0)), "unpaired_alone", "completion"),
+    ("message_trees", tree(reply("a", 0), reply("b", 0)), "tie", "score"),
+    ("message_trees", tree(deleted=True), "unrated", "prompt"),
+    ("message_trees", tree(role="system"), "unknown_role", "prompt.role"),
+    ("message_trees", tree(text=None), "null_content", "prompt.text"),
+    ("message_trees", {"prompt": None}, "null", "prompt"),
     ("webgpt", WEB | {"score_1": 0.5}, "bad_score", "score_1"),
     ("webgpt", WEB | {"score_0": 0, "score_1": 0}, "tie", "score_0"),
     ("webgpt", WEB | {"score_0": None}, "bad_score", "score_0"),

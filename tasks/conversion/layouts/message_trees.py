@@ -1,0 +1,126 @@
+"""Layout `message_trees`: a conversation that branches, its sibling answers ranked (OpenAssistant).
+
+    {"message_tree_id": "t", "tree_state": "ready_for_export", "prompt":
+      {"text": "Hi", "role": "prompter", "replies": [
+        {"text": "Hello.", "role": "assistant", "rank": 0, "replies": [
+          {"text": "Who?", "role": "prompter", "replies": [
+            {"text": "An assistant.", "role": "assistant", "rank": 1, "replies": []},
+            {"text": "I am Joe.", "role": "assistant", "rank": 0, "replies": []}]}]},
+        {"text": "No.", "role": "assistant", "rank": 1, "replies": []}]}}
+
+                  Hi
+            ┌─────┴─────┐
+          Hello. (0)   No. (1)        Hi                    Hello.     > No.
+            │                         Hi, Hello., Who?      I am Joe.  > An assistant.
+          Who?
+       ┌────┴────┐
+    An assis. (1)  I am Joe. (0)
+
+is two comparisons: each message with several answers asks, with all that was said down to it. Rank
+0 is the best; ranks tell an order and no distance, so there is no margin. A message with one answer
+compares nothing. What was deleted, or found by reviewers to be none, is left out with all below it;
+the other branch of what was compared is gone on in, whichever answer that is.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
+from tasks.conversion.conversation.messages import Messages
+from tasks.conversion.conversation.turns import listed
+from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.options import RankingOptions
+from tasks.conversion.preference.answers import Item, alone, ranked, without_margins
+from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.unusable import Unusable, found
+
+READ = ("prompt",)
+ROLES = {"prompter": "user", "assistant": "assistant"}
+"""Those of the release, and what they are called here."""
+Ranked = tuple[str, Any, Decimal | Unusable | None]
+"""Field, answer and how good it is."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A message that is answered, with all that was said down to it."""
+
+    said: Messages
+    replies: list[Any]
+    field: str
+
+
+def fits(columns: set[str], row: Row) -> bool:
+    """A prompt that is a message with its replies."""
+    first = row.get("prompt")
+    return "prompt" in columns and isinstance(first, dict) and {"text", "replies"} <= first.keys()
+
+
+def read(row: Row, options: RankingOptions) -> list[Item]:
+    """The pairs of all comparisons of the tree; what cannot be compared, one by one.
+
+    Raises:
+        Unusable: missing_column, null, wrong_type, null_content, unknown_role, unrated (the first
+            message was deleted), unpaired_alone.
+    """
+    items: list[Item] = []
+    waiting = [_followed([], required(row, "prompt"), "prompt")]
+    while waiting:
+        asked = waiting.pop()
+        answers: list[Ranked] = []
+        below: list[_Asked] = []
+        for i, reply in enumerate(asked.replies):
+            field = f"{asked.field}.replies[{i}]"
+            try:
+                below.append(_followed(asked.said, reply, field))
+            except Unusable as problem:
+                items.append(problem)
+                continue
+            answer = below[-1].said[-1:]
+            if answer[0]["role"] == "assistant":
+                answers.append((f"{field}.text", answer, _score(reply, f"{field}.rank")))
+        waiting += reversed(below)
+        if len(answers) > 1:
+            items += without_margins(ranked(answers, asked.said, options))
+    if not items:
+        raise alone(1, "answers")
+    return items
+
+
+def _followed(said: Messages, message: Any, field: str) -> _Asked:
+    """What is said down to this message, and what was answered to it."""
+    if not isinstance(message, dict):
+        reason = "null" if message is None else "wrong_type"
+        raise Unusable(
+            reason, field, f"found {found(message)}, expected a message with its replies"
+        )
+    held = cast(Row, message)
+    if held.get("deleted") is True or held.get("review_result") is False:
+        raise Unusable(
+            "unrated",
+            field,
+            "found a message that was deleted or that reviewers turned down: it is left out, with "
+            "all replies below it",
+        )
+    role, text = held.get("role"), held.get("text")
+    if role not in ROLES:
+        raise Unusable(
+            "unknown_role", f"{field}.role", f"found {found(role)}, expected {' or '.join(ROLES)}"
+        )
+    if not isinstance(text, str):
+        raise Unusable("null_content", f"{field}.text", f"found {found(text)}, expected text")
+    replies = held.get("replies")
+    return _Asked(
+        [*said, {"role": ROLES[role], "content": text}],
+        [] if replies is None else listed(replies, f"{field}.replies"),
+        field,
+    )
+
+
+def _score(reply: Any, field: str) -> Decimal | Unusable | None:
+    """Higher is better."""
+    try:
+        rank = exact_number(reply.get("rank"), "bad_score", field)
+    except Unusable as problem:
+        return problem
+    return None if rank is None else -rank
