@@ -97,10 +97,12 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"pairs ({visible(', '.join(parts))}): a model has to beat that"
     )
     near, cycles = report["near_duplicates"], report["cycles"]
+    apart = " (conversion.split_by: opening holds out together what begins alike)"
     yield (
         f"of {near['looked_at']:,} held-out prompts looked at, {near['near_duplicates']:,} are "
-        f"nearly prompts of the training split; {cycles['pairs']:,} pairs of {cycles['prompts']:,} "
-        "prompts stand in cycles (a over b over c over a)"
+        f"nearly prompts of the training split{apart if near['near_duplicates'] else ''}; "
+        f"{cycles['pairs']:,} pairs of {cycles['prompts']:,} prompts stand in cycles (a over b "
+        "over c over a)"
     )
     for source, labels in report["labels"].items():
         counts = ", ".join(f"{n:,} {label}" for label, n in labels.items())

@@ -48,6 +48,9 @@ class CellOptions(TextOptions):
     """Columns whose cells are messages as JSON text; None: as the first rows say."""
 
 
+SplitBy = Literal["prompt", "opening"]
+
+
 class RankingOptions(TextOptions):
     """Of layouts that make pairs of several answers to one prompt."""
 

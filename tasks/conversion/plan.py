@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tasks.conversion.layouts import LAYOUTS
-from tasks.conversion.options import Options
+from tasks.conversion.options import Options, SplitBy
 from tasks.conversion.overrides import Action
 from tasks.conversion.preference.ties import Ties
 
@@ -18,6 +18,7 @@ class Plan:
     """Source name -> its layout, column mapping and options, in the order of the sources."""
     seed: int
     eval_fraction: float
+    split_by: SplitBy = "prompt"
     ties: Ties = "drop"
     overrides: Mapping[str, Action] = field(default_factory=dict[str, Action])
     """pair_id -> what a person decided."""

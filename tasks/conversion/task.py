@@ -171,4 +171,5 @@ def plan_sources(
         layout = recognise(s.name, s.layout, s.columns or {}, first, s.options, places)
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
-    return Plan(layouts, params.seed, params.eval_fraction, params.ties, overrides)
+    held_out = params.seed, params.eval_fraction, params.split_by
+    return Plan(layouts, *held_out, params.ties, overrides)

@@ -134,12 +134,12 @@ class ShardPairs:
 
     def _add(self, pair: Pair, origin: Origin) -> None:
         plan = self.plan
-        identity = identify(pair, plan.seed, plan.eval_fraction)
+        identity = identify(pair, plan.seed, plan.eval_fraction, plan.split_by)
         action = plan.overrides.get(identity.pair_id)
         if action is not None:
             self.overridden.setdefault(action, Counter())[identity.pair_id] += 1
             pair = overridden(pair, action, plan.ties)
-            identity = identify(pair, plan.seed, plan.eval_fraction)
+            identity = identify(pair, plan.seed, plan.eval_fraction, plan.split_by)
         if pair.notes:
             self.note(origin.source, pair.notes)
         self._store(pair, identity, origin, tables.longer_by(pair))

@@ -13,7 +13,7 @@ last, still warm.
 """
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
@@ -33,9 +33,10 @@ from tasks.conversion.first_pass.usual_columns import (
     named,
     say_more,
 )
+from tasks.conversion.plan import Plan
 from tasks.conversion.preference.characters import SETTLED, levels_of
 from tasks.conversion.preference.folding import folded_bytes
-from tasks.conversion.preference.identity import DIGEST_BYTES, SPLITS
+from tasks.conversion.preference.identity import DIGEST_BYTES, SPLITS, opening
 from tasks.conversion.preference.pair import FORMATS
 from tasks.conversion.preference.signals import end_to_end, signals
 
@@ -49,14 +50,11 @@ _GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
 class UsualPairs:
     """What has been made of the usual rows of one batch so far.
 
-    `decided`: ids of pairs that are left to the long way though their rows are usual.
+    Pairs of which a person has decided are left to the long way, though their rows are usual.
     """
 
-    def __init__(
-        self, parts: PartsOf, seed: int, eval_fraction: float, decided: Container[str] = ()
-    ) -> None:
-        self._parts, self._seed, self._eval_fraction = parts, seed, eval_fraction
-        self._decided = decided
+    def __init__(self, parts: PartsOf, plan: Plan) -> None:
+        self._parts, self._plan = parts, plan
         self.places: list[int] = []
         """Those of the usual rows."""
         self._texts = Strings(), Strings(), Strings()
@@ -78,8 +76,8 @@ class UsualPairs:
         whole, ends = _texts(usual)
         levels = levels_of(whole, ends)
         left_over = levels > SETTLED
-        if self._decided:
-            left_over |= np.array([row[4].hex() in self._decided for row in usual], bool)
+        if decided := self._plan.overrides:
+            left_over |= np.array([row[4].hex() in decided for row in usual], bool)
         if left_over.any():
             self.others += [row[0] for row, left in zip(usual, left_over, strict=True) if left]
             usual = [row for row, left in zip(usual, left_over, strict=True) if not left]
@@ -104,7 +102,7 @@ class UsualPairs:
         folded = folded_bytes(_BETWEEN.join(turns))
         prompts = folded.split(_BETWEEN)
         groups = _digests(_GROUP, prompts)
-        held_out = _held_out(groups, self._seed, self._eval_fraction)
+        held_out = _held_out(prompts, groups, self._plan)
         ends = np.cumsum(np.fromiter(map(len, prompts), np.int64, len(prompts)) + 1) - 1
         starts = np.concatenate([[0], ends[:-1] + 1])
         self._groups += groups
@@ -184,9 +182,11 @@ def _keys(better: Array, worse: Array) -> tuple[Array, Array]:
     return both[:, 0], (both[:, 1] & ~one) | later.astype(np.uint64)
 
 
-def _held_out(groups: Iterable[bytes], seed: int, eval_fraction: float) -> Array:
+def _held_out(prompts: Iterable[bytes], groups: Iterable[bytes], plan: Plan) -> Array:
     """`identity.split_of` of every group: whether it is held out."""
-    before = blake2b(f"{seed}:".encode(), digest_size=8)
+    if plan.split_by == "opening":
+        groups = _digests(_GROUP, map(opening, prompts))
+    before = blake2b(f"{plan.seed}:".encode(), digest_size=8)
     drawn = _digests(before, [group.hex().encode() for group in groups])
-    bound = math.ceil(eval_fraction * 2**64)  # of whole numbers, the same ones are below it
+    bound = math.ceil(plan.eval_fraction * 2**64)  # of whole numbers, the same ones are below it
     return np.frombuffer(b"".join(drawn), ">u8") < np.uint64(bound)

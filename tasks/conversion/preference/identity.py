@@ -7,7 +7,8 @@ new row never changes what an old one is called or where it goes.
               byte, and whether it is a tie
     group     128 bits over the prompt in NFKC, without case, whitespace runs as one space; over
               the comparison, or the two answers, where there is no prompt
-    split     "eval" where hash(seed, group), as a fraction of its range, is below eval_fraction
+    split     "eval" where hash(seed, group), as a fraction of its range, is below eval_fraction;
+              split_by "opening" takes the group that the prompt's first turns would be
     key       128 bits over context and both answers in NFC, stripped, without regard to which is
               chosen; the lowest bit says which. Equal keys are duplicates; keys that differ in
               that bit alone contradict each other. A tie has keys of its own: it contradicts no
@@ -24,6 +25,7 @@ from typing import Literal, NamedTuple, get_args
 import orjson
 
 from tasks.conversion.conversation.messages import Message, Messages, text_of
+from tasks.conversion.options import SplitBy
 from tasks.conversion.preference.characters import NONE, SETTLED, beyond_ascii, level_of
 from tasks.conversion.preference.folding import folded_bytes
 from tasks.conversion.preference.pair import TIE, Pair
@@ -61,7 +63,7 @@ class Identity(NamedTuple):
     """The prompt as its group is made of it; nothing where there is none."""
 
 
-def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
+def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "prompt") -> Identity:
     """The names of a canonical pair."""
     prompt = None if pair.prompt is None else _stored(pair.prompt)
     chosen, rejected = _stored(pair.chosen), _stored(pair.rejected)
@@ -83,7 +85,10 @@ def identify(pair: Pair, seed: int, eval_fraction: float) -> Identity:
         _comparable(pair.chosen, chosen, settled),
         _comparable(pair.rejected, rejected, settled),
     )
-    names = _names(text, _group(pair, turns, settled), compared, seed, eval_fraction, tie)
+    group = _group(pair, turns, settled)
+    together = _group(pair, opening(turns), settled) if split_by == "opening" else group
+    split = split_of(together, seed, eval_fraction)
+    names = _names(text, group, split, compared, tie)
     return Identity(*names, prompt, chosen, rejected, text, level, turns)
 
 
@@ -95,10 +100,9 @@ def pair_id_of(text: bytes) -> str:
 def _names(
     text: bytes,
     group: str,
+    split: Split,
     compared: tuple[bytes, bytes, bytes],
-    seed: int,
-    eval_fraction: float,
-    tie: bool = False,
+    tie: bool,
 ) -> tuple[str, str, Split, bytes, tuple[bytes, bytes]]:
     """The first fields of `Identity`; `compared`: digest of the context, and both answers."""
     context, chosen, rejected = compared
@@ -106,7 +110,7 @@ def _names(
     return (
         pair_id_of(text),
         group,
-        split_of(group, seed, eval_fraction),
+        split,
         _key(better, worse, tie),
         (better[:8], worse[:8]),
     )
@@ -126,6 +130,13 @@ def split_of(group: str, seed: int, eval_fraction: float) -> Split:
     """
     digest = blake2b(f"{seed}:{group}".encode(), digest_size=8).digest()
     return "eval" if int.from_bytes(digest, "big") < eval_fraction * 2**64 else "train"
+
+
+def opening(turns: bytes) -> bytes:
+    """Of a prompt's turns, as its group is made of them, those down to the user's first."""
+    said = turns.split(b"\0")  # role, content, role, content ... and nothing
+    first = next((i for i in range(0, len(said), 2) if said[i].strip() == b"user"), len(said))
+    return b"\0".join([*said[: first + 2], b""]) if first + 2 < len(said) else turns
 
 
 def prompt_group(pair: Pair) -> str:

@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import orjson
@@ -25,7 +26,8 @@ from tasks.conversion.first_pass.tables import (
 from tasks.conversion.first_pass.usual import usual_rows
 from tasks.conversion.first_pass.usual_pairs import UsualPairs
 from tasks.conversion.layouts import reader
-from tasks.conversion.options import Options
+from tasks.conversion.options import Options, SplitBy
+from tasks.conversion.plan import Plan
 from tasks.conversion.preference.characters import (
     NONE,
     OTHER,
@@ -57,10 +59,10 @@ ROW = st.tuples(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(ROW, max_size=6), st.integers(1, 4))
-def test_usual_pairs_are_identified_as_by_all_checks(rows, piece):
+@given(st.lists(ROW, max_size=6), st.integers(1, 4), st.sampled_from(get_args(SplitBy)))
+def test_usual_pairs_are_identified_as_by_all_checks(rows, piece, split_by):
     raws = [orjson.dumps(dict(zip(("prompt", "chosen", "rejected"), r, strict=True))) for r in rows]
-    usual = UsualPairs(TRL, 0, 0.5)
+    usual = UsualPairs(TRL, Plan({}, 0, 0.5, split_by))
     for first in range(0, len(rows), piece):
         usual.take(raws[first : first + piece], first)
     assert sorted([*usual.others, *usual.places]) == [*range(len(rows))]
@@ -75,7 +77,7 @@ def test_usual_pairs_are_identified_as_by_all_checks(rows, piece):
     for place, origin in zip(usual.places, origins, strict=True):
         pair = checked(Pair(*rows[place]))
         noted.update(pair.notes)
-        identity = identify(pair, 0, 0.5)
+        identity = identify(pair, 0, 0.5, split_by)
         assert prompt_group(pair) == identity.group
         assert identity.level <= SETTLED
         values.append(pair_values(pair, identity, origin))

@@ -55,6 +55,36 @@ def test_group_ignores_case_width_and_whitespace_and_format():
     assert group != prompt_group(Pair(talk("What is it?", "x", "y"), [], []))
 
 
+def split_of_pair(prompt, seed, split_by):
+    return identify(Pair(prompt, "a", "b"), seed, 0.5, split_by).split
+
+
+@given(st.integers(), st.sampled_from(["So?", "ＳＯ？", ""]), st.booleans())
+def test_prompts_that_begin_alike_are_held_out_together_where_the_opening_decides(
+    seed, later, system
+):
+    before = [{"role": "system", "content": "Be kind."}] if system else []
+    asked = before + talk("What is it?")
+    deeper = before + talk("What is it?", "It.", later, "Yes.", "And?")
+    alone = split_of_pair(asked, seed, "prompt")
+    assert alone == split_of_pair(asked, seed, "opening")  # of one turn nothing changes
+    assert alone == split_of_pair(deeper, seed, "opening")
+    shouted = [message | {"content": message["content"].upper()} for message in deeper]
+    assert alone == split_of_pair(shouted, seed, "opening")
+
+
+def test_a_longer_prompt_has_a_split_and_always_a_group_of_its_own():
+    asked, deeper = talk("What is it?"), talk("What is it?", "It.", "So?")
+    one, other = (identify(Pair(p, "a", "b"), 0, 0.5, "opening") for p in (asked, deeper))
+    assert one.group != other.group
+    splits = {
+        (split_of_pair(asked, n, "prompt"), split_of_pair(deeper, n, "prompt")) for n in range(40)
+    }
+    assert len(splits) == 4
+    for prompt in (None, " ", "What is it?", talk("", "It.")[1:]):
+        assert split_of_pair(prompt, 7, "opening") == split_of_pair(prompt, 7, "prompt")
+
+
 def test_pairs_without_a_prompt_are_grouped_by_their_answers_either_way_round():
     group = prompt_group(Pair(None, "a", "b"))
     assert group == prompt_group(Pair(None, "b", "a")) == prompt_group(Pair(" ", "A", "b"))

@@ -34,6 +34,7 @@ from tasks.conversion.layouts.trl import TrlOptions
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.first_pass.parts import parts_of
 from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS, UsualPairs
+from tasks.conversion.plan import Plan
 from tasks.ingestion.formats.json_bytes import dumped
 
 def turn(role, n):
@@ -49,7 +50,7 @@ def pieces(start, count):
         yield first, [dumped(row(n + 1)) for n in range(first, first + PIECE_ROWS)]
 
 def taken(start, count):
-    pairs = UsualPairs(parts_of("trl", False, TrlOptions(), list), 0, 0.1)
+    pairs = UsualPairs(parts_of("trl", False, TrlOptions(), list), Plan({}, 0, 0.1))
     for first, raws in pieces(start, count):
         pairs.take(raws, first)
     assert len(pairs.places) == count
