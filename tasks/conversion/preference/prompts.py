@@ -114,7 +114,7 @@ def _with_text_prompt(
             "prompt",
             f"found {found(prompt)} as prompt but {seen} in the turns that both sides share, "
             "expected the prompt to be one of their user turns; correct it, or have it left unread "
-            "with layout: trl, options: {prompt: in_answers}",
+            "with layout: trl, options: {prompt: in_answers} (in a script: remove the column)",
         )
     notes.append(REPEATED)
     return whole

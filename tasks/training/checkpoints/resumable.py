@@ -48,14 +48,15 @@ class ResumableTrainer(SavingTrainer):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """Trains; True continues from the newest valid checkpoint of `output_dir`.
+        """Trains; True, or "true" as a command line says it, continues from the newest valid
+        checkpoint of `output_dir`.
 
         Raises:
             TrainingError: there is no such checkpoint, or the given one is damaged or of another
                 job (the message names what differs); or the loss is not finite.
         """
         with large_buffers_kept(kept=self.args.device.type == "cpu"):
-            return self._train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+            return self._train(_said(resume_from_checkpoint), trial, ignore_keys_for_eval)
 
     def _train(
         self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
@@ -167,6 +168,12 @@ class ResumableTrainer(SavingTrainer):
             state.best_model_checkpoint = str(found.path.parent / name)  # it may have been moved
             self._load_best_model()
         return TrainOutput(state.global_step, float("nan"), {})
+
+
+def _said(wanted: str | bool | None) -> str | bool | None:
+    """What was asked for, be it in the words of a command line."""
+    word = wanted.lower() if isinstance(wanted, str) else ""
+    return word == "true" if word in ("true", "false") else wanted
 
 
 def _is_evaluation_on_start(record: dict[str, Any]) -> bool:

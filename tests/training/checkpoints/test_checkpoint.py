@@ -94,12 +94,12 @@ def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs,
     undisturbed.train()
     steps = undisturbed.state.global_step
     expected = result(undisturbed, tmp_path / "whole_model")
-    resume = False
+    resume = "False"  # as a command line says it
     for stop_at in (steps // 3 + 1, 2 * steps // 3):
         trainer = make(base, pairs, tmp_path / "run", stop_at, **CASES[case])
         with pytest.raises(Interrupted, match=f"after step {stop_at} of {steps} .the test."):
             trainer.train(resume_from_checkpoint=resume)
-        resume = True
+        resume = "true"
     last = make(base, pairs, tmp_path / "run", **CASES[case])
     last.train(resume_from_checkpoint=True)
     assert last.state.global_step == steps
