@@ -67,6 +67,8 @@ def shaped(draw, layout):
     row = draw.choice(shapes)
     if draw.random() < 0.3:
         row = {name: turned(value) for name, value in row.items()}
+    if draw.random() < 0.2:
+        row = {name: in_a_table(value) for name, value in row.items()}
     if layout == "columns":
         row |= {"score": draw.choice([None, 0, 2.5]), "system": draw.choice([None, "Be kind."])}
     return row | draw.choice(MORE)
@@ -76,6 +78,13 @@ def turned(value):
     """Messages with their keys the other way round."""
     if isinstance(value, list):
         return [dict(reversed(message.items())) for message in value]
+    return value
+
+
+def in_a_table(value):
+    """Messages with the keys that other rows of one table have, null here."""
+    if isinstance(value, list):
+        return [{"name": None, **message, "tool_calls": None} for message in value]
     return value
 
 
@@ -99,6 +108,8 @@ SOUND = [
     ("trl", SAID | {"margin": 1.5, "score": 2}),
     ("trl", SAID | {"tools": None, "images": None}),
     ("trl", {name: turned(value) for name, value in SAID.items()}),
+    ("trl", {name: in_a_table(value) for name, value in SAID.items()}),
+    ("trl", {"chosen": in_a_table(ASK + YES), "rejected": in_a_table(ASK + NO)}),
     ("trl", {"chosen": ASK + YES, "rejected": ASK + NO}),
     ("trl", {"prompt": ASK, "chosen": ASK + YES, "rejected": ASK + NO}),
     ("trl", {"prompt": "Is it so?", "chosen": ASK + YES, "rejected": ASK + NO}),

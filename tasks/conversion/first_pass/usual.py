@@ -3,8 +3,8 @@
 In:  the bytes of rows, and what tells the parts of a row (`parts`).
 Out: for each usual row its texts as they are stored and its digests; and the others' places.
 
-Usual is a row of one pair: of texts, or of messages of role and content and nothing else with one
-answer on each side; with a prompt, and answers that differ. (That Unicode composition leaves them
+Usual is a row of one pair: of texts, or of messages of role and content (beside them, at most, keys
+that are null, as a table of all rows has them) with one answer on each side; with a prompt, and answers that differ. (That Unicode composition leaves them
 as they are is asked of many at once, by `usual_pairs`.) Whatever else a row may be is for
 `shard_pairs`, which comes to the same result for these, and is the one place where a fault is put
 into words. So this asks no more than it must: what is no such row fails somewhere on the way, and
@@ -20,7 +20,7 @@ list of rows is gone through twice.
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import orjson
@@ -49,8 +49,8 @@ MOST_FORMS, MOST_TURNS = 4096, 64
 """Orders of roles that are remembered, and their length."""
 _KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
 """As the parser gives them: the very same objects are equal at a glance."""
-_TURNED = _KEYS[::-1]
 _role, _content = map(itemgetter, _KEYS)
+_values = methodcaller("values")
 NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
 """What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
 _DIGEST = blake2b(digest_size=DIGEST_BYTES)
@@ -89,8 +89,9 @@ def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
     messages = [*prompt, better, worse]
     keys = [*chain.from_iterable(messages)]
     if keys != _KEYS * len(messages):
-        if keys != _TURNED * len(messages):
-            return None
+        said = [*chain.from_iterable(map(_values, messages))]
+        if len(said) - said.count(None) != 2 * len(messages):
+            return None  # else what is not null is a role and a content, in whatever order
         messages = [{"role": m["role"], "content": m["content"]} for m in messages]
     form = _FORMS[tuple(map(_role, messages))]
     contents = [*map(_content, messages)]

@@ -51,8 +51,14 @@ WORDS = st.text(
 )
 CONTENTS = WORDS | st.tuples(WORDS, st.integers(8, 40)).map(lambda word: word[0] * word[1])
 ROLES = st.sampled_from(["user", "assistant", "system", "tool"])
-MESSAGE = st.fixed_dictionaries({"role": ROLES, "content": CONTENTS})
-ANSWER = st.fixed_dictionaries({"role": st.just("assistant"), "content": WORDS})
+BESIDE = {"name": st.none() | WORDS, "tool_calls": st.none(), "x": st.none()}
+"""Of messages in a table: null where another one says something."""
+MESSAGE = st.fixed_dictionaries(
+    {"role": ROLES, "content": CONTENTS}, optional=BESIDE
+) | st.fixed_dictionaries({"role": ROLES, "content": CONTENTS})
+ANSWER = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": WORDS}, optional={"name": st.none()}
+)
 ANSWERS = st.lists(ANSWER, min_size=1, max_size=1) | st.lists(MESSAGE, max_size=2)
 TRL = parts_of("trl", False, Options(), reader("trl", {}))
 ROW = st.tuples(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS)
