@@ -1,8 +1,8 @@
 """Rows of which little has to be asked, as pairs at a glance; all others are read with more care.
 
-Such a row has messages of role and content, and nothing else that is not null, one answer on each side, no other
-column that says anything but a margin, and answers that differ. For it `quick_pair` comes to what
-`columns.pairs` and `checked` come to, at a third of the time.
+Such a row has messages of role and content, and nothing else that is not null, one answer on each
+side, no other column that says anything but a margin, and answers that differ. For it `quick_pair`
+comes to what `columns.pairs` and `checked` come to, at a third of the time.
 """
 
 from collections.abc import Mapping
