@@ -6,10 +6,9 @@ Out: for each usual row its texts as they are stored and its digests; and the ot
 Usual is a row of one pair: of texts, or of messages of role and content and nothing else but keys
 that are null, as a table of all rows has them, with one answer on each side; with a prompt, and
 answers that differ. (That Unicode composition leaves them as they are is asked of many at once, by
-`usual_pairs`.) Whatever else a row may be is for
-`shard_pairs`, which comes to the same result for these, and is the one place where a fault is put
-into words. So this asks no more than it must: what is no such row fails somewhere on the way, and
-is left to the long one.
+`usual_pairs`.) Whatever else a row may be is for `shard_pairs`, which comes to the same result for
+these, and is the one place where a fault is put into words. So this asks no more than it must: what
+is no such row fails somewhere on the way, and is left to the long one.
 
     raw -> values -> parts -> messages [prompt ..., better, worse] -> JSON as stored -> digests
                                 texts  [prompt, better, worse]     ┘
