@@ -8,18 +8,18 @@
             {"text": "I am Joe.", "role": "assistant", "rank": 0, "replies": []}]}]},
         {"text": "No.", "role": "assistant", "rank": 1, "replies": []}]}}
 
-                  Hi
-            ┌─────┴─────┐
-          Hello. (0)   No. (1)        Hi                    Hello.     > No.
-            │                         Hi, Hello., Who?      I am Joe.  > An assistant.
-          Who?
-       ┌────┴────┐
-    An assis. (1)  I am Joe. (0)
+                Hi
+           ┌────┴────┐
+       Hello. (0)  No. (1)              Hi                  Hello.     > No.
+           │                            Hi, Hello., Who?    I am Joe.  > An assistant.
+         Who?
+      ┌────┴─────────┐
+    An assistant. (1)  I am Joe. (0)
 
 is two comparisons: each message with several answers asks, with all that was said down to it. Rank
 0 is the best; ranks tell an order and no distance, so there is no margin. A message with one answer
-compares nothing. What was deleted, or found by reviewers to be none, is left out with all below it;
-the other branch of what was compared is gone on in, whichever answer that is.
+compares nothing. Below every answer the conversation goes on, the worse ones too; what was deleted,
+or turned down by reviewers, is left out with all below it.
 """
 
 from dataclasses import dataclass
