@@ -1,4 +1,5 @@
-"""When memory is short: the same optimizer step in smaller pieces, at most three times halved.
+"""When memory is short: the same optimizer step in smaller pieces, at most three times halved; but
+first, where the preflight left them in memory, with its activations computed twice.
 
 A micro-batch that does not fit is computed as 2, 4 or 8 micro-batches of a half, a quarter or an
 eighth of its pairs, one after the other, and their gradients are summed: the global batch, the
@@ -8,7 +9,7 @@ micro-batches, each is cut by its own number of pairs.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from tasks.training.batches.pieces import items_in, split
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.loader import FILLER
 from tasks.training.metrics.interval import IntervalSums
+from tasks.training.preflight.recomputing import recompute_activations
 from tasks.training.process.engines import without_step
 
 MOST_HALVINGS = 3
@@ -37,6 +39,8 @@ class AdaptiveTrainer(Trainer):
     """How often the micro-batch has been halved."""
     keeps_activations: bool = False
     """Whether the preflight has found room for them, and gradient checkpointing is off for it."""
+    keeping: Sequence[nn.Module] = ()
+    """In which modules it is off for it."""
 
     @property
     def _budget(self) -> int | None:
@@ -56,6 +60,18 @@ class AdaptiveTrainer(Trainer):
             "per_device_train_batch_size": -(-self.args.per_device_train_batch_size // pieces),
             "gradient_accumulation_steps": self.args.gradient_accumulation_steps * pieces,
         }
+
+    def take_less(self) -> None:
+        """Needs less memory from here on: activations are computed twice, which changes no number,
+        or, where they are already, micro-batches are halved.
+
+        Raises:
+            TrainingError: the micro-batch cannot be halved any further.
+        """
+        if self.keeps_activations:
+            recompute_activations(self)
+        else:
+            self.halve()
 
     def halve(self) -> None:
         """Halves the micro-batch from here on.
@@ -115,7 +131,7 @@ class AdaptiveTrainer(Trainer):
                     f"process {self.args.process_index} ran out of memory in step "
                     f"{self.state.global_step + 1}; {why}, so the run ends here: lower {smaller}"
                 )
-            self.halve()
+            self.take_less()
             loss = attempt(lambda: self._step_again(model, num_items_in_batch))
         return loss
 

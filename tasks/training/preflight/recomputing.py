@@ -10,38 +10,35 @@ on saying what was asked for: they tell whose checkpoint it is, and the next run
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
 from tasks.training.model.adapter import base_of
 from tasks.training.preflight.forecast import peak_memory
 
 if TYPE_CHECKING:
+    from tasks.training.preflight.memory import AdaptiveTrainer
     from tasks.training.trainer import RewardTrainer
 
 MOST = 0.9
 """Of a device's memory, that a run which keeps activations may take at its longest batch."""
 
 
-def keep_activations(trainer: "RewardTrainer") -> list[nn.Module]:
-    """Switches gradient checkpointing off for this run, in the modules that it returns."""
+def keep_activations(trainer: "RewardTrainer") -> None:
+    """Switches gradient checkpointing off for this run."""
     model = base_of(trainer.accelerator.unwrap_model(trainer.model))
     found = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
-    _switch(trainer, found, on=False)
-    return found
+    for module in found:
+        module.gradient_checkpointing = False  # pyright: ignore[reportArgumentType]
+    trainer.keeping, trainer.keeps_activations = found, True
 
 
-def recompute_activations(trainer: "RewardTrainer", modules: list[nn.Module]) -> None:
-    """Switches it on again, in `modules`."""
-    _switch(trainer, modules, on=True)
+def recompute_activations(trainer: "AdaptiveTrainer") -> None:
+    """Switches it on again, where it was switched off."""
+    for module in trainer.keeping:
+        module.gradient_checkpointing = True  # pyright: ignore[reportArgumentType]
+    trainer.keeping, trainer.keeps_activations = [], False
 
 
 def nearly_full(device: torch.device) -> bool:
     """Whether less than a tenth of the device's memory has been free at some time."""
     peak, total = peak_memory(device)
     return peak > MOST * total
-
-
-def _switch(trainer: "RewardTrainer", modules: list[nn.Module], *, on: bool) -> None:
-    for module in modules:
-        module.gradient_checkpointing = on  # pyright: ignore[reportArgumentType]
-    trainer.keeps_activations = not on

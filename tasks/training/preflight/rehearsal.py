@@ -31,7 +31,6 @@ from tasks.training.preflight.memory import attempt
 from tasks.training.preflight.recomputing import (
     keep_activations,
     nearly_full,
-    recompute_activations,
 )
 from tasks.training.preflight.undoing import put_back, random_states_kept
 
@@ -114,7 +113,8 @@ def _rehearse(
         seconds.append(_now() - started)
         return loss
 
-    switched = keep_activations(trainer) if args.decides_checkpointing else []
+    if args.decides_checkpointing:
+        keep_activations(trainer)
     with put_back(trainer, model) as undo_step:
         while True:
             forget_peak(args.device)
@@ -124,10 +124,7 @@ def _rehearse(
             if not _on_any_process(trainer, short):
                 break
             undo_step()
-            if trainer.keeps_activations:
-                recompute_activations(trainer, switched)
-            else:
-                trainer.halve()
+            trainer.take_less()
         peak, _ = peak_memory(args.device)
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))

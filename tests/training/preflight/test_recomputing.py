@@ -7,6 +7,7 @@ from types import MethodType
 import pytest
 import torch
 from datasets import Dataset
+from transformers import TrainerCallback
 
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.__main__ import _arguments
@@ -80,6 +81,29 @@ def test_the_run_is_the_one_that_was_configured_so(base, tmp_path, room):
     assert ("activations are kept" in decided.forecast.line()) is room
     assert decided.halvings == 0
     history, weights = outcome(decided)
+    expected, wanted = outcome(configured)
+    assert history == expected
+    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
+
+
+def test_activations_that_find_no_room_later_are_computed_twice_from_that_step_on(base, tmp_path):
+    configured = make(base, tmp_path / "configured", checkpointing=False)
+    configured.train()
+    kept = make(base, tmp_path / "kept", None)
+    taken: list[bool] = []
+
+    class Fuller(TrainerCallback):
+        def on_step_end(self, _args, state, _control, **_):
+            taken.append(recomputes(kept.model))
+            if state.global_step == 3:
+                limit(kept.model)
+
+    kept.add_callback(Fuller())
+    kept.train()
+    assert kept.forecast.keeps_activations
+    assert taken == [False] * 3 + [True] * 3
+    assert kept.halvings == 0
+    history, weights = outcome(kept)
     expected, wanted = outcome(configured)
     assert history == expected
     assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
