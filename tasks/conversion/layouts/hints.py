@@ -62,6 +62,12 @@ CHOICES = (
         "the values that the column holds.",
     ),
     (
+        {"orig_instruction", "orig_response_A", "orig_response_B", "orig_preference"},
+        "Write layout: pairwise_label, columns: {prompt: orig_instruction, response_a: "
+        "orig_response_A, response_b: orig_response_B}, options: {labels: [orig_preference], "
+        "first: A, second: B, format: conversational}.",
+    ),
+    (
         {"prompt", "response_1", "response_2", "scores"},
         "Write layout: scored, options: {responses: [response_1, response_2], scores: [scores.0, "
         "scores.1], format: conversational}, with all of the answers and as many scores.",

@@ -53,6 +53,14 @@ WRITTEN = {
         "pairwise_label", {"prompt": "question", "response_a": "response_A",
                            "response_b": "response_B"},
         {"first": "A>B", "second": "B>A", "format": "conversational"}),
+    "Prometheus's preferences": (
+        {"orig_criteria": "x", "orig_feedback_A": "y", "orig_instruction": "Hi",
+         "orig_preference": "B", "orig_response_A": "No.", "orig_response_B": "Hello.",
+         "instruction": "###Task", "output": "z [RESULT] B"},
+        r"layout: pairwise_label, columns: \{prompt: orig_instruction, response_a: orig_resp",
+        "pairwise_label", {"prompt": "orig_instruction", "response_a": "orig_response_A",
+                           "response_b": "orig_response_B"},
+        {"labels": ["orig_preference"], "first": "A", "second": "B", "format": "conversational"}),
     "PPE best of k": (
         {"question_id": "x", "prompt": "Hi", "ground_truth": "A", "scores": [False, True],
          "parsed_outputs": ["B", "A"], "response_1": "No.", "response_2": "Hello."},
