@@ -39,7 +39,8 @@ class Source(Params):
     layout: str | None = None
     """How a row becomes a pair; None: recognised from the columns when exactly one layout fits."""
     columns: dict[str, str] | None = None
-    """Our name -> the source's name, for flat rows under names of their own."""
+    """Our name -> the source's name, or a dotted path such as `answers.0.text`, for rows under
+    names of their own."""
     options: dict[str, JsonValue] | None = None
     """What else the layout has to be told, such as what a label means; each layout has its own."""
     format: str | None = Field(default=None, pattern=FORMAT)

@@ -18,7 +18,7 @@ around it, and they may be JSON text in the cells of a column (`json_cells`).
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.options import CellOptions
@@ -59,7 +59,7 @@ def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
 
 
 def renamed(row: Row, mapping: Mapping[str, str], only_if_mapped: Collection[str] = ()) -> Row:
-    """The row under the names of the mapping (name here -> name in the source).
+    """The row under the names of the mapping (name here -> name in the source, or a dotted path).
 
     Raises:
         Unusable: missing_column.
@@ -67,8 +67,33 @@ def renamed(row: Row, mapping: Mapping[str, str], only_if_mapped: Collection[str
     taken = set(mapping.values()).union(only_if_mapped)
     result = {column: value for column, value in row.items() if column not in taken}
     for name, column in mapping.items():
-        result[name] = required(row, column)
+        result[name] = at_path(row, column)
     return result
+
+
+def at_path(row: Row, path: str) -> Any:
+    """What stands at a dotted path, such as `answers.0.text`; a column of that very name first.
+
+    Raises:
+        Unusable: missing_column.
+    """
+    if path in row or "." not in path:
+        return required(row, path)
+    value: Any = row
+    for part in path.split("."):
+        listing = cast(list[Any], value) if isinstance(value, list) else []
+        if part.isdecimal() and int(part) < len(listing):
+            value = listing[int(part)]
+        elif isinstance(value, dict):
+            value = required(cast(Row, value), part)
+        else:
+            raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
+    return value
+
+
+def head_of(path: str) -> str:
+    """The column that a dotted path leads into."""
+    return path.partition(".")[0]
 
 
 def required(row: Row, column: str) -> Any:

@@ -68,6 +68,13 @@ CHOICES = (
         "first: A, second: B, format: conversational}.",
     ),
     (
+        {"query", "response_1", "response_2", "preference_labels"},
+        "Write layout: pairwise_label, columns: {prompt: query, response_a: response_1.content, "
+        "response_b: response_2.content}, options: {labels: [preference_labels.human], first: "
+        "response_1, second: response_2, format: conversational}, with the values that the column "
+        "holds.",
+    ),
+    (
         {"prompt", "response_1", "response_2", "scores"},
         "Write layout: scored, options: {responses: [response_1, response_2], scores: [scores.0, "
         "scores.1], format: conversational}, with all of the answers and as many scores.",

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from tasks.conversion.conversation.turns import as_messages
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, at_path, head_of, required
 from tasks.conversion.options import TextOptions
 from tasks.conversion.preference.answers import Item
 from tasks.conversion.preference.fields import exact_number
@@ -44,7 +44,7 @@ class PairwiseLabelOptions(TextOptions):
     tie: JsonValue = None
     """The label's value where neither is; null: there is none."""
     labels: list[str] = Field(default=["label"], min_length=1)
-    """The columns of the label: one, or one per annotator."""
+    """Where the label stands: a column or a dotted path into one, or one for each annotator."""
     preference: Literal["first", "second"] | None = None
     """The label is the probability that this answer is better."""
     soft: bool = False
@@ -69,8 +69,8 @@ class PairwiseLabelOptions(TextOptions):
         return ""
 
     def named(self) -> list[str]:
-        """The columns of the label."""
-        return self.labels
+        """The columns of the label, and those that paths to it lead into."""
+        return [*self.labels, *map(head_of, self.labels)]
 
 
 def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
@@ -86,7 +86,7 @@ def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
     """
     responses = [as_messages(required(row, f"response_{side}")) for side in "ab"]
     prompt = _prompt(row)
-    values = [required(row, name) for name in options.labels]
+    values = [at_path(row, name) for name in options.labels]
     if options.preference is not None:
         lead, says = _lead(values, options), f"{[*map(found, values)]}"
     else:

@@ -156,7 +156,7 @@ def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:
 
 def _check_mapping(source: str, mapping: Mapping[str, str], seen: Sequence[str]) -> None:
     for name, column in mapping.items():
-        if column not in seen:
+        if column not in seen and columns.head_of(column) not in seen:
             raise DataError(
                 f"source {source!r}: columns.{name} names {column!r}, which none of its first rows "
                 f"has{meant(column, seen)} Found are {_listed(seen)}"

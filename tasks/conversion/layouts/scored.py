@@ -20,10 +20,10 @@ say `better: lower`.
 """
 
 from decimal import Decimal
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tasks.conversion.conversation.turns import as_messages, listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, at_path, head_of, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion, ranked
 from tasks.conversion.preference.fields import exact_number, template_kwargs_of, tools_of
@@ -53,8 +53,7 @@ class ScoredOptions(RankingOptions):
     def named(self) -> list[str]:
         """Of a dotted path both: a column of that very name, and the one that it leads into."""
         paths = [*(self.responses or ()), *(self.scores or ())]
-        heads = [path.partition(".")[0] for path in paths]
-        return [*([] if self.by is None else [self.by]), *paths, *heads]
+        return [*([] if self.by is None else [self.by]), *paths, *map(head_of, paths)]
 
 
 def fits(columns: set[str], row: Row) -> bool:
@@ -77,7 +76,7 @@ def read(row: Row, options: ScoredOptions) -> list[Item]:
     }
     if options.responses is not None and options.scores is not None:
         places = zip(options.responses, options.scores, strict=True)
-        answers = [(place, _at(row, place), _at(row, score)) for place, score in places]
+        answers = [(place, at_path(row, place), at_path(row, score)) for place, score in places]
         return _ranked(row, answers, options, context)
     if options.by is None and "responses" in row:
         return _ranked(row, _lists(row), options, context)
@@ -141,23 +140,3 @@ def _score(value: Any, field: str, options: ScoredOptions) -> Decimal | bool | N
         return value if options.better == "higher" else not value
     score = exact_number(value, "bad_score", field)
     return -score if score is not None and options.better == "lower" else score
-
-
-def _at(row: Row, path: str) -> Any:
-    """What stands at a dotted path; a column of that very name comes first.
-
-    Raises:
-        Unusable: missing_column.
-    """
-    if path in row:
-        return row[path]
-    value: Any = row
-    for part in path.split("."):
-        listing = cast(list[Any], value) if isinstance(value, list) else []
-        if part.isdecimal() and int(part) < len(listing):
-            value = listing[int(part)]
-        elif isinstance(value, dict):
-            value = required(cast(Row, value), part)
-        else:
-            raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
-    return value

@@ -25,7 +25,8 @@ def unread_columns(
     ours = {*columns_of(layout, options)} - {*mapping}
     if layout == "columns":
         ours -= {*columns.ONLY_IF_MAPPED}
-    return [name for name in seen if name not in ours | {*mapping.values()}]
+    read = ours | {*mapping.values()} | {*map(columns.head_of, mapping.values())}
+    return [name for name in seen if name not in read]
 
 
 def tell_unread(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:

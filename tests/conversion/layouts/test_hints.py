@@ -61,6 +61,15 @@ WRITTEN = {
         "pairwise_label", {"prompt": "orig_instruction", "response_a": "orig_response_A",
                            "response_b": "orig_response_B"},
         {"labels": ["orig_preference"], "first": "A", "second": "B", "format": "conversational"}),
+    "preference-dissection": (
+        {"query": "Hi", "scenario_group": "x", "response_1": {"content": "No.", "model": "m"},
+         "response_2": {"content": "Hello.", "model": "n"},
+         "preference_labels": {"human": "response_2", "gpt-4": "response_1"}},
+        r"layout: pairwise_label, columns: \{prompt: query, response_a: response_1\.content,",
+        "pairwise_label", {"prompt": "query", "response_a": "response_1.content",
+                           "response_b": "response_2.content"},
+        {"labels": ["preference_labels.human"], "first": "response_1", "second": "response_2",
+         "format": "conversational"}),
     "PPE best of k": (
         {"question_id": "x", "prompt": "Hi", "ground_truth": "A", "scores": [False, True],
          "parsed_outputs": ["B", "A"], "response_1": "No.", "response_2": "Hello."},

@@ -11,6 +11,7 @@ import pytest
 from tasks.conversion import Pair, Unusable, checked
 from tasks.conversion.layouts import LAYOUTS, NAMES, options_of, reader, recognise
 from tasks.conversion.preference.answers import Answer
+from tasks.errors import DataError
 
 
 def user(text):
@@ -193,6 +194,28 @@ def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before(
 
 def tree(*replies, **more):
     return {"prompt": {"text": "Hi", "role": "prompter", "replies": [*replies], **more}}
+
+
+def test_a_column_may_be_a_path_into_one(caplog):
+    row = {"q": {"text": "Hi"}, "answers": [{"a": "No."}, {"a": "Hello."}], "q.text": "first"}
+    mapping = {"prompt": "q.text", "chosen": "answers.1.a", "rejected": "answers.0.a"}
+    with caplog.at_level("INFO"):
+        assert recognise("votes", None, mapping, [row | {"more": 1}]) == "columns"
+    assert "does not read: 'more'" in caplog.text.replace("'columns' ", "")
+    (pair,), _ = pairs_of_rows("columns", [row], mapping)
+    assert (pair.prompt, pair.chosen, pair.rejected) == ("first", "Hello.", "No.")
+    del row["q.text"]
+    assert pairs_of_rows("columns", [row], mapping)[0][0].prompt == "Hi"
+    for path, says in (
+        ("q.words", "expected 'words'"),
+        ("q.text.0", "found the text 'Hi' before '0'"),
+    ):
+        with pytest.raises(Unusable, match=says):
+            reader("columns", mapping | {"prompt": path})(row)
+    with pytest.raises(
+        DataError, match=r"columns\.prompt names 'x\.text', which none of its first"
+    ):
+        recognise("votes", None, mapping | {"prompt": "x.text"}, [row])
 
 
 def test_every_message_of_a_tree_with_several_answers_is_a_comparison_of_its_own():
