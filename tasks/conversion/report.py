@@ -170,7 +170,8 @@ def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
     if train == 0 or (held_out == 0 and params.eval_fraction > 0):
         empty = "train" if train == 0 else "eval"
         seed = " or try another seed" if train + held_out > 1 else ""
-        seed += "; split_by opening holds whole openings out" * (params.split_by == "opening")
+        if params.split_by == "opening":
+            seed += "; split_by opening holds whole openings out"
         raise DataError(
             f"conversion: the {empty} split is empty: {train + held_out} prompt groups at "
             f"eval_fraction {params.eval_fraction} and seed {params.seed} gave {train} to train "

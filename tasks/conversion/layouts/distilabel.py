@@ -11,14 +11,13 @@ and `rejected` beside them are not read: they were made of the ratings, and name
 these are equal.
 """
 
-from decimal import Decimal
 from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, as_conversation, ranked
-from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.scores import Score, score_of
 from tasks.conversion.unusable import Unusable, found
 
 PROMPTS = ("instruction", "input", "prompt")
@@ -48,27 +47,20 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
             name,
             f"found {len(ratings)} ratings of {len(generations)} generations, expected one of each",
         )
-    answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
+    answers: list[tuple[str, Any, Score]] = []
     failed: list[Item] = []
     for i, (answer, rating) in enumerate(zip(generations, ratings, strict=True)):
         field = f"generations[{i}]"
         if answer is None and rating is None:
             failed.append(Unusable("unrated", field, "found neither an answer nor a rating"))
         else:
-            answers.append((field, as_messages(answer), _score(rating, f"{name}[{i}]")))
+            answers.append((field, as_messages(answer), score_of(rating, f"{name}[{i}]")))
     items = ranked(answers, _prompt(row), options)
     return [*(as_conversation(item) for item in items), *failed]
 
 
 def _first(names: tuple[str, ...], row: Row) -> str:
     return next((name for name in names if name in row), names[0])
-
-
-def _score(rating: Any, field: str) -> Decimal | Unusable | None:
-    try:
-        return exact_number(rating, "bad_score", field)
-    except Unusable as problem:
-        return problem
 
 
 def _prompt(row: Row) -> Any:

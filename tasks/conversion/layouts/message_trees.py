@@ -23,22 +23,19 @@ or turned down by reviewers, is left out with all below it.
 """
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, cast
 
 from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Item, alone, ranked, without_margins
-from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.answers import Item, alone, ranked
+from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt",)
 ROLES = {"prompter": "user", "assistant": "assistant"}
 """Those of the release, and what they are called here."""
-Ranked = tuple[str, Any, Decimal | Unusable | None]
-"""Field, answer and how good it is."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
     waiting = [_followed([], required(row, "prompt"), "prompt")]
     while waiting:
         asked = waiting.pop()
-        answers: list[Ranked] = []
+        answers: list[tuple[str, Any, Score]] = []
         below: list[_Asked] = []
         for i, reply in enumerate(asked.replies):
             field = f"{asked.field}.replies[{i}]"
@@ -78,7 +75,8 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
                 continue
             answer = below[-1].said[-1:]
             if answer[0]["role"] == "assistant":
-                answers.append((f"{field}.text", answer, _score(reply, f"{field}.rank")))
+                score = score_of_rank(reply.get("rank"), f"{field}.rank")
+                answers.append((f"{field}.text", answer, score))
         waiting += reversed(below)
         if len(answers) > 1:
             items += without_margins(ranked(answers, asked.said, options))
@@ -115,12 +113,3 @@ def _followed(said: Messages, message: Any, field: str) -> _Asked:
         [] if replies is None else listed(replies, f"{field}.replies"),
         field,
     )
-
-
-def _score(reply: Any, field: str) -> Decimal | Unusable | None:
-    """Higher is better."""
-    try:
-        rank = exact_number(reply.get("rank"), "bad_score", field)
-    except Unusable as problem:
-        return problem
-    return None if rank is None else -rank

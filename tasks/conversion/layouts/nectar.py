@@ -9,7 +9,6 @@ the best; seven answers make 21 pairs, less the ties. Ranks tell an order and no
 is no margin. Earlier turns stand in the transcript; how those are told apart says `hh_rlhf`.
 """
 
-from decimal import Decimal
 from typing import Any, cast
 
 from tasks.conversion.conversation.messages import Messages
@@ -17,8 +16,8 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.hh_rlhf import split_turns
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Item, as_conversation, ranked, without_margins
-from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("prompt", "answers")
@@ -41,21 +40,13 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
             unpaired_alone.
     """
     prompt = _prompt(required(row, "prompt"))
-    answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
+    answers: list[tuple[str, Any, Score]] = []
     for i, entry in enumerate(listed(required(row, "answers"), "answers")):
         held = cast(Row, entry) if isinstance(entry, dict) else {}
         answer = held.get("answer") if held else entry
-        answers.append((f"answers[{i}].answer", answer, _score(held, f"answers[{i}].rank")))
+        score = score_of_rank(held.get("rank"), f"answers[{i}].rank")
+        answers.append((f"answers[{i}].answer", answer, score))
     return [as_conversation(i) for i in without_margins(ranked(answers, prompt, options))]
-
-
-def _score(entry: Row, field: str) -> Decimal | Unusable | None:
-    """Higher is better."""
-    try:
-        rank = exact_number(entry.get("rank"), "bad_score", field)
-    except Unusable as problem:
-        return problem
-    return None if rank is None else -rank
 
 
 def _prompt(text: Any) -> Messages:

@@ -129,11 +129,6 @@ def ranked(
     return items
 
 
-def without_margins(items: Sequence[Pair | Unusable]) -> list[Pair | Unusable]:
-    """The items of a ranking whose numbers tell an order and no distance."""
-    return [replace(item, margin=None) if isinstance(item, Pair) else item for item in items]
-
-
 def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusable, int]]:
     """The pairs of one prompt's answers, each with the position of the answer that is chosen.
 

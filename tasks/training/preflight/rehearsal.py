@@ -28,10 +28,7 @@ from tasks.training.preflight.forecast import (
     peak_memory,
 )
 from tasks.training.preflight.memory import attempt
-from tasks.training.preflight.recomputing import (
-    keep_activations,
-    nearly_full,
-)
+from tasks.training.preflight.recomputing import keep_activations, nearly_full
 from tasks.training.preflight.undoing import put_back, random_states_kept
 
 if TYPE_CHECKING:

@@ -38,17 +38,8 @@ KNOWN = {
     "unpaired_messages": (300, 0, 1, {"unpaired_alone": 298, "joined": 1}),
 }  # fmt: skip
 WITHOUT_DATA = {
-    *(
-        "ultrafeedback",
-        "helpsteer",
-        "shp",
-        "distilabel",
-        "nectar",
-        "message_trees",
-        "webgpt",
-        "summaries",
-    ),
-    *("prm800k", "safe_rlhf", "json_cells", "alpaca", "ms_swift"),
+    *("ultrafeedback", "helpsteer", "shp", "distilabel", "nectar", "webgpt", "summaries"),
+    *("message_trees", "prm800k", "safe_rlhf", "json_cells", "alpaca", "ms_swift"),
 }
 
 

@@ -7,6 +7,7 @@ from transformers import TrainerCallback
 
 from tasks.training.checkpoints import checkpoint
 from tasks.training.params import LoraParams
+from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint import make, result
 
 EVERY_STEP = {"max_steps": 8, "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
@@ -36,7 +37,7 @@ def killed(trainer, step, **how):
 
 def every_kill(*steps):
     """Kills after these steps, one run after the other; slow: a run of its own for each."""
-    alone = [pytest.param([step], marks=pytest.mark.slow) for step in steps]
+    alone = at_length(*([step] for step in steps))
     return pytest.mark.parametrize("kills", [[*steps], *alone], ids=str)
 
 

@@ -1,0 +1,30 @@
+"""Columns that are named by a dotted path into one."""
+
+import pytest
+
+from tasks.conversion import Unusable
+from tasks.conversion.layouts import reader, recognise
+from tasks.errors import DataError
+from tests.conversion.layouts.test_public_layouts import pairs_of_rows
+
+
+def test_a_column_may_be_a_path_into_one(caplog):
+    row = {"q": {"text": "Hi"}, "answers": [{"a": "No."}, {"a": "Hello."}], "q.text": "first"}
+    mapping = {"prompt": "q.text", "chosen": "answers.1.a", "rejected": "answers.0.a"}
+    with caplog.at_level("INFO"):
+        assert recognise("votes", None, mapping, [row | {"more": 1}]) == "columns"
+    assert "does not read: 'more'" in caplog.text.replace("'columns' ", "")
+    (pair,), _ = pairs_of_rows("columns", [row], mapping)
+    assert (pair.prompt, pair.chosen, pair.rejected) == ("first", "Hello.", "No.")
+    del row["q.text"]
+    assert pairs_of_rows("columns", [row], mapping)[0][0].prompt == "Hi"
+    for path, says in (
+        ("q.words", "expected 'words'"),
+        ("q.text.0", "found the text 'Hi' before '0'"),
+    ):
+        with pytest.raises(Unusable, match=says):
+            reader("columns", mapping | {"prompt": path})(row)
+    with pytest.raises(
+        DataError, match=r"columns\.prompt names 'x\.text', which none of its first"
+    ):
+        recognise("votes", None, mapping | {"prompt": "x.text"}, [row])
