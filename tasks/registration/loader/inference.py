@@ -11,6 +11,7 @@ with it, which package.py lists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -51,6 +52,9 @@ class ServedModel:
         special_tokens_in_text: Policy | None = None,
     ) -> None:
         directory = Path(directory)
+        options = {"scale": scale, "special_tokens_in_text": special_tokens_in_text}
+        self.again = partial(ServedModel, directory.absolute(), device, **options)
+        """Loads the same once more."""
         check_files(directory)
         self.scale = reward_scale.read(directory)
         if scale not in get_args(Scale):
@@ -71,6 +75,10 @@ class ServedModel:
         self.golden = replay(self, directory)
         """Golden sequences that came out as in training; None without a contract."""
         self.texts = RowTexts(self.tokenizer, special_tokens_in_text or trained_with)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is its directory and how it was loaded, not its weights."""
+        return self.again, ()
 
     def rewards(self, rows: Iterable[Any]) -> np.ndarray:
         """float32 `[N]`: one reward per row.

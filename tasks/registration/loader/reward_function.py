@@ -13,13 +13,40 @@ Travels inside the registered model: it may import only modules that travel with
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.registration.loader.given_rows import OPTIONS, conversations
 from tasks.registration.loader.inference import ServedModel
 
-RewardFunction = Callable[..., list[float]]
+
+class RewardFunction:
+    """`(prompts, completions, **columns) -> one float per completion`, under a name.
+
+    A pickled one, as Ray sends it to its workers, is the model's directory and how it was loaded:
+    it is loaded again there.
+    """
+
+    def __init__(self, model: ServedModel, name: str) -> None:
+        self.model = model
+        self.__name__ = name
+
+    def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> list[float]:
+        if len(prompts) != len(completions):
+            raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
+        told = {name: columns[name] for name in OPTIONS if columns.get(name)}
+        for name, values in told.items():
+            if isinstance(values, str | Mapping):
+                raise ValueError(f"{name!r} is {str(values)[:80]!r}; expected a list, one a prompt")
+            if len(values) != len(prompts):
+                raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
+        given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
+        rows = zip(prompts, completions, given, strict=True)
+        ids = self.model.ids_of_rows(conversations(rows))
+        asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
+        return self.model.scaled(self.model.rewards_of_ids(ids, asked)).tolist()
 
 
 def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunction:
@@ -36,21 +63,4 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
             f"a reward function was asked for of {str(model)[:80]!r} ({type(model).__name__}); "
             "expected a loaded model: as_reward_func(load_reward_model(path))"
         )
-
-    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
-        if len(prompts) != len(completions):
-            raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
-        told = {name: columns[name] for name in OPTIONS if columns.get(name)}
-        for name, values in told.items():
-            if isinstance(values, str | Mapping):
-                raise ValueError(f"{name!r} is {str(values)[:80]!r}; expected a list, one a prompt")
-            if len(values) != len(prompts):
-                raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
-        given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
-        rows = zip(prompts, completions, given, strict=True)
-        ids = model.ids_of_rows(conversations(rows))
-        asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
-        return model.scaled(model.rewards_of_ids(ids, asked)).tolist()
-
-    reward.__name__ = name
-    return reward
+    return RewardFunction(model, name)

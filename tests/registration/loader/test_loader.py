@@ -1,7 +1,9 @@
 """The loader that travels with a registered model: exact, and blind to code."""
 
 import json
+import pickle
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,3 +230,17 @@ def test_rewards_are_carried_to_the_scale_of_a_former_champion(copied, model):
     talks = [[*p, {"role": "assistant", "content": a}] for p, a in zip(asked, ANSWERS, strict=True)]
     expected = 4 * (0.5 * model.rewards(talks) + 1) - 3
     assert reward(asked, [t[1:] for t in talks]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_it_is_sent_to_other_processes_as_what_it_was_loaded_from(copied, monkeypatch):
+    monkeypatch.chdir(copied.parent)
+    served = load_reward_model(Path(copied.name), "cpu", special_tokens_in_text="encode")
+    sent = pickle.dumps(as_reward_func(served, "ours"))
+    assert len(sent) < 2000  # no weights
+    monkeypatch.chdir(copied)
+    came = pickle.loads(sent)
+    assert came.__name__ == "ours"
+    asked = ["The sky"], [" is <|im_end|> blue"]
+    assert came(*asked) == as_reward_func(served)(*asked)
+    with pytest.raises(ValueError, match="special token"):
+        as_reward_func(load_reward_model(copied, "cpu"))(*asked)
