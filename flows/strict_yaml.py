@@ -4,6 +4,7 @@ read_yaml("- &d {name: s, path: a.jsonl}\\n- {<<: *d, name: s2}")    # merge key
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -73,3 +74,29 @@ class _StrictLoader(yaml.SafeLoader):
             )
             raise ComposerError(None, None, problem, node.start_mark)
         return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge keys by their rule: a mapping's own entry, else that of the first one named.
+
+        PyYAML 6.0.4 takes two keys of one letter for one, and keeps the lowest: {r: 4} in
+        {<<: {<<: {r: 4}, r: 8}}.
+        """
+        merged: dict[Any, tuple[yaml.Node, yaml.Node]] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag != MERGE:
+                continue
+            named = value_node.value if value_node.id == "sequence" else [value_node]
+            if any(each.id != "mapping" for each in named):
+                break  # for the error below
+            for each in reversed(named):
+                self.flatten_mapping(each)
+                merged |= self._by_key(each.value)
+        else:
+            own = self._by_key(pair for pair in node.value if pair[0].tag != MERGE)
+            node.value = list((merged | own).values())
+        super().flatten_mapping(node)
+
+    def _by_key(
+        self, pairs: Iterable[tuple[yaml.Node, yaml.Node]]
+    ) -> dict[Any, tuple[yaml.Node, yaml.Node]]:
+        return {self.construct_object(key): (key, value) for key, value in pairs}

@@ -4,9 +4,11 @@ import json
 import os
 
 import pytest
+import yaml
 
 from flows.params import load, refuse_secrets
 from flows.pipeline import Pipeline
+from flows.strict_yaml import read_yaml
 from tasks.errors import ParamsError
 
 GOOD = """
@@ -193,6 +195,9 @@ def test_merge_keys_take_what_a_mapping_does_not_say_itself(tmp_path):
         ("s3", "a.jsonl", 7, "trl"),
     ]
     assert (params.training.lora.r, params.training.lora.alpha) == (8, 3)
+    assert read_yaml("{<<: [{r: 8}, {<<: {s: 1}, r: 4}], t: 2}") == {"r": 8, "s": 1, "t": 2}
+    with pytest.raises(yaml.YAMLError, match="expected a mapping for merging, but found scalar"):
+        read_yaml("{<<: [{r: 8}, 4], t: 2}")
 
 
 def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypatch):

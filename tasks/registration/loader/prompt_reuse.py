@@ -13,6 +13,7 @@ Legend: N answers, P shared tokens, T longest rest.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,9 @@ def rewards_after_prompt(model: Any, sequences: Sequence[Ids], budget: int) -> n
     device = next(model.parameters()).device
     shared = shared_length(sequences)
     prompt = torch.tensor([list(sequences[0][:shared])], device=device)  # (1, P)
-    given = {"attention_mask": torch.ones_like(prompt), "use_cache": True}
-    cached = body(prompt, past_key_values=DynamicCache(config=model.config), **given)
-    layers = [(layer.keys, layer.values) for layer in cached.past_key_values.layers]
+    cached = DynamicCache(config=model.config)
+    body(prompt, attention_mask=torch.ones_like(prompt), use_cache=True, **{_name(body): cached})
+    layers = [(layer.keys, layer.values) for layer in cached.layers]
     rewards = np.empty(len(sequences), dtype=np.float32)
     # The answers' own tokens count: the prompt's keys and values are there already.
     for batch in batches([len(ids) - shared for ids in sequences], budget):
@@ -101,11 +102,16 @@ def _after(model: Any, body: Any, cache: Any, rests: list[Ids], shared: int) -> 
         input_ids,
         attention_mask=mask,
         position_ids=(positions + shared).expand(len(rests), -1),
-        past_key_values=cache,
         use_cache=True,
+        **{_name(body): cache},
     )[0]  # (N, T, H)
     last = hidden[torch.arange(len(rests), device=device), lengths - 1]  # (N, H)
     return model.score(last)[:, 0].float().cpu().numpy()
+
+
+def _name(body: Any) -> str:
+    """What the family calls its cache: transformers 5.24 began to rename it."""
+    return "cache" if "cache" in signature(type(body).forward).parameters else "past_key_values"
 
 
 @torch.inference_mode()
