@@ -14,6 +14,7 @@ from typing import Any, cast
 from flows.pipeline import Pipeline
 from tasks.artifact import Artifact
 from tasks.artifact.collection import in_use
+from tasks.conversion.conversation.message_names import REASONING
 
 TEXTS = ("prompt", "chosen", "rejected")
 PERCENTILES = (0, 5, 25, 50, 75, 95, 99, 100)
@@ -96,13 +97,14 @@ def _characters(value: Any) -> int:
 
 
 def turns(value: Any) -> Iterator[tuple[str, str]]:
-    """Role and text of every turn; plain text has no role, calls are shown as JSON."""
+    """Role and text of every turn, reasoning first; plain text has no role, calls are JSON."""
     if not isinstance(value, list):
         yield "", value or ""
         return
     for turn in cast(list[dict[str, Any]], value):
         calls = turn.get("tool_calls")
-        said = [_said(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
+        said = [f"[{name}] {turn[name]}" for name in REASONING if turn.get(name)]
+        said += [_said(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
         yield turn["role"], "\n".join(part for part in said if part)
 
 

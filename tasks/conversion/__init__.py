@@ -23,7 +23,8 @@ empty_response, identical, identical_normalised, empty_messages, bad_message, un
 null_content, image_part, bad_tool_call, no_final_assistant, no_prompt, prompt_not_prefix,
 prompt_duplicated, prompts_differ, bad_transcript, bad_margin, bad_weight, bad_score,
 score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools, bad_images,
-bad_chat_template_kwargs, unmatched_tool_turn (where a source's options ask for it).
+bad_chat_template_kwargs, number_too_large, unmatched_tool_turn (where a source's options ask for
+it).
 Reasons that are no fault of a row: tie (quarantined too), unrated (an answer without a score),
 unpaired_alone (no other row or answer to compare it with), contradiction (both sides quarantined),
 duplicate (the kept pair says the same: not quarantined), capped (a pair over `max_pairs`),

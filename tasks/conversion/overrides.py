@@ -92,9 +92,26 @@ def _check_columns(where: str, columns: Collection[str]) -> None:
 
 
 def _delimited(path: Path, text: str, delimiter: str) -> list[dict[str, Any]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    _check_columns(f"{path} line 1", rows.fieldnames or ())
-    return [*rows]
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    columns = table.fieldnames or ()
+    _check_columns(f"{path} line 1", columns)
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in table:
+            if None in row or None in row.values():
+                cells = len(columns) + len(row.get(None, ())) - [*row.values()].count(None)
+                raise DataError(
+                    f"{path}: the row that ends in line {table.line_num} has {cells} cells, "
+                    f"expected {len(columns)} as in the first line; quote cells that hold a "
+                    f"{'comma' if delimiter == ',' else 'tab'} or a line break"
+                )
+            rows.append(row)
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: overrides cannot be read: {error}, in the row that begins in line "
+            f'{table.line_num + 1}; expected quotes closed, and doubled ("") within a quoted cell'
+        ) from None
+    return rows
 
 
 def _parquet(path: Path) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from tasks.conversion.first_pass.raw_row import raw_row
 from tasks.conversion.first_pass.row_batches import ROW_COLUMNS, origins
-from tasks.conversion.first_pass.shard_pairs import parsed
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.unusable import Unusable
 
@@ -41,7 +41,7 @@ def _take_first(file: pq.ParquetFile, samples: dict[str, Sample], count: int) ->
             if found is None or len(found.rows) >= count:
                 continue
             with suppress(Unusable):
-                found.rows.append(parsed(origin.raw))
+                found.rows.append(raw_row(origin.raw, origin.file))
                 found.places.append(f"{origin.file} row {origin.row}")
         if all(len(found.rows) >= count for found in samples.values()):
             return

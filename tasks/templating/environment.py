@@ -15,10 +15,8 @@ from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
 from jinja2.utils import Namespace
 
+from tasks.conversion.conversation.message_names import REASONING
 from tasks.templating.sandbox import Sandbox
-
-REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names that a message's reasoning is passed under; the first is what templates read."""
 
 
 class GenerationCall(Extension):

@@ -49,6 +49,8 @@ def render(
         )
     except (JinjaError, TypeError, ValueError, KeyError, ArithmeticError, MemoryError) as error:
         raise TemplateError(f"the chat template refuses it: {error}") from error
+    except RecursionError as error:
+        raise TemplateError(f"the chat template calls itself without an end: {error}") from error
 
 
 def no_template() -> TemplateError:

@@ -70,7 +70,22 @@ def template_source(params: TemplatingParams) -> str | None:
             f"templating.chat_template_path: {path} is no file; give a Jinja file, or a tokenizer "
             "directory that holds chat_template.jinja"
         )
-    return path.read_text("utf-8")
+    return read_template(path)
+
+
+def read_template(path: Path) -> str:
+    """The text of a Jinja file, without the byte order mark that editors put before it.
+
+    Raises:
+        TemplateError: it is not UTF-8.
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TemplateError(
+            f"the chat template {path} is not UTF-8: {error.reason} at byte {error.start}; save it "
+            "as UTF-8"
+        ) from None
 
 
 def pin(template: str, day: date | None) -> str:
@@ -118,7 +133,7 @@ def _unstable(template: str) -> str | None:
     """What in a template changes from day to day or run to run, or None.
 
     Raises:
-        TemplateError: it does not compile; names the line.
+        TemplateError: it does not compile, or holds half a character; names the line.
     """
     from jinja2 import TemplateSyntaxError, nodes
 
@@ -126,12 +141,19 @@ def _unstable(template: str) -> str | None:
 
     try:
         tree = environment().parse(template)
+        environment().compile(template)  # which looks for filters and tests as well
     except TemplateSyntaxError as error:
         line = template.splitlines()[error.lineno - 1] if template else ""
         raise TemplateError(
             f"the chat template does not compile: line {error.lineno}: {error.message}; the line "
             f"is {shown(line)}"
         ) from error
+    for text in tree.find_all((nodes.TemplateData, nodes.Const)):
+        if re.search("[\ud800-\udfff]", str(text.as_const())):
+            raise TemplateError(
+                f"the chat template holds a lone surrogate in line {text.lineno}, which no "
+                "encoding has; write the whole character"
+            )
     tested = {
         id(test.node) for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")
     }

@@ -107,6 +107,18 @@ def test_overrides_are_read_from_every_format(tmp_path, kind):
         ("o.csv", "", r"o\.csv line 1: found the columns none, expected 'pair_id'"),
         ("o.tsv", "pair_id,action\n", r"columns 'pair_id,action', expected 'pair_id'"),
         ("o.csv", "pair_id,label\n", r"columns 'pair_id', 'label', expected 'action'"),
+        (
+            "o.csv",
+            'pair_id,action\na,"flip\nb,drop\n',
+            r"of data, in the row that begins in line 2",
+        ),
+        (
+            "o.csv",
+            'pair_id,action\n"a"b,flip\n',
+            r"expected after .*line 2; expected quotes",
+        ),
+        ("o.csv", "pair_id,note,action\na,x,y,flip\n", r"line 2 has 4 cells, expected 3"),
+        ("o.tsv", "pair_id\taction\na\n", r"line 2 has 1 cells, expected 2 as in the first"),
         ("o.json", "{", r"cannot be read"),
         ("o.json", '{"pair_id": "a"}', r"expected objects"),
         ("o.txt", "", r"expected a file ending in"),

@@ -23,6 +23,13 @@ TALK = {
 IMAGE = {"type": "image_url", "image_url": {"url": "x.png"}}
 CALL = {"role": "assistant", "content": None}
 
+
+def calling(value):
+    """A row whose chosen answer calls a tool with a value."""
+    function = {"name": "f", "arguments": {"of": [{"wei": value}]}}
+    return TALK | {"chosen": [CALL | {"tool_calls": [{"function": function}]}], "id": 10**30}
+
+
 TRL = [
     (TEXT | {"chosen": ""}, "empty_response", "chosen", "drop the row"),
     (TEXT | {"rejected": " \n"}, "empty_response", "rejected", "expected some text"),
@@ -43,6 +50,10 @@ TRL = [
     (TEXT | {"prompt": 7}, "wrong_type", "prompt", "expected text or a list of messages"),
     (TALK | {"chosen": [{"role": "assistant", "content": 7}]}, "wrong_type", "chosen[0].content",
      "found the number 7, expected text"),
+    (calling(2**64), "number_too_large", "chosen[0].tool_calls[0].function.arguments.of[0].wei",
+     "found the number 18446744073709551616, expected whole numbers within 64 bits"),
+    (TALK | {"chat_template_kwargs": {"n": -(2**63) - 1}}, "number_too_large",
+     "chat_template_kwargs.n", "write it as text"),
     (TEXT | {"chosen": None}, "null", "chosen", "drop the row or fill it"),
     (TEXT | {"prompt": None}, "null", "prompt", "leave the column out"),
     ({"prompt": "Hi", "chosen": "a", "rejectd": "b"}, "missing_column", "rejected",
@@ -178,6 +189,14 @@ def test_bad_rows_are_quarantined_with_origin_reason_and_hint(
     account = artifact.report["ledger"]["votes"]
     assert (account["rows_in"], account["rows_out"]) == (len(rows), 1)
     assert sum(account["dropped"].values()) == len(bad)
+
+
+def test_numbers_that_are_read_exactly_are_no_fault(convert, pairs_of):
+    kept = [2**64 - 1, -(2**63), 1e21, "1" * 30]
+    pairs = pairs_of(convert([calling(value) for value in kept]))
+    calls = [pair["chosen"][0]["tool_calls"][0]["function"] for pair in pairs]
+    found = [call["arguments"]["of"][0]["wei"] for call in calls]
+    assert sorted(map(str, found)) == sorted(map(str, kept))
 
 
 def test_too_many_bad_rows_fail_with_the_three_most_frequent_reasons(convert):

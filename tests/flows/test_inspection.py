@@ -6,7 +6,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from flows.inspection import Inspection, inspect
+from flows.inspection import Inspection, inspect, turns
 from flows.inspection_print import print_inspection, visible
 from flows.params import load
 from flows.pipeline import Pipeline
@@ -41,6 +41,15 @@ def pipeline(tmp_path):
     conversion = {"eval_fraction": 0.0, "max_bad_fraction": 0.5}
     params.write_text(yaml.safe_dump(value | {"conversion": conversion}))
     return Pipeline(load(params), tmp_path)
+
+
+def test_a_turn_is_shown_with_its_reasoning_and_its_calls():
+    turn = {"role": "assistant", "content": "4", "tool_calls": [], "reasoning": "2 + 2"}
+    calls = [{"function": {"name": "f"}}]
+    assert [*turns([turn, {"role": "assistant", "content": None, "tool_calls": calls}])] == [
+        ("assistant", "[reasoning] 2 + 2\n4"),
+        ("assistant", json.dumps(calls)),
+    ]
 
 
 def test_counts_and_lengths_are_those_of_the_rows(pipeline):

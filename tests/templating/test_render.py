@@ -98,9 +98,28 @@ def test_the_clock_is_pinned_or_refused():
 @pytest.mark.catalogue(99)
 def test_a_template_that_does_not_compile_is_refused_with_its_line(tiny_model_directory, tmp_path):
     path = tmp_path / "broken.jinja"
-    path.write_text("{{ messages }}\n{% if %}")
-    with pytest.raises(TemplateError, match="line 2"):
-        load_tokenizer(tiny_model_directory, TemplatingParams(chat_template_path=str(path)))
+    params = TemplatingParams(chat_template_path=str(path))
+    for text, told in (
+        ("{{ messages }}\n{% if %}", "line 2"),
+        ("{{ messages }}\n{{ messages | from_json }}", "line 2: No filter named 'from_json'"),
+        ("{{ messages }}\n{{ '\\ud83d' }}", "a lone surrogate in line 2"),
+    ):
+        path.write_text(text)
+        with pytest.raises(TemplateError, match=told):
+            load_tokenizer(tiny_model_directory, params)
+    path.write_bytes("{{ 'é' }}".encode("latin-1"))
+    with pytest.raises(TemplateError, match=r"broken\.jinja is not UTF-8: .* at byte 4; save it"):
+        load_tokenizer(tiny_model_directory, params)
+    path.write_text("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}")
+    with pytest.raises(TemplateError, match="calls itself without an end"):
+        render([USER], load_tokenizer(tiny_model_directory, params))
+
+
+def test_a_byte_order_mark_before_a_template_is_not_part_of_it(tiny_model_directory, tmp_path):
+    path = tmp_path / "t.jinja"
+    path.write_text("{{ messages[0].content }}", "utf-8-sig")
+    params = TemplatingParams(chat_template_path=str(path))
+    assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]
 
 
 def test_the_path_may_be_a_tokenizer_directory(tiny_model_directory, tmp_path):

@@ -18,9 +18,10 @@ ROLE_MAP = {
 }
 """Role names of other conventions, and what they mean here. Nothing else is guessed."""
 
-KEYS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"}
-)
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names that a message's reasoning is passed under; the first is what templates read."""
+
+KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", *REASONING})
 """What a message may hold; a key that is null says nothing and is left out."""
 
 RENDERING = frozenset(

@@ -16,14 +16,13 @@ from typing import Any, cast
 from tasks.ingestion.formats.extensions import FORMATS, split_codec
 
 _TABLES = tuple(ending for ending, kind in FORMATS.items() if kind in ("parquet", "arrow"))
-_FILLED = ("tools", "arguments")
+PRINTED = ("tools", "arguments", "chat_template_kwargs")
+"""What templates print, or ask for by name: tools, what calls hand them, variables."""
 
 
 def unfilled(row: dict[str, Any], raw: str, file: str) -> dict[str, Any]:
-    """The row; of a table's file, without the keys that are null in its tools and its calls."""
-    if "null" not in raw or not ('"tools"' in raw or '"tool_calls"' in raw):
-        return row
-    if not split_codec(file)[0].endswith(_TABLES):
+    """The row; of a table's file, without the keys that are null in what is `PRINTED`."""
+    if "null" not in raw or not split_codec(file)[0].endswith(_TABLES):
         return row
     return _unfilled(row)
 
@@ -34,7 +33,7 @@ def _unfilled(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     entries = cast(dict[str, Any], value).items()
-    return {k: without_nulls(v) if k in _FILLED else _unfilled(v) for k, v in entries}
+    return {k: without_nulls(v) if k in PRINTED else _unfilled(v) for k, v in entries}
 
 
 def without_nulls(value: Any) -> Any:

@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Workspace, each
-from tasks.conversion.conversation.nulls import unfilled
+from tasks.conversion.first_pass.raw_row import raw_row
 from tasks.conversion.first_pass.row_batches import ROW_COLUMNS
 from tasks.conversion.first_pass.rows import KEY
-from tasks.conversion.first_pass.shard_pairs import parsed
 from tasks.conversion.layouts import reader
 from tasks.conversion.plan import Plan
 from tasks.conversion.preference.answers import Answer
@@ -117,7 +116,7 @@ def _writer(path: Path) -> Any:
 def _key(read: Any, raw: str, file: str) -> bytes:
     """What joins the row with others: its group's id, or its prompt with its context."""
     try:
-        items = read(unfilled(parsed(raw), raw, file))
+        items = read(raw_row(raw, file))
     except Unusable:
         items = []
     answer = next((item for item in items if isinstance(item, Answer)), None)

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine
-from tasks.conversion.conversation.nulls import unfilled
 from tasks.conversion.first_pass import tables
 from tasks.conversion.first_pass.joining import Joined, Origin, join
+from tasks.conversion.first_pass.raw_row import raw_row
 from tasks.conversion.first_pass.stretches import stretches_of
 from tasks.conversion.layouts import Readers
 from tasks.conversion.layouts.columns import Row
@@ -28,7 +27,7 @@ from tasks.conversion.preference.identity import Identity, identify
 from tasks.conversion.preference.pair import Pair, checked
 from tasks.conversion.preference.signals import end_to_end, signals, turn_signals
 from tasks.conversion.preference.ties import Tie
-from tasks.conversion.unusable import NOT_QUARANTINED, Unusable, found
+from tasks.conversion.unusable import NOT_QUARANTINED, Unusable
 
 
 @dataclass
@@ -91,7 +90,7 @@ class ShardPairs:
 
     def _parsed(self, origin: Origin) -> Row | None:
         try:
-            return unfilled(parsed(origin.raw), origin.raw, origin.file)
+            return raw_row(origin.raw, origin.file)
         except Unusable as problem:
             self._drop(problem, origin)
             return None
@@ -181,20 +180,3 @@ class ShardPairs:
     def _sides(self, place: int) -> tuple[bytes | None, bytes, bytes]:
         stored = self.stored[place]
         return stored.prompt, stored.chosen, stored.rejected
-
-
-def parsed(raw: str) -> Row:
-    """The row as a JSON object.
-
-    Raises:
-        Unusable: bad_json, not_object.
-    """
-    try:
-        row = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise Unusable(
-            "bad_json", "raw", f"found {found(raw)}, which is no JSON: {error}; correct the line"
-        ) from None
-    if not isinstance(row, dict):
-        raise Unusable("not_object", "raw", f"found {found(row)}, expected an object with columns")
-    return row

@@ -74,7 +74,7 @@ def rewards_after_prompt(model: Any, sequences: Sequence[Ids], budget: int) -> n
     device = next(model.parameters()).device
     shared = shared_length(sequences)
     prompt = torch.tensor([list(sequences[0][:shared])], device=device)  # (1, P)
-    cached = DynamicCache(config=model.config)
+    cached: Any = DynamicCache(config=model.config)
     body(prompt, attention_mask=torch.ones_like(prompt), use_cache=True, **{_name(body): cached})
     layers = [(layer.keys, layer.values) for layer in cached.layers]
     rewards = np.empty(len(sequences), dtype=np.float32)

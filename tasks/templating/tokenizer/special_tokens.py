@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from tasks.conversion.conversation.message_names import REASONING
 from tasks.templating.tokenizer.one_of import one_of
 
 Literals = tuple[int, ...]
@@ -24,7 +25,7 @@ FIRST_ALIAS = 0xF0000
 """Private-use characters by which the literal encoder names genuine special tokens."""
 ALIASES = re.compile("[\U000f0000-\U000ffffd]")
 MOST_ENDS = 6
-FREE_TEXT = ("content", "text", "name", "reasoning_content", "thinking")
+FREE_TEXT = ("content", "text", "name", *REASONING)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.errors import ParamsError, meant, shown
-from tasks.templating.template import joined, pin
+from tasks.templating.template import joined, pin, read_template
 from tasks.templating.tokenizer.opening import with_one_bos
 from tasks.training.model.soundness import PLACE, place_of
 from tasks.training.settings.config import RewardConfig
@@ -125,7 +125,7 @@ def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]
     """Gives the tokenizer the template of a Jinja file, or that and the tokens of another one,
     whose ids are returned."""
     if Path(source).is_file():
-        tokenizer.chat_template = Path(source).read_text("utf-8")
+        tokenizer.chat_template = read_template(Path(source))
         return []
     try:
         other: Any = AutoTokenizer.from_pretrained(source)

@@ -35,6 +35,7 @@ def row(n, **others):
         "chosen": [calling(call)],
         "rejected": [{"role": "assistant", "content": "No."}],
         "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}],
+        "chat_template_kwargs": {"think": False} if n % 2 else {"effort": "high"},
         **others,
     }
 
@@ -47,6 +48,7 @@ def unpaired(n):
         "completion": [{"role": "assistant", "content": f"Number {n}."}],
         "label": bool(n % 2),
         "tools": whole["tools"],
+        "chat_template_kwargs": whole["chat_template_kwargs"],
     }
 
 
@@ -81,7 +83,8 @@ def test_rows_with_tools_give_the_same_pairs_out_of_a_table_as_out_of_lines(
     assert all("null" not in json.dumps([p["chosen"], p["prompt"], p["tools"]]) for p in lines)
     for pairs, notes in tables:
         assert [p["pair_id"] for p in pairs] == [p["pair_id"] for p in lines]
-        assert [p["tools"] for p in pairs] == [p["tools"] for p in lines]
+        for name in ("tools", "chat_template_kwargs"):
+            assert [p[name] for p in pairs] == [p[name] for p in lines]
         assert notes == noted == {}
 
 
