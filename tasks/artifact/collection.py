@@ -19,7 +19,7 @@ from pathlib import Path
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.key import KEY_LENGTH
 from tasks.artifact.lock import holder, is_locked, locked
-from tasks.artifact.record import RECORD, Artifact, damage, read_artifact
+from tasks.artifact.record import RECORD, Artifact, closed, damage, read_artifact
 from tasks.artifact.refs import RUN, UNFINISHED, Name, keeps, refs
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
@@ -79,11 +79,17 @@ def _places(store: Store) -> list[Path]:
 
 def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
     """`{artifact: what is damaged, or None}` for every artifact that stands."""
-    found = {str(path): read_artifact(path) for path in _places(store)}
-    return {
-        path: damage(each, deep=deep) if isinstance(each, Artifact) else each
-        for path, each in found.items()
-    }
+    return {str(path): _fault(path, deep) for path in _places(store)}
+
+
+def _fault(path: Path, deep: bool) -> str | None:
+    try:
+        found = read_artifact(path)
+        return damage(found, deep=deep) if isinstance(found, Artifact) else found
+    except PermissionError:
+        return str(closed(path))
+    except ArtifactError as error:
+        return str(error)
 
 
 def collect(

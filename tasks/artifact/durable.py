@@ -9,6 +9,7 @@ that every attempt writes anew, before the commit.
 import errno
 import json
 import os
+import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,17 +147,27 @@ def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
     """
     try:
         yield
-    except OSError as error:
-        advice = REFUSALS.get(error.errno or 0)
+    except Exception as error:
+        number = _number_of(error)
+        advice = REFUSALS.get(number)
         if advice is None:
             raise
-        directory = _place_of(error, directory)
+        if isinstance(error, OSError):
+            directory = _place_of(error, directory)
         status = os.statvfs(directory)
         free = status.f_bavail * status.f_frsize / 1e9
         raise ArtifactError(
-            f"cannot write below {directory}: {error.strerror} ({free:.1f} GB free); finished "
+            f"cannot write below {directory}: {os.strerror(number)} ({free:.1f} GB free); finished "
             f"pieces are kept, so {advice} and run again"
         ) from error
+
+
+def _number_of(error: Exception) -> int:
+    """The error number; libraries in Rust (safetensors) only write it into their sentence."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    written = re.search(r"\(os error (\d+)\)", str(error))
+    return int(written[1]) if written else 0
 
 
 def _place_of(error: OSError, directory: Path) -> Path:

@@ -19,6 +19,7 @@ from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
 from tasks.artifact.durable import read_json, statuses_below
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import stamp_of, untouched_stamps
+from tasks.errors import ArtifactError
 
 RECORD = "record.json"
 LOGS = "logs"
@@ -98,15 +99,29 @@ def read_artifact(directory: Path) -> Artifact | str | None:
     """The artifact whose record stands in `directory`, a sentence on what is wrong, or None.
 
     Looks at the record alone; `damage` looks at the files.
+
+    Raises:
+        ArtifactError: its owner keeps it closed: whether it is whole cannot be told.
     """
     if not directory.exists():
         return None
-    record = read_json(directory / RECORD)
+    try:
+        record = read_json(directory / RECORD)
+    except PermissionError as error:
+        raise closed(directory) from error
     if not isinstance(record, dict):
         return f"DAMAGED {directory}: {RECORD} is missing or no JSON"
     if record.get("checksum") != checksum(record):
         return f"DAMAGED {directory}: {RECORD} does not match its checksum"
     return Artifact(record["stage"], record["key"], directory, record["digest"], record)
+
+
+def closed(directory: Path) -> ArtifactError:
+    """The error for an artifact that this user may not read."""
+    return ArtifactError(
+        f"user id {os.geteuid()} may not read {directory}; have its owner open it (users of one "
+        "store share a group, with umask 002)"
+    )
 
 
 def damage(artifact: Artifact, *, deep: bool = False) -> str | None:

@@ -9,7 +9,9 @@ receipt's artifact, too. It is written before the version is tagged or gets an a
 stands without it, and an attempt that is cut short writes it again.
 """
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +71,16 @@ def published(client: "MlflowClient", run_id: str, scratch: Path) -> Path | None
     destination = scratch / "published"
     shutil.rmtree(destination, ignore_errors=True)
     destination.mkdir(parents=True)
-    return Path(client.download_artifacts(run_id, PLACE, str(destination)))
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return Path(client.download_artifacts(run_id, PLACE, str(destination)))
+    except MlflowException as error:  # which lets go of its cause
+        files = client.list_artifacts(run_id, PLACE)
+        if shutil.disk_usage(destination).free < sum(entry.file_size or 0 for entry in files):
+            full = errno.ENOSPC
+            raise OSError(full, os.strerror(full), str(destination)) from error
+        raise
 
 
 def links_of(client: "MlflowClient", version: "ModelVersion", run_id: str) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ A server that is down, an address of a kind that MLflow does not know, a file th
 database that cannot be written: each ends in an error with the store's address and MLflow's reason.
 """
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,15 +33,20 @@ def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, Non
     with quietly():
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
+    noisy = logging.getLogger("mlflow.store.db.utils")  # tells the same with two tracebacks
+    level = noisy.level
+    noisy.setLevel(logging.CRITICAL)
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
-        said = str(getattr(error, "orig", None) or error).strip()
+        said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0].strip()
         raise RegistrationError(
             redacted(f"MLflow's store {store_uri(params, root)} refuses: {said}")
             + "; see that it is there, runs and can be written, or name another "
-            "(registration.tracking_uri, --tracking-uri). What was computed is kept"
+            "(registration.tracking_uri, --tracking-uri). What a run has computed is kept"
         ) from error
+    finally:
+        noisy.setLevel(level)
 
 
 def client_of_existing(params: RegistrationParams, root: Path) -> "MlflowClient":

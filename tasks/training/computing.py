@@ -19,9 +19,6 @@ from tasks.training.scoring import batch_rewards
 class ComputingTrainer(DealtTrainer):
     """Trainer whose loss is the weighted mean over the pairs of a global batch."""
 
-    has_shared_out: bool = False
-    """Whether `compute_loss` has last divided by the weight of the whole step."""
-
     def compute_loss(
         self,
         model: nn.Module,
@@ -29,7 +26,11 @@ class ComputingTrainer(DealtTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | float | None = None,
     ) -> Any:
-        """This micro-batch's share of the mean loss over the global batch, a float32 scalar."""
+        """This micro-batch's share of the mean loss over the global batch, a float32 scalar.
+
+        To a subclass that has its own, which is shared out once it is whole (own_loss.py), and in
+        evaluation: the mean over this micro-batch.
+        """
         with self._activations():
             rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
         if FILLER in inputs:  # nothing is left to compute, but the other processes wait for it
@@ -38,9 +39,9 @@ class ComputingTrainer(DealtTrainer):
         chosen, rejected = sides(rewards, inputs)  # (B,) each
         if model.training:
             self.interval.add((chosen, rejected), total, inputs)
-            self.guard.saw_batch(inputs.get("pair_id", []), total)
-        self.has_shared_out = num_items_in_batch is not None
-        if num_items_in_batch is None:
+            if not self.has_own_loss:
+                self.guard.saw_batch(inputs.get("pair_id", []), total)
+        if num_items_in_batch is None or self.has_own_loss:
             loss = total / weight_of(inputs)
         else:  # gradients are averaged over processes: their number makes a sum of it again
             loss = total * (self.accelerator.num_processes / num_items_in_batch)

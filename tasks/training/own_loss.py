@@ -3,9 +3,10 @@
     what it returns                                    what is trained on
     the mean over the pairs of its micro-batch         that mean, times the micro-batch's share of
                                                        the weight of all pairs of the step
-    RewardTrainer's own, given num_items_in_batch      the same: it has been shared out there
 
-So a step's loss is the mean over its pairs, whatever its micro-batches are and whoever has them.
+So a step's loss is the mean over its pairs, whatever its micro-batches are and whoever has them,
+and a term that is added to each stands in it once. RewardTrainer's own gives a subclass the mean,
+too, whether it is handed num_items_in_batch or not.
 """
 
 import inspect
@@ -40,10 +41,9 @@ def shared_out(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[.
         if FILLER in inputs:
             return ours(trainer, model, inputs)
         weight = weight_of(inputs)
-        trainer.has_shared_out = False
         more = {SHARE: num_items_in_batch} if told else {}
         found = theirs(model, inputs, return_outputs=return_outputs, **more)
-        if num_items_in_batch is None or trainer.has_shared_out:
+        if num_items_in_batch is None:
             return found
         trainer.guard.saw_batch(inputs.get("pair_id", []), found)
         return found * (weight * trainer.accelerator.num_processes / num_items_in_batch)

@@ -103,6 +103,13 @@ def head_names(model: PreTrainedModel) -> tuple[str, ...]:
     return tuple(f"{name}." for name in head_modules(model))
 
 
+def body_dtype(model: PreTrainedModel) -> torch.dtype:
+    """What the body computes in: its head, the first of XLM-RoBERTa's modules, is float32."""
+    heads = head_names(model)
+    floats = ((n, p.dtype) for n, p in model.named_parameters() if p.is_floating_point())
+    return next((dtype for name, dtype in floats if not name.startswith(heads)), model.dtype)
+
+
 def head_modules(model: PreTrainedModel) -> dict[str, nn.Module]:
     """What stands between the body's last hidden states and the reward, by name.
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import threading
 from pathlib import Path
@@ -193,6 +194,17 @@ def test_a_disk_that_is_full_elsewhere_is_told_by_its_own_place(store, tmp_path_
         raise full
 
 
+def test_a_full_disk_is_told_where_only_the_sentence_of_a_library_says_so(store):
+    told = "SafetensorError: I/O error: No space left on device (os error 28)"
+    with (
+        pytest.raises(ArtifactError, match=f"below {store.root}: No space left on device .*free"),
+        explained_disk_errors(store.root),
+    ):
+        raise RuntimeError(told)
+    with pytest.raises(RuntimeError, match="os error 2"), explained_disk_errors(store.root):
+        raise RuntimeError("(os error 2)")
+
+
 def test_a_limit_on_the_size_of_files_is_told_with_what_to_do(store):
     def build(workspace):
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -228,6 +240,25 @@ def test_verify_names_an_artifact_without_its_record_and_no_other_folder(store):
     assert verify(store) == {
         str(torn.path): f"DAMAGED {torn.path}: record.json is missing or no JSON"
     }
+
+
+def test_what_its_owner_keeps_closed_is_named_and_taken_for_nothing_else(store, monkeypatch):
+    closed, other = (store.obtain(text_step("root", text)) for text in ("x", "y"))
+    read = Path.read_bytes
+
+    def refused(path):
+        if path.parent == closed.path:  # as root, one may read what is closed
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    told = f"user id .* may not read {closed.path}; have its owner open it"
+    verdicts = verify(store)
+    assert verdicts[str(other.path)] is None
+    assert re.match(told, verdicts[str(closed.path)])
+    for asked in (lambda: store.obtain(text_step("root", "x")), lambda: collect(store)):
+        with pytest.raises(ArtifactError, match=told):
+            asked()
 
 
 def test_verify_names_what_is_damaged(store):

@@ -87,6 +87,7 @@ def _finished(
 ) -> Moved:
     """A rollback that was made; what a cut short attempt did not come to is done now."""
     found = version_of(client, name, present)
+    proof_of(client, found, last.why)
     make_champion(client, found, last.how, last.why, still_ours)
     say(client, found, CHAMPION, last.how, last.who, last.why)
     told = f"rolled back by {last.who} at {last.when}: {last.why}"

@@ -109,7 +109,7 @@ class DataCollatorForPreference:
         terms: dict[str, Any] = {
             name: torch.tensor([_number(pair, name) for pair in pairs], dtype=torch.float32)
             for name in NEUTRAL
-            if name in pairs[0]
+            if any(name in pair for pair in pairs)
         }  # (B,) each
         if "pair_id" in pairs[0]:
             terms["pair_id"] = [str(pair["pair_id"]) for pair in pairs]

@@ -21,7 +21,7 @@ from tasks.tokenization.shards import shards_in
 from tasks.training.batches.given_ids import sound
 from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
-from tasks.training.batches.raw_pairs import TERMS
+from tasks.training.batches.raw_pairs import READ, TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
 from tasks.training.loss.params import loss_params
 from tasks.training.loss.rows import check_rows
@@ -81,7 +81,8 @@ def prepare_dataset(
     first = next(iter(dataset), None)
     if first is None:
         raise DataError(f"the {name} dataset is empty; there is nothing to train or evaluate on")
-    columns = list(dataset.column_names or first)
+    told = dataset.column_names
+    columns = list(told or first)
     dataset, columns = _under_canonical_names(dataset, columns)
     if set(IDS) <= set(columns):
         if "pair_id" not in columns:
@@ -96,9 +97,10 @@ def prepare_dataset(
             f"the {name} dataset has the columns {columns}; expected raw pairs with "
             f"{' and '.join(ANSWERS)}, or tokenized ones with {' and '.join(IDS)}"
         )
+    # a stream that does not know its columns may have any of these in a later row
     dataset = tokenize_rows(
         dataset,
-        columns,
+        columns if told else list(dict.fromkeys([*columns, *READ, *TERMS])),
         processing_class,
         name,
         args.max_length,

@@ -177,7 +177,7 @@ def _as_told(problem: Unusable) -> Unusable:
 
 def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
     """What the pair says, checked; conversion names no comparison or source for a row."""
-    return row[name] if name in ("comparison", "source") else getattr(pair, name)
+    return row.get(name) if name in ("comparison", "source") else getattr(pair, name)
 
 
 def _without_nulls(value: Any) -> Any:

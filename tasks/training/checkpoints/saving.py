@@ -4,6 +4,7 @@ What Trainer itself does not keep (the unfinished logging interval) is kept besi
 """
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from tasks.training.checkpoints.space import checkpoint_bytes, room_for_checkpoi
 from tasks.training.guard import check_weights
 from tasks.training.params import OWN_FIELDS, TrainingParams
 
+logger = logging.getLogger(__name__)
+
 
 class SavingTrainer(EndingTrainer):
     """Trainer that commits its checkpoints, and deletes those that are not needed any more."""
 
     job: checkpoints.Job
     """What a checkpoint must belong to."""
+    _told_of_two: bool = False
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Trainer's own files, then the interval's sums, then the manifest that makes it count."""
@@ -72,6 +76,14 @@ class SavingTrainer(EndingTrainer):
             best = self.state.best_model_checkpoint
             protected = [directory, *([Path(best)] if best else [])]
             keep = limit if models else max(2, limit)
+            if keep > limit and not self._told_of_two:
+                self._told_of_two = True
+                logger.warning(
+                    "save_total_limit is %d; %d checkpoints are kept, so that one is whole if the "
+                    "last is damaged",
+                    limit,
+                    keep,
+                )
             checkpoints.rotate(directory.parent, keep, protected, committed=not models)
 
     @contextlib.contextmanager

@@ -22,7 +22,7 @@ from tasks.training.model.compiling import as_written
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.quantized import is_quantized
 from tasks.training.preflight.memory import attempt
-from tasks.training.scoring import score
+from tasks.training.scoring import body_dtype, score
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -78,10 +78,9 @@ def _round_trip(trainer: "RewardTrainer", live: Any, place: Path, item: Any) -> 
     plain: Any = merged(copy.deepcopy(live)) if isinstance(live, PeftModel) else live
     with _config_kept(plain):
         save_model(plain, trainer.processing_class, place)
-    dtype = next(p.dtype for n, p in plain.named_parameters() if not n.startswith("score."))
     loaded: Any = load_reward_model(
         place,
-        dtype=dtype,
+        dtype=body_dtype(plain),
         need_head=True,
         attn_implementation=plain.config._attn_implementation,
     ).model

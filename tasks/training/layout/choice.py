@@ -46,15 +46,19 @@ def _by_settings(model: nn.Module, args: TrainingArguments) -> str | None:
         )
     if args.neftune_noise_alpha:
         return "NEFTune's noise is scaled by the length of a row, and a shared prompt would get one"
-    if _has_dropout(model):
-        return "dropout would strike a shared prompt once for all of its answers"
+    if _is_random(model):
+        return "dropout, or a router's noise, would strike a shared prompt once for all its answers"
     return None
 
 
-def _has_dropout(model: nn.Module) -> bool:
-    """Whether any module drops anything: attention keeps its probability as a plain number."""
+def _is_random(model: nn.Module) -> bool:
+    """Whether any module drops anything in training, or shakes it: attention keeps its probability
+    as a plain number, and a router of experts its noise."""
     return any(
         (isinstance(module, nn.Dropout) and module.p > 0)
-        or any("dropout" in n and isinstance(v, float) and v > 0 for n, v in vars(module).items())
+        or any(
+            ("dropout" in name or "jitter" in name) and isinstance(value, float) and value > 0
+            for name, value in vars(module).items()
+        )
         for module in model.modules()
     )

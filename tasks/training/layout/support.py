@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from tasks.training.layout.plan import Ids, flat_plan
 from tasks.training.layout.pruning import prune_last_layer, restore_last_layer
 from tasks.training.layout.rectangle import rectangle
-from tasks.training.scoring import is_decoder, score, score_flat
+from tasks.training.scoring import body_dtype, is_decoder, score, score_flat
 
 RECURRENT = ("linear_attention", "mamba", "recurrent", "conv")
 """Kinds of layers whose state runs on along the row, from one sequence into the next."""
@@ -54,7 +54,7 @@ def _by_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> str | Non
             difference = _difference(model)
     except Exception as error:  # whatever a forward raises that was not written for flat rows
         return f"{type(model).__name__} takes no flat batch: {error}"
-    allowed = HALF if autocast else TOLERANCE.get(model.dtype, HALF)
+    allowed = HALF if autocast else TOLERANCE.get(body_dtype(model), HALF)
     if not difference <= allowed:
         return f"{type(model).__name__} gives rewards that differ by {difference:.1e} in a probe"
     return None

@@ -19,7 +19,7 @@ from tasks.training.batches.pairs import longest_sides
 from tasks.training.model.padding import embedding
 from tasks.training.model.positions import positions as positions_in
 from tasks.training.model.positions import why_no_more
-from tasks.training.scoring import score
+from tasks.training.scoring import body_dtype, score
 
 PROBE_ROWS, PROBE_TOKENS, PROBE_PADDING = 4, 3, 5
 SEEN = {torch.float32: 1e-4, torch.float64: 1e-4}
@@ -52,12 +52,12 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
             behind = score(model, padded, mask)
     except RuntimeError as error:
         raise ModelError(
-            f"{type(model).__name__} cannot score three tokens in {model.dtype}: {error}; load it "
-            "in float32, or use another family"
+            f"{type(model).__name__} cannot score three tokens in {body_dtype(model)}: {error}; "
+            "load it in float32, or use another family"
         ) from error
     finally:
         model.train(training)
-    largest, seen = float(bare.abs().max()), SEEN.get(model.dtype)
+    largest, seen = float(bare.abs().max()), SEEN.get(body_dtype(model))
     limit = SEEN_HALF * max(1.0, largest) if seen is None else seen * largest
     gaps = (bare - behind).abs()
     if not float(gaps.max()) <= limit:

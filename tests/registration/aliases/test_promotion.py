@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 from typer.testing import CliRunner
 
 from flows.__main__ import app
@@ -23,6 +25,7 @@ from tasks.registration.aliases.history import entries, former_champions, histor
 from tasks.registration.aliases.promotion import promote
 from tasks.registration.aliases.rollback import rollback
 from tasks.registration.params import GateParams
+from tasks.registration.store import refusals_told
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for
 from tests.registration.conftest import Place
@@ -111,6 +114,14 @@ def test_a_move_that_the_registry_refuses_is_not_written_down_as_made(place):
     with pytest.raises(RegistrationError, match="alias 'bad alias!' of 'reward-model' was not set"):
         move_alias(client, NAME, "bad alias!", 1, "promote", "x", lambda: None)
     assert entries(client.get_registered_model(NAME).tags) == {}
+
+
+def test_a_database_that_cannot_be_written_is_told_in_one_sentence(place, caplog):
+    with pytest.raises(RegistrationError) as caught, refusals_told(place.params, place.root):  # noqa: PT012
+        logging.getLogger("mlflow.store.db.utils").error("two tracebacks")
+        raise MlflowException("(sqlite3.OperationalError) attempt to write\n[SQL: INSERT INTO x]")
+    assert "refuses: (sqlite3.OperationalError) attempt to write; see that" in str(caught.value)
+    assert caplog.text == ""
 
 
 def test_the_history_tells_of_every_alias(place, command, tmp_path):
@@ -259,6 +270,10 @@ def test_a_rollback_cut_short_is_finished_and_not_doubled(overtaken, monkeypatch
     assert aliases(place) == {"champion": 1}
     assert made_moves(place)[2:] == [("champion", 2, 1, "rollback")]
     assert len(entries(place.client.get_registered_model(NAME).tags)) == 3
+    for weights in (place.root / "mlruns").rglob("model.safetensors"):
+        weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(RegistrationError, match="not those that were registered"):
+        rollback(place.params, place.root, why="third try")
 
 
 def test_former_champions_are_those_that_were_not_rolled_back():

@@ -1,7 +1,7 @@
 """Whatever a script brings its rows in: lists, streams, dicts of evaluations, or a clear no."""
 
 import pytest
-from datasets import Dataset, DatasetDict, IterableDatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from tasks.errors import DataError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
@@ -44,6 +44,29 @@ def test_a_list_of_rows_is_the_data_set_of_them(tiny_model_directory, tmp_path):
     tokenized = make_rows(6)
     named = make(tiny_model_directory, tmp_path, tuple(tokenized)).train_dataset
     assert named["pair_id"][:] == [row["pair_id"] for row in tokenized]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_stream_says_nothing_of_columns_that_begin_in_a_later_row(
+    tiny_model_directory, tmp_path, raw
+):
+    later = {"margin": 5.0, "preference": 0.9, "weight": 2.0, "tools": None, "n": {"a": 1}}
+    rows = TEXT[::2] * 3 if raw else [{s: r[s] for s in COLUMNS[:2]} for r in make_rows(6)]
+    rows = [row | (later if place else {}) for place, row in enumerate(rows)]
+    filled = [dict.fromkeys(later) | row for row in rows]
+    histories = []
+    for given in (IterableDataset.from_generator(rows.__iter__), Dataset.from_list(filled)):
+        trainer = make(
+            *(tiny_model_directory, tmp_path / "o", given),
+            train_sampling_strategy="sequential",
+            per_device_train_batch_size=2,
+            max_steps=3,
+        )
+        trainer.train()
+        steps = trainer.state.log_history[:-1]
+        histories.append([step[name] for name in ("loss", "grad_norm") for step in steps])
+    assert histories[0] == pytest.approx(histories[1], rel=1e-5)
+    assert len(histories[0]) == 6
 
 
 def test_evaluations_are_given_as_lists_streams_and_dicts(tiny_model_directory, tmp_path):

@@ -80,10 +80,12 @@ def test_the_best_adapters_stay_and_are_loaded_at_the_end(base, pairs, tmp_path)
     assert steps_in(tmp_path / "run") == [1, 8]
 
 
-def test_while_a_run_lasts_the_newest_stays_beside_the_best(base, pairs, tmp_path):
+def test_while_a_run_lasts_the_newest_stays_beside_the_best(base, pairs, tmp_path, caplog):
     fields = {**EVERY_STEP, **SMALLEST_MARGIN, "save_total_limit": 1}
     killed(make(base, pairs, tmp_path / "run", **fields), 5)
     assert steps_in(tmp_path / "run") == [1, 5]
+    told = [line for line in caplog.messages if "save_total_limit is 1; 2 checkpoints" in line]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -193,6 +193,17 @@ def test_a_model_is_probed_in_the_precision_that_it_will_compute_in(fields, dtyp
     assert seen == {dtype}
 
 
+def test_the_noise_of_a_router_is_that_of_padded_batches(caplog):
+    off = dict.fromkeys(("bf16", "fp16", "torch_compile", "neftune_noise_alpha"))
+    args = SimpleNamespace(**off, device=torch.device("cpu"))
+    experts = {"num_local_experts": 4, "intermediate_size": 48}
+    still, shaken = (reward_model("mixtral", **experts, router_jitter_noise=n) for n in (0.0, 0.3))
+    assert choose_layout("auto", still, args) == "prefix_shared"
+    with caplog.at_level("INFO"):
+        assert choose_layout("auto", shaken, args) == "padded"
+    assert "a router's noise" in caplog.text
+
+
 def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):
     hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
     normed = self.input_layernorm(hidden_states)

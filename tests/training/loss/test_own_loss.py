@@ -45,11 +45,20 @@ class Called(RewardTrainer):
 
 
 class Twice(RewardTrainer):
-    """RewardTrainer's share of a step's loss, doubled."""
+    """RewardTrainer's loss, doubled."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         return (2 * found[0], found[1]) if return_outputs else 2 * found
+
+
+class Decayed(RewardTrainer):
+    """RewardTrainer's loss and a term of the weights, handed on all that is given."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        loss, out = super().compute_loss(model, inputs, True, num_items_in_batch=num_items_in_batch)
+        loss = loss + 0.5 * model.score.weight.pow(2).sum()
+        return (loss, out) if return_outputs else loss
 
 
 def trained(kind, base, directory, **fields):
@@ -88,6 +97,18 @@ def test_the_same_loss_written_anew_trains_the_same(base, tmp_path, kind, fields
     found, wanted = own.evaluate(), usual.evaluate()
     assert found["eval_loss"] == pytest.approx(wanted["eval_loss"], rel=1e-5)
     assert found["eval_accuracy"] == wanted["eval_accuracy"]
+
+
+@pytest.mark.parametrize("fields", [UNEVEN, {"max_tokens_per_micro_batch": 60}])
+def test_a_term_beside_the_pairs_is_added_once_whatever_the_micro_batches(base, tmp_path, fields):
+    whole = {"per_device_train_batch_size": 12, "max_steps": 2}
+    expected = trained(Decayed, base, tmp_path / "whole", **whole)[1]
+    usual = trained(RewardTrainer, base, tmp_path / "usual", **whole)[1]
+    records = trained(Decayed, base, tmp_path / "parts", **{**whole, **fields})[1]
+    for name in ("loss", "grad_norm"):
+        given = [record[name] for record in records]
+        assert given == pytest.approx([record[name] for record in expected], rel=1e-4)
+    assert records[0]["loss"] > usual[0]["loss"] + 1e-3
 
 
 def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
