@@ -56,6 +56,8 @@ class Source(Params):
     """Good rows to keep at most, after `weight`: those whose content has the lowest hashes."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
     """Of CSV files; None: tab for .tsv, else comma."""
+    quotes: bool = True
+    """Whether quotes enclose cells of CSV files; else they are characters like others."""
 
     @model_validator(mode="after")
     def _exactly_one_place(self) -> Self:
@@ -100,7 +102,8 @@ def reading(source: Source) -> dict[str, Any]:
     The path itself does not: the files that it matched do, by name and content; nor does the hub's
     revision: its commit does.
     """
-    declared = {} if source.format is None else {"format": source.format}
+    declared: dict[str, Any] = {} if source.format is None else {"format": source.format}
+    declared |= {} if source.quotes else {"quotes": False}
     return declared | {
         "name": source.name,
         "limit": source.limit,

@@ -90,6 +90,7 @@ def ingest_file(
     account = Account(source, file.name, Sample(source), KeptBadRows())
     with Trail(past) as trail:
         origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
+        origin = replace(origin, quotes=file.quotes)
         if grows:
             origin = replace(origin, follow=trail.follow)
         batches = _limited(_batches(origin, file, past), limit, file.name)

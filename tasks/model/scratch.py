@@ -5,6 +5,7 @@ equal bytes.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,12 @@ MOST_TOKEN_CHARACTERS = 128
 minutes to read; the longest of tokenizers in use are runs of so many spaces."""
 
 
+LONGEST_RUN = 1000
+"""Characters of one kind in a row beyond which text is cut: BPE's training takes the square of a
+word's length in time, a minute for 262,144 equal characters."""
+_RUN = re.compile(rf"(\w{{{LONGEST_RUN}}}|[^\w\s]{{{LONGEST_RUN}}}|\s{{{LONGEST_RUN}}})")
+
+
 def build_scratch(params: ScratchParams, corpus: Iterator[str], directory: Path) -> None:
     """Writes config, weights, tokenizer and chat template into `directory`.
 
@@ -59,10 +66,20 @@ def texts(row_shards: list[Path]) -> Iterator[str]:
         for batch in pq.ParquetFile(shard).iter_batches(columns=["raw"]):
             for raw in batch.column("raw").to_pylist():
                 for text in _strings(orjson.loads(raw)):
-                    yield text
+                    yield from _cut(text)
                     left -= len(text)
                 if left < 0:
                     return
+
+
+def _cut(text: str) -> list[str]:
+    """The text, in pieces where a run is too long."""
+    if len(text) < LONGEST_RUN:
+        return [text]
+    spaces = any(space * LONGEST_RUN in text for space in " \n\t")
+    if not spaces and max(map(len, text.split()), default=0) < LONGEST_RUN:
+        return [text]
+    return [piece for piece in _RUN.split(text) if piece]
 
 
 def train_tokenizer(corpus: Iterator[str], vocab_size: int) -> "Tokenizer":

@@ -18,7 +18,7 @@ from tasks.model.params import ModelParams, ScratchParams
 
 STAGE = "model"
 SHELF = "model"
-VERSION = 2
+VERSION = 3
 DESCRIPTION = "model.json"
 PLACES = {
     "commit": "model.revision",

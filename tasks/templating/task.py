@@ -28,7 +28,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 13
+VERSION = 14
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
@@ -62,6 +62,7 @@ def step(
 def _build(
     workspace: Workspace, params: TemplatingParams, conversion: Artifact, model: BaseModel
 ) -> None:
+    from tasks.templating.not_rendered import not_rendered
     from tasks.templating.shards.batch import OPTIONAL
     from tasks.templating.shards.shard import TemplateShard
     from tasks.templating.template import with_effective_template
@@ -97,6 +98,7 @@ def _build(
             path.write_text(tokenizer.chat_template, "utf-8")
         workspace.report["undefined_in_template"] = undefined_names(tokenizer)
         workspace.report["prefix_stable"] = is_prefix_stable(tokenizer)
+    workspace.report["not_rendered"] = not_rendered(tokenizer, conversion.report["notes"])
     workspace.report["delimiters_in_text"] = _total(n["delimiters"] for n in numbers)
     for name in (*OPTIONAL, "images"):
         workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)

@@ -136,6 +136,10 @@ def _fast(
 ) -> tuple[FastokensEngine | None, str]:
     if fastokens_version() is None:
         return None, "fastokens is not installed (extra `fast`)"
+    words = [token for token in file.added if token["single_word"] and token["normalized"]]
+    if words:  # seen in one text of a thousand, which no probe need hold
+        named = shown(str(words[0]["content"]), 40)
+        return None, f"fastokens looks for {named}, a single word and normalized, in other places"
     try:
         fast = FastokensEngine(file)
     except Exception as error:  # whatever a native loader says of a tokenizer it does not know

@@ -123,6 +123,14 @@ def test_turns_that_are_written_in_a_text_are_counted(convert):
     assert notes(convert([whole], layout="hh_rlhf")) == {}
 
 
+def test_messages_that_are_written_in_a_text_are_counted(convert):
+    """As in one file of several, whose first has texts."""
+    sides = {side: json.dumps(TALK[side]) for side in ("chosen", "rejected")}
+    rows = [text(1), text(2, prompt="Hi", **sides), sides, text(3, chosen="[{} and so on")]
+    found = notes(convert(rows, layout="trl", options={"json_columns": []}))
+    assert found == {"messages written in a text as JSON: it gets no chat template": 2}
+
+
 @catalogue(52, 72)
 def test_white_space_is_kept_to_the_byte_and_alone_makes_no_pair(convert, pairs_of, quarantine_of):
     kept = text(1, chosen="  Yes.\t\n", rejected="\nNo. ")

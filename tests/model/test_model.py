@@ -15,7 +15,7 @@ from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
 from tasks.model.directory import describe
-from tasks.model.scratch import MOST_TOKEN_CHARACTERS, train_tokenizer
+from tasks.model.scratch import LONGEST_RUN, MOST_TOKEN_CHARACTERS, texts, train_tokenizer
 from tests.ingestion.places.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
@@ -73,6 +73,17 @@ def test_a_line_of_equal_characters_makes_no_token_as_long_as_itself():
     vocabulary = train_tokenizer(iter(["x" * 20_000, *[TEXT] * 9]), 320).get_vocab()
     assert "x" * 64 in vocabulary
     assert max(map(len, vocabulary)) <= MOST_TOKEN_CHARACTERS
+
+
+def test_no_run_of_one_kind_reaches_the_training_whole_and_no_character_is_lost(tmp_path):
+    runs = [kind * (3 * LONGEST_RUN + 1) for kind in ("x", "-", " ", "\t", "\u4e00")]
+    written = [*runs, "a b " * LONGEST_RUN, TEXT]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"raw": [json.dumps({"text": text}) for text in written]}), path)
+    pieces = list(texts([path]))
+    assert "".join(pieces) == "".join(written)
+    assert pieces[-2:] == written[-2:]
+    assert max(map(len, pieces[:-2])) == LONGEST_RUN
 
 
 def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(

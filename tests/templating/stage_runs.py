@@ -1,6 +1,7 @@
 """Raw rows through conversion's functions and the two stages, to the ids that training reads."""
 
 import datetime
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,15 +25,17 @@ DAY = datetime.date(2026, 1, 2)
 
 def converted(rows: list[dict], directory: Path) -> Artifact:
     """The canonical pairs of rows with trl's columns, all in the training split, in order."""
-    values = []
+    values, notes = [], Counter()
     for number, row in enumerate(rows, 1):
         pair = checked(columns.pairs(row)[0])
         identity = identify(pair, 0, 0.0)
+        notes.update(pair.notes)
         values.append(pair_values(pair, identity, Origin("s", "f.jsonl", number, "{}")))
     arrays = [pa.array(c, f.type) for c, f in zip(zip(*values, strict=True), SCHEMA, strict=True)]
     (directory / "pairs").mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), directory / "pairs/00000.parquet")
-    return Artifact("conversion", "0" * 16, directory, "d" * 64, {})
+    record = {"report": {"notes": {"s": dict(notes)}}}
+    return Artifact("conversion", "0" * 16, directory, "d" * 64, record)
 
 
 def run(

@@ -82,7 +82,7 @@ def test_a_date_is_asked_for_pinned_and_in_the_key(name, tmp_path):
     model = build_family(name, tmp_path / "model")
     with pytest.raises(TemplateError, match=r"strftime_now.*set templating\.date"):
         load_tokenizer(model.path, TemplatingParams())
-    held = Artifact("conversion", "0" * 16, tmp_path, "d" * 64, {})
+    held = Artifact("conversion", "0" * 16, tmp_path, "d" * 64, {"report": {"notes": {}}})
     keys = {
         templating.step(TemplatingParams(date=day), held, model, held).key
         for day in (DAY, DAY.replace(day=3))

@@ -99,6 +99,23 @@ def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
     assert [a.tolist() for a in found] == [backend.encode(t).ids for t in CASES]
 
 
+@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+def test_a_token_that_is_a_word_and_normalized_goes_to_tokenizers(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    path = model.path / "tokenizer.json"
+    state = json.loads(path.read_text())
+    flags = {"single_word": True, "lstrip": False, "rstrip": False, "special": False}
+    for token, normalized in (("zebra", False), ("crane", True)):
+        number = max(entry["id"] for entry in state["added_tokens"]) + 1
+        state["added_tokens"].append(
+            {"id": number, "content": token, "normalized": normalized, **flags}
+        )
+        path.write_text(json.dumps(state))
+        encoder = stage_encoder(model.path, "auto")
+        assert (encoder.fast is None) == normalized
+    assert "'crane', a single word and normalized" in encoder.why
+
+
 def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
     rng = np.random.default_rng(0)
     pairs = []

@@ -28,7 +28,7 @@ def peak():
 given, model, root = map(Path, sys.argv[1:])
 model = BaseModel(model, tokenizer_digest(model), "0" * 64, {})
 held = Artifact("model", "1" * 16, model.path, "e" * 64, {})
-record = {"files": {}}
+record = {"files": {}, "report": {"notes": {}}}
 done = Artifact("conversion", given.name.ljust(16, "0"), given, given.name.ljust(64, "0"), record)
 peaks = []
 rendered = Store(root).obtain(templating.step(TemplatingParams(workers=1), done, model, held))

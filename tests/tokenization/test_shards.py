@@ -56,7 +56,9 @@ def converted(directory: Path, shards: list[range]) -> Artifact:
         pq.write_table(pa.Table.from_pylist([pair(n) for n in numbers], schema=SCHEMA), path)
         files[f"pairs/{path.name}"] = {"sha256": file_digest(path), "bytes": path.stat().st_size}
     digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-    return Artifact("conversion", digest[:16], directory, digest, {"files": files})
+    return Artifact(
+        "conversion", digest[:16], directory, digest, {"files": files, "report": {"notes": {}}}
+    )
 
 
 def both(

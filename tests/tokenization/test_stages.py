@@ -57,7 +57,7 @@ def stages(tmp_path: Path, model_directory: Path, shards: list[list[dict]], **to
                 table.column_names.index(name), name, table[name].cast(pa.string())
             )
         pq.write_table(table, directory / f"pairs/{index:05d}.parquet")
-    conversion = Artifact("conversion", "0" * 16, directory, "d" * 64, {})
+    conversion = Artifact("conversion", "0" * 16, directory, "d" * 64, {"report": {"notes": {}}})
     store, model = Store(tmp_path / "data"), describe(model_directory, {})
     held = Artifact("model", "1" * 16, model_directory, "e" * 64, {})
     rendered = store.obtain(

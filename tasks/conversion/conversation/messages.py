@@ -11,7 +11,7 @@ A content that is a list of parts stays one where an image is among them; texts 
 
 from typing import Any, cast
 
-from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES
+from tasks.conversion.conversation.message_names import KEYS, REASONING, ROLE_MAP, ROLES
 from tasks.conversion.conversation.nulls import without_nulls
 from tasks.conversion.conversation.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
@@ -20,6 +20,8 @@ from tasks.errors import shown
 Message = dict[str, Any]
 Messages = list[Message]
 
+REASONED = "reasoning kept"
+BESIDE_CALLS = "text beside tool calls kept"
 _PLAIN = {"role", "content"}
 
 
@@ -106,6 +108,10 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
     else:
         kept["tool_calls"] = checked_calls(kept["tool_calls"], f"{field}.tool_calls", notes)
     kept["content"] = _check_content(kept, f"{field}.content", notes)
+    if any(name in kept for name in REASONING):
+        notes.append(REASONED)
+    if kept["content"] and "tool_calls" in kept:
+        notes.append(BESIDE_CALLS)
     return kept
 
 

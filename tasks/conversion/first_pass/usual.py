@@ -28,7 +28,7 @@ import orjson
 from tasks.conversion.conversation.messages import ROLES
 from tasks.conversion.first_pass.parts import More, Parts, PartsOf
 from tasks.conversion.preference.identity import DIGEST_BYTES
-from tasks.conversion.preference.signals import WRITTEN_TURN
+from tasks.conversion.preference.signals import JSON_TURN, WRITTEN_TURN
 from tasks.conversion.unusable import Unusable
 
 Texts = tuple[bytes, bytes, bytes]
@@ -129,6 +129,8 @@ def _usual_texts(place: int, parts: Parts) -> Usual | None:
     stored = orjson.dumps(prompt), orjson.dumps(chosen), orjson.dumps(rejected)
     if WRITTEN_TURN in stored[0] or WRITTEN_TURN in stored[1] or WRITTEN_TURN in stored[2]:
         return None  # noted with more care
+    if stored[0].startswith(JSON_TURN) or stored[1].startswith(JSON_TURN):
+        return None
     compared = stored
     if bare != texts:
         compared = orjson.dumps(bare[0]), orjson.dumps(bare[1]), orjson.dumps(bare[2])

@@ -76,7 +76,7 @@ def read(row: Row, options: ScoredOptions) -> list[Item]:
     }
     if options.responses is not None and options.scores is not None:
         places = zip(options.responses, options.scores, strict=True)
-        answers = [(place, at_path(row, place), at_path(row, score)) for place, score in places]
+        answers = [(a, at_path(row, a), score, at_path(row, score)) for a, score in places]
         return _ranked(row, answers, options, context)
     if options.by is None and "responses" in row:
         return _ranked(row, _lists(row), options, context)
@@ -105,7 +105,8 @@ def _group(value: Any, column: str) -> str:
     )
 
 
-def _lists(row: Row) -> list[tuple[str, Any, Any]]:
+def _lists(row: Row) -> list[tuple[str, Any, str, Any]]:
+    """Each answer and its score, each behind the name of its place."""
     responses = listed(row["responses"], "responses", "a list of answers")
     scores = listed(required(row, "scores"), "scores", "a list of numbers")
     if len(responses) != len(scores):
@@ -114,20 +115,20 @@ def _lists(row: Row) -> list[tuple[str, Any, Any]]:
             "scores",
             f"found {len(scores)} scores for {len(responses)} answers, expected one for each",
         )
-    both = zip(responses, scores, strict=True)
-    return [(f"responses[{i}]", response, score) for i, (response, score) in enumerate(both)]
+    both = enumerate(zip(responses, scores, strict=True))
+    return [(f"responses[{i}]", response, f"scores[{i}]", score) for i, (response, score) in both]
 
 
 def _ranked(
     row: Row,
-    answers: list[tuple[str, Any, Any]],
+    answers: list[tuple[str, Any, str, Any]],
     options: ScoredOptions,
     context: dict[str, str | None],
 ) -> list[Item]:
     judged: list[tuple[str, Any, Decimal | bool | Unusable | None]] = []
-    for field, response, value in answers:
+    for field, response, place, value in answers:
         try:
-            score = _score(value, field, options)
+            score = _score(value, place, options)
         except Unusable as problem:
             score = problem
         judged.append((field, as_messages(response), score))

@@ -34,6 +34,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 TIE = 0.5
 """The preference of a pair neither side of which is the better one."""
 ANSWER_TEXT = "answer text -> assistant message"
+BESIDE_TEXT = "tools beside text kept"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def checked(pair: Pair) -> Pair:
         if pair.images is not None:
             raise _images_beside_text()
         prompt, chosen, rejected = _standard(pair.prompt, chosen, rejected, notes)
+        notes += [BESIDE_TEXT] if pair.tools else []
     else:
         prompt, chosen, rejected = _conversational(pair.prompt, chosen, rejected, notes)
         _check_images(pair, prompt, chosen, rejected)

@@ -35,6 +35,8 @@ _RARE = sorted({mark[-1] for mark, _, _ in _SECRETS})
 _TOOL_TURN = b'{"role":"tool"'
 WRITTEN_TURN = b"\\n\\nAssistant:"
 """A blank line and a name, as JSON has them."""
+JSON_TURN = b'"[{\\"'
+"""How messages begin that are stored as the text of their JSON: files of one source may differ."""
 LETTERS = 200
 """Characters of an answer by which its script is told."""
 
@@ -75,6 +77,8 @@ def turn_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[
             notes.append((place, "tool turn without its call"))
         elif WRITTEN_TURN in text and sides(place)[1].startswith(b'"'):
             notes.append((place, "turns written in a text (Assistant:): it gets no chat template"))
+        elif JSON_TURN in text and any(s and s.startswith(JSON_TURN) for s in sides(place)[:2]):
+            notes.append((place, "messages written in a text as JSON: it gets no chat template"))
     return notes
 
 

@@ -70,6 +70,8 @@ class Origin:
     """Told of the columns of a file that declares them: name -> kind."""
     follow: Callable[[bytes], object] = lambda _: None
     """Given the bytes of a plain file as they are read."""
+    quotes: bool = True
+    """Whether quotes enclose cells."""
 
 
 def first_rows(batch: Batch, limit: int) -> Batch:

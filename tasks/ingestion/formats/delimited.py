@@ -26,6 +26,7 @@ from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text
 
 BATCH_RECORDS = 512
 _OTHER_DELIMITERS = ";\t|,"
+_OR_NONE = ", or set quotes: false on the source where they enclose nothing"
 
 csv.field_size_limit(ROW_LIMIT_BYTES)  # of the process; the module's own limit is 128 KB
 
@@ -77,7 +78,7 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
             records, for lines end in CR here and in LF there.
     """
     lines = _Lines(origin, blocks(text_pieces(origin, pieces(origin))))
-    records = csv.reader(lines, delimiter=origin.delimiter, strict=True)
+    records = _reader(origin, lines, strict=True)
     header: list[str] | None = None
     batch = Batch(read=0)
     for cells in _cells(origin, lines, records):
@@ -94,6 +95,11 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
             yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
             batch = Batch(read=0)
     yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
+
+
+def _reader(origin: Origin, lines: Iterator[str], *, strict: bool = False) -> Iterator[list[str]]:
+    quoting = csv.QUOTE_MINIMAL if origin.quotes else csv.QUOTE_NONE
+    return csv.reader(lines, delimiter=origin.delimiter, quoting=quoting, strict=strict)
 
 
 def _total(batch: Batch) -> int:
@@ -122,7 +128,7 @@ def _cells(
 def _refused(error: csv.Error, line: bytes) -> Fault:
     """What the csv module says of a record whose last line is `line`, and what to do."""
     if "new-line character" not in str(error):
-        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two")
+        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{_OR_NONE}")
     end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
     message = f"a {end} stands outside of quotes within the line; put its cell in quotes, or "
     return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
@@ -133,7 +139,7 @@ def _unclosed(origin: Origin, row: int) -> DataError:
     return DataError(
         f"{origin.name} line {row}: a quoted cell of the record that starts here is not closed "
         f"within {limit} MB or before the end of the file; close it, and write a quote inside a "
-        "cell as two"
+        f"cell as two{_OR_NONE}"
     )
 
 
@@ -173,8 +179,14 @@ def _holds_several(lines: _Lines, header: list[str]) -> bool:
     """Whether line ends of the other kind part the last line into full records of several cells."""
     within = lines.held[-1][:ROW_LIMIT_BYTES]  # so no cell is above the module's limit
     texts = (part.decode("utf-8", "replace") for part in parts(within))
-    records = csv.reader(texts, delimiter=lines.origin.delimiter)
+    records = _reader(lines.origin, texts)
     return sum(islice((1 for cells in records if len(cells) == len(header) > 1), 2)) == 2
+
+
+def _is_rows(held: list[bytes], cells: int) -> bool:
+    """Whether a record of several lines is as many rows, whose quotes enclose nothing: text has
+    few tabs."""
+    return len(held) > 1 < cells and all(line.count(b"\t") == cells - 1 for line in held)
 
 
 def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:
@@ -182,6 +194,9 @@ def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:
     if len(cells) != len(header):
         message = f"{len(cells)}!={len(header)}: {len(cells)} cells under {len(header)} names; "
         return Fault("csv_field_count", "", message + "complete the row, or quote its delimiters")
+    if lines.origin.delimiter == "\t" and _is_rows(lines.held, len(header)):
+        message = f"quotes enclose the ends of {len(lines.held)} lines that are full rows each; "
+        return Fault("csv_quote", "", message + f"write each quote in them as two{_OR_NONE}")
     if not raw.isascii():
         try:
             raw.decode()

@@ -45,6 +45,7 @@ class SourceFile:
     """Of its bytes on disk: see `prefixes`."""
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False, repr=False)
     """What its digest's pass over it knows of its beginnings."""
+    quotes: bool = True
 
     @property
     def is_archive(self) -> bool:
@@ -129,7 +130,7 @@ def described(
     if format_ == "tar":
         codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
     delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
-    return SourceFile(name, path, format_, codec, delimiter, size, digest)
+    return SourceFile(name, path, format_, codec, delimiter, size, digest, quotes=source.quotes)
 
 
 def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:

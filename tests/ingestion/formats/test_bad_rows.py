@@ -228,6 +228,21 @@ def test_delimiter_is_a_tab_for_tsv_and_can_be_set(ingestion):
         assert [row["raw"] for row in ingestion.rows(artifact)] == [{"a": "1,5", "b": "2"}]
 
 
+def test_quotes_that_enclose_nothing_merge_no_rows(ingestion):
+    lines = ['Q0\t"Yes\tno', 'Q1\tsure"\tnah', 'Q2\t"the" end\tbee', 'Q3\t"a\n\tb\n"\tc', ""]
+    path = ingestion.write("x.tsv", "\n".join(["p\tc\tr", *lines]))
+    read = ingestion.run(path)
+    bad = ingestion.quarantine(read)
+    assert [(b["row"], b["reason"]) for b in bad] == [(2, "csv_quote"), (4, "csv_quote")]
+    assert "enclose the ends of 2 lines that are full rows each" in bad[0]["message"]
+    assert all("set quotes: false on the source" in b["message"] for b in bad)
+    kept = [row["raw"] for row in ingestion.rows(read)]
+    assert kept == [{"p": "Q3", "c": "a\n\tb\n", "r": "c"}]
+    path = ingestion.write("y.tsv", "\n".join(["p\tc\tr", *lines[:3], ""]))
+    plain = ingestion.rows(ingestion.run(path, quotes=False))
+    assert [list(row["raw"].values()) for row in plain] == [row.split("\t") for row in lines[:3]]
+
+
 @pytest.mark.catalogue(32, 33)
 def test_columnar_values_become_json_by_declared_rules(ingestion):
     table = pa.table(

@@ -1,0 +1,50 @@
+"""What conversion kept of the rows and the text does not hold: the model never sees it.
+
+    reasoning         ChatML's template, and many others, write none
+    text beside calls of an answer that calls tools, Llama 3.1's template writes the call alone
+    tools beside text a pair of texts goes through no template
+
+Such rows are rendered all the same, as the template has it; how many there are is told once.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.conversion.conversation.messages import BESIDE_CALLS, REASONED
+from tasks.conversion.preference.pair import BESIDE_TEXT
+from tasks.errors import TemplateError
+from tasks.templating.render import render
+from tasks.templating.template_faults import ANSWER, USER
+
+logger = logging.getLogger(__name__)
+
+MARK = "unseenmark"
+CALL = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": {"a": "b"}}}
+PROBES = {
+    REASONED: {**ANSWER, "reasoning_content": MARK},
+    BESIDE_CALLS: {"role": "assistant", "content": MARK, "tool_calls": [CALL]},
+}
+
+
+def not_rendered(tokenizer: Any, notes: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What the texts lack, and in how many pairs at most, by conversion's notes of each source."""
+    counts: Counter[str] = Counter()
+    for noted in notes.values():
+        counts.update(noted)
+    lacking = [note for note in PROBES if counts[note] and _is_dropped(tokenizer, PROBES[note])]
+    found = {note: counts[note] for note in (*lacking, BESIDE_TEXT) if counts[note]}
+    for note, pairs in found.items():
+        why = "text goes through no template" if note == BESIDE_TEXT else "the template drops it"
+        logger.warning("%s: of up to %d pairs, and not rendered, for %s", note, pairs, why)
+    return found
+
+
+def _is_dropped(tokenizer: Any, answer: dict[str, Any]) -> bool:
+    if tokenizer.chat_template is None:
+        return False
+    try:
+        return MARK not in render([USER, answer], tokenizer)
+    except TemplateError:  # of a row that has it, it says so
+        return False
