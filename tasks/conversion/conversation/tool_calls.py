@@ -65,9 +65,12 @@ def _without_null_keys(call: Call) -> Call:
 
 
 def _check_arguments(arguments: Any, field: str, notes: list[str]) -> None:
-    """Arguments are an object or its JSON text; the text stays as it is, byte for byte."""
+    """Arguments are an object or its JSON text, or "" for none; a text stays as it is, byte for
+    byte."""
     value = arguments
     if isinstance(arguments, str):
+        if not arguments:
+            return
         try:
             value = orjson.loads(arguments)
         except orjson.JSONDecodeError:

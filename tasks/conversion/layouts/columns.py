@@ -67,12 +67,14 @@ def renamed(row: Row, mapping: Mapping[str, str], only_if_mapped: Collection[str
     taken = set(mapping.values()).union(only_if_mapped)
     result = {column: value for column, value in row.items() if column not in taken}
     for name, column in mapping.items():
-        result[name] = at_path(row, column)
+        result[name] = at_path(row, column, null_ok=True)
     return result
 
 
-def at_path(row: Row, path: str) -> Any:
+def at_path(row: Row, path: str, *, null_ok: bool = False) -> Any:
     """What stands at a dotted path, such as `answers.0.text`; a column of that very name first.
+
+    `null_ok`: null where the way there ends in null, as a table of all rows has it.
 
     Raises:
         Unusable: missing_column.
@@ -86,6 +88,8 @@ def at_path(row: Row, path: str) -> Any:
             value = listing[int(part)]
         elif isinstance(value, dict):
             value = required(cast(Row, value), part)
+        elif value is None and null_ok:
+            return None
         else:
             raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
     return value

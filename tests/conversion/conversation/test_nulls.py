@@ -89,7 +89,14 @@ def test_rows_with_tools_give_the_same_pairs_out_of_a_table_as_out_of_lines(
 
 
 def test_a_null_among_the_arguments_of_a_line_is_kept_and_counted(convert, pairs_of):
-    asked = [{"city": None}, {"where": {"city": None}}, '{"city": null}', {"city": [None]}, None]
+    asked = [
+        {"city": None},
+        {"where": {"city": None}},
+        '{"city": null}',
+        {"city": [None]},
+        None,
+        "",
+    ]
     rows = [
         row(n, chosen=[calling({"id": None, "function": {"name": "f", "arguments": arguments}})])
         for n, arguments in enumerate(asked)

@@ -4,6 +4,7 @@ import pytest
 
 from tasks.conversion import Unusable
 from tasks.conversion.layouts import reader, recognise
+from tasks.conversion.preference.pair import checked
 from tasks.errors import DataError
 from tests.conversion.layouts.test_public_layouts import pairs_of_rows
 
@@ -24,6 +25,10 @@ def test_a_column_may_be_a_path_into_one(caplog):
     ):
         with pytest.raises(Unusable, match=says):
             reader("columns", mapping | {"prompt": path})(row)
+    judged = reader("columns", mapping | {"margin": "meta.m.0"})
+    assert [judged(row | {"meta": m})[0].margin for m in ({"m": [2]}, None)] == [2, None]
+    with pytest.raises(Unusable, match=r"^null: chosen: "):
+        checked(reader("columns", mapping | {"chosen": "meta.m"})(row | {"meta": None})[0])
     with pytest.raises(
         DataError, match=r"columns\.prompt names 'x\.text', which none of its first"
     ):
