@@ -98,9 +98,11 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     )
     near, cycles = report["near_duplicates"], report["cycles"]
     apart = " (conversion.split_by: opening holds out together what begins alike)"
+    short = " (in prompts of under 64 bytes this is not to be seen)"
     yield (
         f"of {near['looked_at']:,} held-out prompts looked at, {near['near_duplicates']:,} are "
-        f"nearly prompts of the training split{apart if near['near_duplicates'] else ''}; "
+        f"nearly prompts of the training split{apart if near['near_duplicates'] else ''}"
+        f"{short if report['eval'] and not near['looked_at'] else ''}; "
         f"{cycles['pairs']:,} pairs of {cycles['prompts']:,} prompts stand in cycles (a over b "
         "over c over a)"
     )

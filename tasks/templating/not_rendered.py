@@ -21,6 +21,11 @@ from tasks.templating.template_faults import ANSWER, USER
 logger = logging.getLogger(__name__)
 
 MARK = "unseenmark"
+WORDS = {
+    REASONED: "the chat template writes no reasoning",
+    BESIDE_CALLS: "the chat template writes no text beside tool calls",
+    BESIDE_TEXT: "plain text goes through no chat template, so its tools are not written",
+}
 CALL = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": {"a": "b"}}}
 PROBES = {
     REASONED: {**ANSWER, "reasoning_content": MARK},
@@ -36,8 +41,9 @@ def not_rendered(tokenizer: Any, notes: Mapping[str, Mapping[str, int]]) -> dict
     lacking = [note for note in PROBES if counts[note] and _is_dropped(tokenizer, PROBES[note])]
     found = {note: counts[note] for note in (*lacking, BESIDE_TEXT) if counts[note]}
     for note, pairs in found.items():
-        why = "text goes through no template" if note == BESIDE_TEXT else "the template drops it"
-        logger.warning("%s: of up to %d pairs, and not rendered, for %s", note, pairs, why)
+        logger.warning(
+            "%s: up to %d pairs have some, which the model never sees", WORDS[note], pairs
+        )
     return found
 
 

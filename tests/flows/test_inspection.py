@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 
 from flows.inspection import Inspection, inspect, turns
-from flows.inspection_print import print_inspection, visible
+from flows.inspection_print import _lines, print_inspection, visible
 from flows.params import load
 from flows.pipeline import Pipeline
 from tasks.errors import DataError
@@ -70,8 +70,12 @@ def test_counts_and_lengths_are_those_of_the_rows(pipeline):
 
 
 def test_the_print_shows_every_figure_and_no_row_can_write_to_the_terminal(pipeline, capsys):
-    print_inspection(inspect(pipeline, pairs=2), width=160)
+    found = inspect(pipeline, pairs=2)
+    print_inspection(found, width=160)
     shown = capsys.readouterr().out
+    short = "training split (in prompts of under 64 bytes this is not to be seen);"
+    assert short not in shown  # nothing is held out
+    assert any(short in line for line in _lines({**found.report, "eval": 1}))
     for expected in ("empty_response 1", "contradictions: 2", "median", "margin 0.5"):
         assert expected in shown
     assert "preferring the answer of more characters is right for 50.0% of the pairs" in shown
