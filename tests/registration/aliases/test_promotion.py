@@ -271,7 +271,7 @@ def test_a_rollback_cut_short_is_finished_and_not_doubled(overtaken, monkeypatch
     assert made_moves(place)[2:] == [("champion", 2, 1, "rollback")]
     assert len(entries(place.client.get_registered_model(NAME).tags)) == 3
     for weights in (place.root / "mlruns").rglob("model.safetensors"):
-        weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+        weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(RegistrationError, match="not those that were registered"):
         rollback(place.params, place.root, why="third try")
 
