@@ -1,8 +1,8 @@
 """What conversion kept of the rows and the text does not hold: the model never sees it.
 
-    reasoning         ChatML's template, and many others, write none
-    text beside calls of an answer that calls tools, Llama 3.1's template writes the call alone
-    tools beside text a pair of texts goes through no template
+    reasoning               ChatML's template, and many others, write none
+    text beside tool calls  Llama 3.1's template writes the call alone
+    tools beside text       a pair of texts goes through no template
 
 Such rows are rendered all the same, as the template has it; how many there are is told once.
 """
