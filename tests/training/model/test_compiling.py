@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
+from torch import library
 from torch._dynamo.utils import counters
 
 from tasks.errors import ParamsError
@@ -89,7 +90,7 @@ def test_rows_of_another_length_are_no_other_graph(base, tmp_path):
     assert few == counters["stats"]["unique_graphs"] > 0
 
 
-@torch.library.custom_op("of_tests::varlen", mutates_args=())
+@library.custom_op("of_tests::varlen", mutates_args=())
 def varlen_op(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -103,7 +104,7 @@ def varlen_op(
     return plain_varlen(q, k, v, q_starts, k_starts, most, scale)
 
 
-@torch.library.custom_op("of_tests::varlen_backward", mutates_args=())
+@library.custom_op("of_tests::varlen_backward", mutates_args=())
 def varlen_backward(
     grad: torch.Tensor,
     q: torch.Tensor,
