@@ -18,6 +18,7 @@ from tasks.conversion import ConversionParams
 from tasks.errors import ParamsError, meant, shown
 from tasks.evaluation.params import EvaluationParams
 from tasks.ingestion import IngestionParams
+from tasks.ingestion.formats.extensions import says_itself
 from tasks.ingestion.redaction import has_secrets, redacted, redacted_value
 from tasks.model import ModelParams
 from tasks.registration.params import RegistrationParams
@@ -86,6 +87,11 @@ def _read(path: Path) -> dict[str, Any]:
             raise ParamsError(f"params file {path} is a directory; give the YAML file itself")
         if not path.exists():
             raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
+        if says_itself(path.name) and path.suffix.lower() != ".json":
+            raise ParamsError(
+                f"params file {path} is data by its name, expected YAML; write its "
+                "path into a params file: ingestion: {sources: [{name: mine, path: ...}]}"
+            )
         with path.open("rb") as file:  # a pipe, too: `run <(sed ... my.yaml)`
             content = file.read(LARGEST_FILE_BYTES + 1)
     except OSError as error:

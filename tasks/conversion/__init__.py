@@ -20,9 +20,9 @@
 Reasons for which a row or pair cannot be used (quarantined, and counted against
 `max_bad_fraction`): bad_json, not_object, missing_column, null, wrong_type, mixed_format,
 empty_response, identical, identical_normalised, empty_messages, bad_message, unknown_role,
-null_content, image_part, bad_tool_call, no_final_assistant, no_prompt, prompt_not_prefix,
-prompt_duplicated, prompts_differ, bad_transcript, bad_margin, bad_weight, bad_score,
-score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools, bad_images,
+null_content, image_part, unknown_part, bad_tool_call, no_final_assistant, no_prompt,
+prompt_not_prefix, prompt_duplicated, prompts_differ, bad_transcript, bad_margin, bad_weight,
+bad_score, score_contradicts_label, bad_label, bad_steps, step_out_of_range, bad_tools, bad_images,
 bad_chat_template_kwargs, number_too_large, unmatched_tool_turn (where a source's options ask for
 it).
 Reasons that are no fault of a row: tie (quarantined too), unrated (an answer without a score),

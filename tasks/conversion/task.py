@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 17
+VERSION = 18
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 

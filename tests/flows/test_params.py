@@ -206,6 +206,9 @@ def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypa
         load("nowhere.yaml")
     with pytest.raises(ParamsError, match=f"params file {tmp_path} is a directory; give the YAML"):
         load(tmp_path)
+    (tmp_path / "rows.JSONL.gz").write_bytes(b"")
+    with pytest.raises(ParamsError, match=r"rows.JSONL.gz is data by its name, expected YAML; wri"):
+        load(tmp_path / "rows.JSONL.gz")
 
 
 def test_params_come_through_a_pipe_and_a_name_that_none_can_have_is_told(params_file):

@@ -126,6 +126,7 @@ BAD_FILES = [
     ("quote.csv", b'a,b\n1,2\n3,"4\n5,6\n', "line 3.*not closed"),
     ("twice.csv", b"a,b,a\n1,2,3\n", "line 1: column 'a' stands twice"),
     ("semi.csv", b"prompt;chosen\n1;2\n", "columns found: 'prompt;chosen'.*set delimiter=';'"),
+    ("lines.csv", b'{"prompt": "a, \\"b\\"", "chosen": "c"}\n' * 2, "a JSON object.*format: jsonl"),
     ("tab.csv", b"prompt\tchosen\n1\t2\n", r"set delimiter='\\t'"),
     ("latin.csv", b"caf\xe9,b\n1,2\n", "line 1: the header is not UTF-8"),
     ("text.parquet", b"hello, world", "12 bytes, starts with b'hell', expected b'PAR1'"),

@@ -23,13 +23,21 @@ Messages = list[Message]
 REASONED = "reasoning kept"
 BESIDE_CALLS = "text beside tool calls kept"
 _PLAIN = {"role", "content"}
+_AS_REASONING = f"write its text as the message's {REASONING[0]}"
+_INSTEAD = {
+    **dict.fromkeys(("thinking", "reasoning"), _AS_REASONING),
+    **dict.fromkeys(("input_text", "output_text"), "write its type as 'text'"),
+    "tool_use": "write the call into the message's tool_calls",
+    "tool_result": "write it as a message of role 'tool'",
+}
+"""What to do about parts of other conventions."""
 
 
 def check_messages(value: list[Any], field: str, notes: list[str]) -> Messages:
     """The messages in their one form; what was changed on the way is appended to `notes`.
 
     Raises:
-        Unusable: empty_messages, bad_message, unknown_role, null_content, image_part,
+        Unusable: empty_messages, bad_message, unknown_role, null_content, unknown_part,
             bad_tool_call.
     """
     if not value:
@@ -157,6 +165,16 @@ def _check_content(message: Message, field: str, notes: list[str]) -> str | list
     raise Unusable("wrong_type", field, f"found {found(content)}, expected text")
 
 
+def _unknown_part(kind: str, field: str) -> Unusable:
+    do = _INSTEAD.get(kind, "leave such rows out of the source")
+    return Unusable(
+        "unknown_part",
+        field,
+        f"found a part of type {shown(kind, 40)}, expected only parts of type 'text' or 'image'; "
+        + do,
+    )
+
+
 def _checked_parts(parts: list[Any], field: str, notes: list[str]) -> str | list[Message]:
     """The parts as they are where one is an image; else their texts joined without a separator."""
     for i, part in enumerate(parts):
@@ -165,12 +183,7 @@ def _checked_parts(parts: list[Any], field: str, notes: list[str]) -> str | list
         if kind == "image" or (kind == "text" and isinstance(entry.get("text"), str)):
             continue
         if isinstance(kind, str) and kind != "text":
-            raise Unusable(
-                "image_part",
-                f"{field}[{i}]",
-                f"found a part of type {shown(kind, 40)}, expected only parts of type 'text' or "
-                "'image'; leave such rows out of the source",
-            )
+            raise _unknown_part(kind, f"{field}[{i}]")
         raise Unusable(
             "bad_message",
             f"{field}[{i}]",

@@ -20,6 +20,7 @@ from tasks.conversion.unusable import Unusable, found
 READ = ("chosen", "rejected")
 ROLES = {"Human": "user", "Assistant": "assistant"}
 _TURN = re.compile(r"\n\n(Human|Assistant):(?: |(?=\n)|\Z)")
+_CRLF_TURN = re.compile(r"\r\n\r\n(Human|Assistant):")
 _START = re.compile(r"\s*(Human|Assistant):")
 
 
@@ -75,7 +76,8 @@ def _turns(text: Any, field: str) -> Messages:
         raise Unusable(
             "no_final_assistant",
             field,
-            "found a Human's turn at the end, expected an Assistant's: the turn that is compared",
+            "found a Human's turn at the end, expected an Assistant's: the turn that is compared"
+            + _line_ends(text),
         )
     if len(turns) == 1:
         raise Unusable(
@@ -95,12 +97,17 @@ def split_turns(text: str, field: str) -> Messages:
         raise Unusable(
             "bad_transcript",
             field,
-            f"found {found(text)}, expected it to begin with '\\n\\nHuman: '",
+            f"found {found(text)}, expected it to begin with '\\n\\nHuman: '" + _line_ends(text),
         )
     return [
         {"role": ROLES[who], "content": said}
         for who, said in zip(parts[1::2], parts[2::2], strict=True)
     ]
+
+
+def _line_ends(text: str) -> str:
+    """What to do about turns that begin with the line ends of Windows, where there are any."""
+    return "; write its line ends as LF, not CR LF" if _CRLF_TURN.search(text) else ""
 
 
 def _prompts_differ(chosen: Messages, rejected: Messages) -> Unusable:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tasks.errors import DataError, shown
-from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.formats.batches import (
     ROW_LIMIT_BYTES,
     BadRow,
@@ -21,11 +20,11 @@ from tasks.ingestion.formats.batches import (
     too_large,
 )
 from tasks.ingestion.formats.decompression import pieces
+from tasks.ingestion.formats.header import header_of
 from tasks.ingestion.formats.json_bytes import dumped
 from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
 
 BATCH_RECORDS = 512
-_OTHER_DELIMITERS = ";\t|,"
 _OR_NONE = ", or set quotes: false on the source where they enclose nothing"
 
 csv.field_size_limit(ROW_LIMIT_BYTES)  # of the process; the module's own limit is 128 KB
@@ -83,12 +82,8 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
     batch = Batch(read=0)
     for cells in _cells(origin, lines, records):
         if header is None:
-            if isinstance(cells, list) and cells and "".join(cells).strip():
-                header = _header(origin, lines.row, cells)
-            elif isinstance(cells, BadRow):
-                raise DataError(
-                    f"{origin.name} line {lines.row}: no usable header ({cells.fault.message})"
-                )
+            if isinstance(cells, BadRow) or "".join(cells).strip():
+                header = header_of(origin, lines.row, cells, lines.held[0])
             continue
         _sort_in(batch, lines, header, cells)
         if batch.counted + len(batch.blank) >= BATCH_RECORDS:
@@ -141,20 +136,6 @@ def _unclosed(origin: Origin, row: int) -> DataError:
         f"within {limit} MB or before the end of the file; close it, and write a quote inside a "
         f"cell as two{_OR_NONE}"
     )
-
-
-def _header(origin: Origin, row: int, names: list[str]) -> list[str]:
-    if any("\ud800" <= c <= "\udfff" for name in names for c in name):
-        raise DataError(f"{origin.name} line {row}: the header is not UTF-8; convert the file")
-    check_names(f"{origin.name} line {row}", names)
-    other = [d for d in _OTHER_DELIMITERS if d != origin.delimiter and d in names[0]]
-    if len(names) == 1 and other:
-        raise DataError(
-            f"{origin.name} line {row}: columns found: {shown(names[0])}; with delimiter="
-            f"{origin.delimiter!r} that is one column: set delimiter={other[0]!r}"
-        )
-    origin.declare(dict.fromkeys(names, TEXT))
-    return names
 
 
 def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | BadRow) -> None:

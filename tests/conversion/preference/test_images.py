@@ -63,7 +63,7 @@ def test_pairs_that_differ_in_their_images_alone_are_two(convert, pairs_of):
         ({"images": [3]}, "bad_images", "images[0]"),
         ({"images": "[a"}, "bad_images", "images"),
         ({"images": None}, "image_part", "images"),
-        ({"prompt": [{"role": "user", "content": [{"type": "audio"}]}]}, "image_part",
+        ({"prompt": [{"role": "user", "content": [{"type": "audio"}]}]}, "unknown_part",
          "prompt[0].content[0]"),
     ],
 )  # fmt: skip

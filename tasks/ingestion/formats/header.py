@@ -1,0 +1,46 @@
+"""The header row of CSV and TSV: the names of a file's columns, or what the file is instead."""
+
+from typing import Any
+
+import orjson
+
+from tasks.errors import DataError, shown
+from tasks.ingestion.columns import TEXT, check_names
+from tasks.ingestion.formats.batches import BadRow, Origin
+
+_OTHER_DELIMITERS = ";\t|,"
+
+
+def header_of(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes) -> list[str]:
+    """The names in the first record, `cells`, which begins with `line` and is row `row`.
+
+    Raises:
+        DataError: no names, or no usable ones: a line of JSON, another delimiter, another encoding.
+    """
+    where = f"{origin.name} line {row}"
+    if _is_object(line):
+        raise DataError(
+            f"{where}: found a JSON object, expected the names of the columns: the file holds JSON "
+            "lines; set format: jsonl on its source"
+        )
+    if isinstance(cells, BadRow):
+        raise DataError(f"{where}: no usable header ({cells.fault.message})")
+    if any("\ud800" <= c <= "\udfff" for name in cells for c in name):
+        raise DataError(f"{where}: the header is not UTF-8; convert the file")
+    check_names(where, cells)
+    other = [d for d in _OTHER_DELIMITERS if d != origin.delimiter and d in cells[0]]
+    if len(cells) == 1 and other:
+        raise DataError(
+            f"{where}: columns found: {shown(cells[0])}; with delimiter={origin.delimiter!r} that "
+            f"is one column: set delimiter={other[0]!r}"
+        )
+    origin.declare(dict.fromkeys(cells, TEXT))
+    return cells
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        value: Any = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(value, dict)
