@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.artifact import Ledger
 from tasks.conversion.params import ConversionParams
-from tasks.conversion.preference.identity import SPLITS
+from tasks.conversion.preference.splits import SPLITS
 from tasks.conversion.second_pass.duplicates import (
     ALIKE,
     CONTRADICTION,

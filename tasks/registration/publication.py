@@ -16,7 +16,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.conversion.preference.identity import SPLITS
+from tasks.conversion.preference.splits import SPLITS
 from tasks.evaluation.report import report_of
 from tasks.registration.aliases.judgement import Judgement
 from tasks.registration.facts import split_digest, stage_keys

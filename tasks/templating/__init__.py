@@ -3,7 +3,7 @@
 render, renderer   one conversation; both sides of a pair, or why they have no text
 template, environment, sandbox, limits    the chat template, compiled and held within bounds
 template_faults    what it does wrong whatever the rows are
-pictures, turn_order    what of a conversation many templates drop or refuse
+parts, pictures, turn_order    what of a conversation many templates drop or refuse
 tokenizer/         its file, its special tokens, what it puts around texts itself
 traced/            the template run once with symbols in place of words
 replay/            conversations of a structure that was traced, without the template

@@ -23,13 +23,8 @@ from tasks.templating.limits import (
     OverLimit,
     cpu_limit,
 )
-from tasks.templating.pictures import (
-    Pictures,
-    image_parts,
-    missing_text,
-    other_part,
-    text_only,
-)
+from tasks.templating.parts import image_parts, missing_text, other_part, text_only
+from tasks.templating.pictures import Pictures
 from tasks.templating.refusals import (
     forgery,
     looked_into,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace, ahead
-from tasks.conversion.preference.identity import SPLITS
+from tasks.conversion.preference.splits import SPLITS
 from tasks.templating.shards.batch import as_type
 from tasks.templating.text_shards import text_batches
 from tasks.tokenization.flat import FlatIds, common_lengths, shared_prefixes

@@ -61,7 +61,7 @@ def step(
 def _build(
     workspace: Workspace, params: TokenizationParams, templating: Artifact, model: BaseModel
 ) -> None:
-    from tasks.conversion.preference.identity import SPLITS
+    from tasks.conversion.preference.splits import SPLITS
     from tasks.templating.text_shards import TEXTS, text_shards
     from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
 

@@ -10,7 +10,8 @@ from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
-from tasks.templating.pictures import Pictures, with_image_parts
+from tasks.templating.parts import with_image_parts
+from tasks.templating.pictures import Pictures
 from tasks.templating.renderer import Renderer
 from tasks.templating.template import load_tokenizer
 from tests.templating.families import TEMPLATES, build_family

@@ -36,9 +36,10 @@ from tasks.conversion.first_pass.usual_columns import (
 from tasks.conversion.plan import Plan
 from tasks.conversion.preference.characters import SETTLED, levels_of
 from tasks.conversion.preference.folding import folded_bytes
-from tasks.conversion.preference.identity import DIGEST_BYTES, SPLITS, opening
+from tasks.conversion.preference.identity import DIGEST_BYTES
 from tasks.conversion.preference.pair import FORMATS
 from tasks.conversion.preference.signals import end_to_end, signals
+from tasks.conversion.preference.splits import SPLITS, opening
 
 Array = npt.NDArray[Any]
 PIECE_ROWS = 256

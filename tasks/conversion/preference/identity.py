@@ -20,7 +20,7 @@ character by character, and what has been hashed once is hashed no second time.
 
 import unicodedata
 from hashlib import blake2b
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import orjson
 
@@ -30,10 +30,9 @@ from tasks.conversion.preference.characters import NONE, SETTLED, beyond_ascii, 
 from tasks.conversion.preference.folding import folded_bytes
 from tasks.conversion.preference.pair import TIE, Pair
 from tasks.conversion.preference.sides import normal, normal_content
+from tasks.conversion.preference.splits import Split, opening, split_of
 from tasks.ingestion.formats.json_bytes import dumped
 
-Split = Literal["train", "eval"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 DIGEST_BYTES = 16
 _MARK = "\0"
 """Keeps roles and contents apart in a prompt's group."""
@@ -121,22 +120,6 @@ def _key(better: bytes, worse: bytes, tie: bool) -> bytes:
     for the lowest bit, which is 1 where chosen sorts after rejected."""
     both = int.from_bytes(better, "big") ^ int.from_bytes(worse, "big")
     return (both >> 1 << 1 | (better > worse and not tie)).to_bytes(DIGEST_BYTES, "big")
-
-
-def split_of(group: str, seed: int, eval_fraction: float) -> Split:
-    """The split of a whole group: the same in every run, whatever other rows there are.
-
-    A larger fraction only moves groups from train to eval, never back.
-    """
-    digest = blake2b(f"{seed}:{group}".encode(), digest_size=8).digest()
-    return "eval" if int.from_bytes(digest, "big") < eval_fraction * 2**64 else "train"
-
-
-def opening(turns: bytes) -> bytes:
-    """Of a prompt's turns, as its group is made of them, those down to the user's first."""
-    said = turns.split(b"\0")  # role, content, role, content ... and nothing
-    first = next((i for i in range(0, len(said), 2) if said[i].strip() == b"user"), len(said))
-    return b"\0".join([*said[: first + 2], b""]) if first + 2 < len(said) else turns
 
 
 def prompt_group(pair: Pair) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.artifact import Ledger
 from tasks.conversion.first_pass.shard_records import field_of
-from tasks.conversion.preference.identity import SPLITS
+from tasks.conversion.preference.splits import SPLITS
 from tasks.conversion.second_pass.duplicates import (
     ALIKE,
     CODES,

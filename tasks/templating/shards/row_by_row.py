@@ -18,7 +18,7 @@ from tasks.artifact import Ledger, Quarantine
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, shown
 from tasks.templating.limits import MOST_TIMEOUTS
-from tasks.templating.pictures import with_image_parts
+from tasks.templating.parts import with_image_parts
 from tasks.templating.renderer import Renderer
 from tasks.templating.replay.conversations import Plain, Side, conversations_of
 from tasks.templating.replay.delimiters import delimiters_in, rows_to_ask

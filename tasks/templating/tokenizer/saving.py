@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tasks.artifact.durable import writing
 from tasks.templating.tokenizer.loaded import loaded
-from tasks.templating.tokenizer.plain_tokenizer import is_plain
+from tasks.templating.tokenizer.plain_files import is_plain
 from tasks.templating.tokenizer.tokenizer_file import (
     TokenizerFile,
     has_fastokens,

@@ -27,7 +27,7 @@ from tasks.conversion.preference.pair import Pair, checked
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError
-from tasks.templating.pictures import text_only
+from tasks.templating.parts import text_only
 from tasks.tokenization.flat import join
 from tasks.training.batches.pair_ids import BothIds, PairIds
 from tasks.training.batches.quick_rows import quick_pair

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from tasks.conversion.preference.pair import Pair
-from tasks.templating.pictures import text_only
+from tasks.templating.parts import text_only
 from tasks.templating.renderer import Rendered, Renderer
 from tasks.tokenization.encode import Encoder, Ids
 from tasks.tokenization.literal import literal_encoder

@@ -12,8 +12,8 @@ from tasks.training.checkpoints.space import explained_full_disk
 from tasks.training.guard import check_weights
 from tasks.training.handover.card import model_card
 from tasks.training.model.adapter import base_of, merged, merged_anew
-from tasks.training.model.loading import head_digest
 from tasks.training.model.quantized import is_quantized
+from tasks.training.model.score_head import head_digest
 from tasks.training.process.progress import is_timing
 
 if TYPE_CHECKING:

@@ -4,23 +4,22 @@ What is refused is refused here, before any training (see `soundness`): code or 
 directory, weights that are missing or not finite, more labels than one.
 """
 
-import hashlib
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
-from tasks.artifact.durable import read_json
 from tasks.errors import ModelError
+from tasks.training.model.score_head import Head, draw_head, head_digest, read_head, weight_files
 from tasks.training.model.soundness import (
     check_directory,
     check_finite,
@@ -29,16 +28,7 @@ from tasks.training.model.soundness import (
     place_of,
 )
 from tasks.training.model.whole import loaded_whole
-from tasks.training.scoring import HEAD, head_modules, head_names, is_decoder, read_by_length
-
-
-@dataclass(frozen=True)
-class Head:
-    """Where the score head comes from."""
-
-    origin: Literal["loaded", "new"]
-    sha256: str
-    """Of the head's float32 values as they stand before training."""
+from tasks.training.scoring import HEAD, head_names, is_decoder, read_by_length
 
 
 @dataclass(frozen=True)
@@ -83,23 +73,12 @@ def load_reward_model(
     _realign(model)
     read_by_length(model)
     files = weight_files(_files_of(path, options), options.get("variant"))
-    _read_head(files, model, known=missing)
+    read_head(files, model, known=missing)
     if missing and is_decoder(model):
-        _draw_head(getattr(model, HEAD), model.config, seed)
+        draw_head(getattr(model, HEAD), model.config, seed)
     model.config.problem_type = "regression"
     model.config.id2label, model.config.label2id = {0: "reward"}, {"reward": 0}
     return RewardModel(model, Head("new" if missing else "loaded", head_digest(model)))
-
-
-def head_digest(model: PreTrainedModel) -> str:
-    """SHA-256 of the float32 values of `head_modules`."""
-    heads = head_names(model)
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        if name.startswith(heads):
-            digest.update(name.encode())
-            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def disable_dropout(model: nn.Module) -> None:
@@ -163,42 +142,6 @@ def _files_of(path: str | Path, options: dict[str, Any]) -> Path:
         **{**place_of(options), "local_files_only": True, "force_download": False},
     )
     return Path(cached).parent
-
-
-def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
-    """The files that transformers reads weights of; others beside them are not the model's."""
-    part = f"{variant}." if variant else ""
-    whole = directory / f"model.{part}safetensors"
-    if whole.is_file():
-        return [whole]
-    index = read_json(directory / f"model.safetensors.index.{part}json")
-    return [directory / name for name in sorted({*index["weight_map"].values()})] if index else []
-
-
-def _read_head(files: list[Path], model: PreTrainedModel, known: Collection[str]) -> None:
-    """The head as it stands in the files, but for what is `known` not to: loading in bfloat16 has
-    rounded it on its way."""
-    head = {
-        f"{name}.{inner}": parameter
-        for name, module in head_modules(model).items()
-        for inner, parameter in module.named_parameters()
-        if parameter.is_floating_point() and f"{name}.{inner}" not in known
-    }
-    for file in files:
-        with safe_open(file, framework="pt") as tensors, torch.no_grad():
-            for name in set(tensors.keys()) & set(head):
-                head[name].copy_(tensors.get_tensor(name))
-
-
-def _draw_head(head: nn.Module, config: Any, seed: int) -> None:
-    deviation = float(getattr(config, "initializer_range", None) or 0.02)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in head.named_parameters():
-            drawn = torch.zeros(parameter.shape)
-            if name.endswith("weight"):
-                drawn.normal_(0.0, deviation, generator=generator)
-            parameter.copy_(drawn)
 
 
 @contextmanager

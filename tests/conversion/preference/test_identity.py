@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.conversion import Pair
-from tasks.conversion.preference.identity import identify, prompt_group, split_of
+from tasks.conversion.preference.identity import identify, prompt_group
+from tasks.conversion.preference.splits import split_of
 
 TEXT = st.text(min_size=1, max_size=20)
 

@@ -7,7 +7,8 @@ from huggingface_hub import HfApi, ModelCard
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.loading import head_digest, load_reward_model
+from tasks.training.model.loading import load_reward_model
+from tasks.training.model.score_head import head_digest
 from tasks.training.scoring import score
 from tests.training.handover.fake_hub import hub
 from tests.training.tiny import make_rows

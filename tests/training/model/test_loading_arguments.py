@@ -5,7 +5,8 @@ import torch
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.loading import head_digest, load_reward_model
+from tasks.training.model.loading import load_reward_model
+from tasks.training.model.score_head import head_digest
 from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_tokenizer
 

@@ -15,8 +15,9 @@ from transformers import AutoModelForSequenceClassification
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.adapter import lora_config, with_adapter
-from tasks.training.model.loading import head_digest, load_reward_model
+from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
+from tasks.training.model.score_head import head_digest
 from tasks.training.params import LoraParams
 from tasks.training.scoring import score
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer

@@ -6,8 +6,9 @@ import pytest
 from datasets import Dataset
 from tokenizers.processors import TemplateProcessing
 
-from tasks.conversion.preference.identity import identify, split_of
+from tasks.conversion.preference.identity import identify
 from tasks.conversion.preference.pair import Pair, checked
+from tasks.conversion.preference.splits import split_of
 from tasks.errors import DataError, TemplateError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.contract import replay, write_contract
