@@ -40,7 +40,7 @@ def render(
 
     try:
         return tokenizer.apply_chat_template(
-            messages,
+            _without_nulls(messages),
             tools=tools,
             tokenize=False,
             add_generation_prompt=add_generation_prompt,
@@ -51,6 +51,17 @@ def render(
         raise TemplateError(f"the chat template refuses it: {error}") from error
     except RecursionError as error:
         raise TemplateError(f"the chat template calls itself without an end: {error}") from error
+
+
+def _without_nulls(messages: Messages) -> Messages:
+    """The messages without keys that are null, as a call's content is: many templates would write
+    None. transformers leaves them out from 5.24 on; here every version does."""
+    return [
+        {name: value for name, value in turn.items() if value is not None}
+        if isinstance(turn, dict) and any(value is None for value in turn.values())
+        else turn
+        for turn in messages
+    ]
 
 
 def no_template() -> TemplateError:

@@ -5,6 +5,9 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from tasks.registration.loader.row_text import RowTexts
+from tasks.templating.render import render
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tasks.templating.traced.probe import TemplateProbe
 from tests.templating.families import NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, quarantined, run
@@ -128,6 +131,26 @@ def test_arguments_as_json_text_are_probed_as_text(tmp_path):
     row |= {"rejected": [call(arguments='{"city":  "Oslo"}')], "tools": [TOOL]}
     rendered, rows = run([row], model, tmp_path / "run")
     assert (quarantined(rendered), len(rows)) == ({}, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("{{ m.content }}", "[user]How warm is it in Rome?[assistant][assistant]31."),
+        ("{% if m.content is defined %}!{% endif %}", "[user]![assistant][assistant]!"),
+    ],
+)
+def test_a_content_that_is_null_is_none_in_training_in_a_script_and_when_served(
+    tmp_path, content, expected
+):
+    build_family("chatml", tmp_path / "model")
+    template = f"{{% for m in messages %}}[{{{{ m.role }}}}]{content}{{% endfor %}}"
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    talk = [USER, call(), says("31.")]
+    by_stage = render(talk, plain_tokenizer(tmp_path / "model"))
+    assert by_stage == expected == render(talk, tokenizer)
+    assert RowTexts(tokenizer, "quarantine")._conversation(talk, {})[0] == expected
 
 
 def test_tests_of_content_inside_templates_give_no_false_alarm(tmp_path):

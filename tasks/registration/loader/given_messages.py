@@ -31,8 +31,8 @@ def _message(number: int, given: dict[str, Any]) -> dict[str, Any]:
     kept["role"] = _role(given["role"], f"messages[{number}]")
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
-    kept["content"] = _content(given.get("content"), f"messages[{number}]", calls=bool(calls))
-    return kept
+    content = _content(given.get("content"), f"messages[{number}]", calls=bool(calls))
+    return kept if content is None else {**kept, "content": content}
 
 
 def _role(role: Any, where: str) -> str:
