@@ -161,7 +161,10 @@ def _standard(
         raise bad_prompt(prompt)
     check_differ(chosen, rejected, alike_texts)
     given = None if prompt is IMPLICIT else cast(str, prompt)
-    return separated_text(given, chosen, rejected, notes)
+    prompt, *answers = separated_text(given, chosen, rejected, notes)
+    if answers != [chosen, rejected]:
+        check_differ(*answers, alike_texts)
+    return prompt, *answers
 
 
 def _conversational(
