@@ -22,7 +22,7 @@ import numpy as np
 from tasks.errors import DataError, shown
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 from tasks.tokenization.encode import Encoder
-from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine
+from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine, panicked
 from tasks.tokenization.flat import FlatIds, join
 from tasks.tokenization.params import Choice, fastokens_version
 
@@ -142,7 +142,9 @@ def _fast(
         return None, f"fastokens looks for {named}, a single word and normalized, in other places"
     try:
         fast = FastokensEngine(file)
-    except Exception as error:  # whatever a native loader says of a tokenizer it does not know
+    except BaseException as error:  # whatever a native loader says of a tokenizer it does not know
+        if not (isinstance(error, Exception) or panicked(error)):
+            raise
         return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
     for special, ids in wanted.items():
         if why := _difference(fast, cases, ids, special):
@@ -154,7 +156,9 @@ def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: 
     """The first text whose ids are not those wanted, in a sentence; empty where there is none."""
     try:
         found = engine(texts, add_special_tokens=special)
-    except Exception as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception) or panicked(error)):
+            raise
         return f"fails on a probed text: {shown(str(error), 200)}"
     if np.array_equal(found.offsets, wanted.offsets) and np.array_equal(found.ids, wanted.ids):
         return ""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tasks.errors import DataError, shown
 from tasks.templating.tokenizer.one_of import one_of
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile
 from tasks.tokenization.encode import Ids
@@ -75,8 +76,28 @@ class TokenizersEngine:
 
     def whole(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
         """The ids of every text, encoded as it is: what everything else is held against."""
-        found = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        try:
+            found = self.backend.encode_batch_fast(
+                list(texts), add_special_tokens=add_special_tokens
+            )
+        except BaseException as error:
+            if not panicked(error):
+                raise
+            for text in texts:
+                self._alone(text, add_special_tokens)
+            raise
         return join([np.asarray(encoding.ids, np.int32) for encoding in found])
+
+    def _alone(self, text: str, add_special_tokens: bool) -> None:
+        try:
+            self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        except BaseException as error:
+            if not panicked(error):
+                raise
+            raise DataError(
+                f"tokenizers fails on the text {shown(text, 200)}: {error}; no ids of this "
+                "tokenizer exist for it: leave its row out, or mend the tokenizer's added tokens"
+            ) from None
 
     def _by_pieces(self, texts: Sequence[str], boundaries: "re.Pattern[str]") -> FlatIds:
         split = [[piece for piece in boundaries.split(text) if piece] for text in texts]
@@ -92,6 +113,11 @@ class TokenizersEngine:
         ends = np.concatenate([[0], np.cumsum(lengths)])
         counts = np.cumsum([0, *map(len, split)])
         return FlatIds(np.concatenate([np.empty(0, np.int32), *parts]), ends[counts])
+
+
+def panicked(error: BaseException) -> bool:
+    """Whether native code gave up within itself: no Exception, and its class cannot be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 def _boundaries(file: TokenizerFile) -> "re.Pattern[str] | None":

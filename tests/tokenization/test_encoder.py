@@ -6,7 +6,9 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from tasks.errors import DataError
 from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
@@ -159,3 +161,17 @@ def test_a_tokenizer_is_probed_once_in_a_process_wherever_its_copies_are(tmp_pat
     (tmp_path / "two").mkdir()
     (tmp_path / "two/tokenizer.json").write_bytes((one / "tokenizer.json").read_bytes())
     assert stage_encoder(one, "auto") is stage_encoder(tmp_path / "two", "auto")
+
+
+def test_a_text_on_which_native_code_gives_up_is_named(tmp_path):
+    made = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer = Whitespace()
+    made.add_tokens([AddedToken("\t", normalized=False, lstrip=True)])
+    made.add_special_tokens([AddedToken("[MASK]", normalized=False, rstrip=True)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    engine = encoders_of(tokenizer_file(tmp_path), "auto").reference
+    assert len(engine(["a b", "b"], add_special_tokens=False).lists()) == 2
+    with pytest.raises(
+        DataError, match=r"tokenizers fails on the text 'a \[MASK\] \\t b': Added"
+    ):
+        engine(["a b", "a [MASK] \t b", "b"], add_special_tokens=False)
