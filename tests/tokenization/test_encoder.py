@@ -171,7 +171,5 @@ def test_a_text_on_which_native_code_gives_up_is_named(tmp_path):
     made.save(str(tmp_path / "tokenizer.json"))
     engine = encoders_of(tokenizer_file(tmp_path), "auto").reference
     assert len(engine(["a b", "b"], add_special_tokens=False).lists()) == 2
-    with pytest.raises(
-        DataError, match=r"tokenizers fails on the text 'a \[MASK\] \\t b': Added"
-    ):
+    with pytest.raises(DataError, match=r"tokenizers fails on the text 'a \[MASK\] \\t b': Added"):
         engine(["a b", "a [MASK] \t b", "b"], add_special_tokens=False)
