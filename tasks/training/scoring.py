@@ -8,7 +8,7 @@ Legend: B sequences, T tokens, H hidden size.
 """
 
 from collections.abc import Mapping
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +27,15 @@ from tasks.training.model.products import use_onednn
 _BOUND = "reads_rewards_by_length"
 HEAD = "score"
 """Name of the head in every decoder of transformers that classifies sequences."""
+
+
+class Method(partial[Any]):
+    """A function bound to a module, as a method is for those who look (accelerate among them), that
+    can be pickled with it: a method is looked up by its name, and the class has none of this one."""
+
+    @property
+    def __func__(self) -> Any:
+        return self.func
 
 
 def score(model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -83,13 +92,13 @@ def read_by_length(model: PreTrainedModel) -> None:
     if use_onednn(body):
         use_fewer_passes(body)
     if is_decoder(model):
-        model.forward = MethodType(_forward, model)
+        model.forward = Method(_forward, model)
     for module in head_modules(model).values():
         module.float()
         if not is_decoder(model):
-            module.forward = MethodType(_in_float32, module)
+            module.forward = Method(_in_float32, module)
         elif type(module) is nn.Linear:
-            module.forward = MethodType(_product_in_float32, module)
+            module.forward = Method(_product_in_float32, module)
     setattr(model, _BOUND, True)
 
 

@@ -38,6 +38,26 @@ def test_rewards_equal_the_stock_model_on_the_same_padded_batch(tmp_path, family
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("family", ["qwen3", "bert"])
+def test_a_model_that_is_pickled_whole_scores_alike_by_weights_of_its_own(tmp_path, family):
+    if family == "bert":
+        stock = BertForSequenceClassification(
+            BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                       intermediate_size=48, num_labels=1)
+        )  # fmt: skip
+        read_by_length(stock)
+    else:
+        stock = load_reward_model(make_model(tmp_path / "base", family), seed=3).model
+    torch.save(stock.eval(), tmp_path / "whole.pt")
+    again = torch.load(tmp_path / "whole.pt", weights_only=False)
+    with torch.no_grad():
+        expected = score(stock, *padded(SEQUENCES))
+        assert torch.equal(score(again, *padded(SEQUENCES)), expected)
+        for parameter in stock.parameters():
+            parameter.zero_()
+        assert torch.equal(score(again, *padded(SEQUENCES)), expected)
+
+
 def test_reward_of_text_with_the_padding_id_inside_is_read_at_its_last_token(base):
     model = load_reward_model(base, seed=3).model.eval()
     model.config.pad_token_id = EOS  # the fallback of other trainers: pad == eos

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.errors import DataError, ParamsError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.pairs import open_pairs
 from tasks.training.model.loading import load_reward_model
-from tests.training.tiny import make_rows, make_tokenizer, write_pairs
+from tests.training.tiny import VOCABULARY, make_rows, make_tokenizer, write_pairs
 
 METRICS = {"loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin"}
 
@@ -281,3 +281,23 @@ def test_a_model_object_is_taken_with_its_tokenizer(base, tmp_path):
     trainer.train()
     _, records = trained(base, tmp_path / "path", make_rows(8), max_steps=2)
     assert trainer.state.log_history[1]["loss"] == records[1]["loss"]
+
+
+@pytest.mark.parametrize("family", ["deberta-v2", "modernbert"])
+def test_an_encoder_mapped_from_its_file_trains_as_an_object(tmp_path, family):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "cls_token_id": 2}
+    made = AutoConfig.for_model(
+        family, vocab_size=VOCABULARY, intermediate_size=48, num_labels=1, **sizes, **ids
+    )
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_config(made).save_pretrained(tmp_path / "base")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
+    assert any(p.data_ptr() % 64 for p in model.parameters())  # else there is nothing to see
+    trainer = RewardTrainer(
+        model,
+        config(tmp_path, max_steps=1),
+        train_dataset=Dataset.from_list(make_rows(8)),
+        processing_class=make_tokenizer(),
+    )
+    assert trainer.train().global_step == 1

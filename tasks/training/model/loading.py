@@ -70,7 +70,7 @@ def load_reward_model(
         raise ModelError(
             f"{path} has no score head ({missing[0]} is missing); it was never trained"
         )
-    _realign(model)
+    realign(model)
     read_by_length(model)
     files = weight_files(_files_of(path, options), options.get("variant"))
     read_head(files, model, known=missing)
@@ -114,7 +114,7 @@ def _from_pretrained(
         raise ModelError(f"{path} cannot be loaded as a reward model: {error}") from error
 
 
-def _realign(model: PreTrainedModel) -> None:
+def realign(model: nn.Module) -> None:
     """Moves every weight out of the file that it is mapped from, into memory of its own.
 
     A tensor starts anywhere in a file, and products over unaligned memory end in other last digits:
@@ -122,7 +122,8 @@ def _realign(model: PreTrainedModel) -> None:
     """
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.data = parameter.data.clone()
+            if parameter.device.type == "cpu" and parameter.is_floating_point():
+                parameter.data = parameter.data.clone()
 
 
 def _redrawn(loading: dict[str, Any]) -> set[str]:

@@ -19,7 +19,7 @@ from tasks.training.model.adapter import (
 from tasks.training.model.added_tokens import grow_embedding, tell_of_frozen_rows
 from tasks.training.model.families import check_padding_unseen
 from tasks.training.model.kernels import tell_of_liger
-from tasks.training.model.loading import disable_dropout, load_reward_model
+from tasks.training.model.loading import disable_dropout, load_reward_model, realign
 from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.model.score_head import Head, head_digest
@@ -70,6 +70,7 @@ def prepare_model(
             raise ParamsError("quantization_config is only used when the model is given as a path")
         if args.model_init_kwargs:
             raise ParamsError("model_init_kwargs are only used when the model is given as a path")
+        realign(base_of(model))
         read_by_length(base_of(model))
         head = Head("loaded", head_digest(base_of(model)))
     _check_half(base_of(model), args)
