@@ -58,7 +58,7 @@ def _without_nulls(messages: Messages) -> Messages:
     None. transformers leaves them out from 5.24 on; here every version does."""
     return [
         {name: value for name, value in turn.items() if value is not None}
-        if isinstance(turn, dict) and any(value is None for value in turn.values())
+        if isinstance(turn, dict)  # pyright: ignore[reportUnnecessaryIsInstance]
         else turn
         for turn in messages
     ]

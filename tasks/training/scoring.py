@@ -30,8 +30,8 @@ HEAD = "score"
 
 
 class Method(partial[Any]):
-    """A function bound to a module, as a method is for those who look (accelerate among them), that
-    can be pickled with it: a method is looked up by its name, and the class has none of this one."""
+    """A function bound to a module, for those who look (accelerate among them) a method. It can be
+    pickled with the module: a method is looked up by its name, which the class does not have."""
 
     @property
     def __func__(self) -> Any:

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.own_collator import OwnCollator
 from tasks.training.batches.pairs import COLUMNS
 from tasks.training.computing import ComputingTrainer
 from tasks.training.guard import FiniteGuard
@@ -53,7 +54,8 @@ class RewardTrainer(ComputingTrainer):
             sequence classification model with one label, or a PeftModel, which is trained further.
         args: None takes RewardConfig's defaults.
         data_collator: None takes DataCollatorForPreference; one of your own gets rows with
-            `chosen_input_ids` and `rejected_input_ids`, whatever their columns were called.
+            `chosen_input_ids` and `rejected_input_ids`, whatever their columns were called, and
+            with `chosen_ids` and `rejected_ids`, as TRL's collators have them.
         train_dataset: raw rows (`chosen`, `rejected`, and where wanted `prompt`, `tools`,
             `chat_template_kwargs`, `margin`, `weight`), text or messages; or tokenized rows with
             `chosen_input_ids` and `rejected_input_ids`. What cannot be used is left out and logged.
@@ -115,12 +117,16 @@ class RewardTrainer(ComputingTrainer):
         )
         loss = loss_params(args.loss)
         multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
+        collator = data_collator or DataCollatorForPreference(
+            pad_id(tokenizer), multiple, loss=loss
+        )
         self.objective = Objective(loss, args.center_rewards_coefficient)
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
-            data_collator=data_collator
-            or DataCollatorForPreference(pad_id(tokenizer), multiple, loss=loss),
+            data_collator=collator
+            if isinstance(collator, DataCollatorForPreference)
+            else OwnCollator(collator),
             train_dataset=prepared(train_dataset, args, tokenizer, "train"),
             eval_dataset=prepared(eval_dataset, args, tokenizer, "eval"),
             processing_class=tokenizer,

@@ -236,6 +236,13 @@ def test_tokenized_rows_under_another_name_are_taken_and_other_columns_refused(b
     ]
     trainer, _ = trained(base, tmp_path, newer, max_steps=1)
     assert trainer.train_dataset["pair_id"][:2] == ["row 0", "row 1"]
+    both = [{**row, "chosen_input_ids": [5], "rejected_input_ids": [6]} for row in newer]
+    for given in (both, Dataset.from_list(both).to_iterable_dataset()):
+        again = RewardTrainer(
+            str(base), config(tmp_path / "both", max_steps=1),
+            train_dataset=given if given is not both else Dataset.from_list(both),
+        )  # fmt: skip
+        assert next(iter(again.train_dataset))["chosen_input_ids"] == newer[0]["chosen_ids"]
     with pytest.raises(DataError, match=r"columns \['better', 'worse'\]; expected raw pairs"):
         trained(base, tmp_path, [{"better": "yes", "worse": "no"}])
 

@@ -161,10 +161,10 @@ def _standard(
         raise bad_prompt(prompt)
     check_differ(chosen, rejected, alike_texts)
     given = None if prompt is IMPLICIT else cast(str, prompt)
-    prompt, *answers = separated_text(given, chosen, rejected, notes)
-    if answers != [chosen, rejected]:
-        check_differ(*answers, alike_texts)
-    return prompt, *answers
+    separated = separated_text(given, chosen, rejected, notes)
+    if separated[1:] != (chosen, rejected):
+        check_differ(separated[1], separated[2], alike_texts)
+    return separated
 
 
 def _conversational(

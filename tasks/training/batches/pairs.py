@@ -114,10 +114,15 @@ def prepare_dataset(
 def _under_canonical_names(dataset: Rows, columns: list[str]) -> tuple[Rows, list[str]]:
     for names in OTHER_NAMES:
         if set(names) <= set(columns):
+            twice = [name for name in names.values() if name in columns]
+            if twice:  # for readers of both names; TRL reads these
+                logger.warning("%s are read, %s are not", ", ".join(names), ", ".join(twice))
+                dataset = dataset.remove_columns(twice)
+                columns = [column for column in columns if column not in twice]
             dataset = dataset.rename_columns(dict(names))
             columns = [names.get(column, column) for column in columns]
             if set(MASKS) <= set(columns):
-                dataset = dataset.map(_unpadded, remove_columns=list(MASKS))
+                dataset = dataset.map(_unpadded, remove_columns=[*map(str, MASKS)])
                 columns = [column for column in columns if column not in MASKS]
     return dataset, columns
 

@@ -8,7 +8,7 @@ import torch
 from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tasks.errors import ParamsError
+from tasks.errors import ModelError, ParamsError
 from tasks.training.model.adapter import (
     base_of,
     check_head_is_trained,
@@ -28,6 +28,22 @@ from tasks.training.scoring import read_by_length
 from tasks.training.settings.config import RewardConfig
 
 logger = logging.getLogger(__name__)
+
+
+def _check_checkpointing(model: PreTrainedModel, args: RewardConfig) -> None:
+    """Turns checkpointing off where it is not asked for by name and the family has none.
+
+    Raises:
+        ModelError: it is asked for.
+    """
+    if not args.gradient_checkpointing or model.supports_gradient_checkpointing:
+        return
+    if not args.decides_checkpointing:
+        raise ModelError(
+            f"{type(model).__name__} has no gradient checkpointing in transformers; set "
+            "gradient_checkpointing=False"
+        )
+    args.gradient_checkpointing = args.decides_checkpointing = False
 
 
 def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
@@ -90,6 +106,7 @@ def prepare_model(
     if isinstance(model, PeftModel):
         check_kind(model)
     check_trainable(model)
+    _check_checkpointing(base_of(model), args)
     check_padding_unseen(base_of(model), pad_id(tokenizer))
     logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
     if isinstance(model, PeftModel):

@@ -283,3 +283,20 @@ def test_a_held_out_row_longer_than_the_positions_is_refused_before_training(tmp
     with pytest.raises(TrainingError, match="the eval dataset has a row of 200 tokens, but GPT2"):
         store.obtain(stage_step(tmp_path / "base", pairs, {"device": "cpu"}))
     assert not [*tmp_path.rglob("checkpoint-*")]
+
+
+def test_a_family_without_gradient_checkpointing_is_told_or_trains_without(tmp_path):
+    sizes = {"embedding_size": 16, "pad_token_id": PAD, "num_labels": 1}
+    made = AutoConfig.for_model("albert", **{**BASE, **sizes})
+    AutoModelForSequenceClassification.from_config(made).save_pretrained(tmp_path / "base")
+    make_tokenizer().save_pretrained(tmp_path / "base")
+    rows = Dataset.from_list(make_rows(8))
+    given = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "max_steps": 1}
+    asked = RewardConfig(**given, gradient_checkpointing=True)
+    with pytest.raises(ModelError, match=r"Albert\w+ has no gradient check.*checkpointing=False"):
+        RewardTrainer(str(tmp_path / "base"), asked, train_dataset=rows)
+    left_to_us = RewardConfig(**given, gradient_checkpointing=None)
+    left_to_us.gradient_checkpointing = left_to_us.decides_checkpointing = True  # as on a GPU
+    trainer = RewardTrainer(str(tmp_path / "base"), left_to_us, train_dataset=rows)
+    assert not trainer.args.gradient_checkpointing
+    assert trainer.train().global_step == 1

@@ -89,14 +89,24 @@ def test_a_collator_of_one_s_own_and_padding_to_a_multiple_change_no_loss(base, 
             sizes.append(batch["input_ids"].shape[1])
             return batch
 
+    def by_names_of_others(rows):
+        sides = [r[name] for name in ("chosen_ids", "rejected_ids") for r in rows]
+        longest = max(map(len, sides))
+        return {
+            "input_ids": torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sides]),
+            "attention_mask": torch.tensor(
+                [[1] * len(ids) + [0] * (longest - len(ids)) for ids in sides]
+            ),
+        }
+
     wide = make(base, tmp_path, data_collator=Wide(PAD, pad_to_multiple_of=32))
+    other = make(base, tmp_path, data_collator=by_names_of_others)
     rounded = make(base, tmp_path, fields={"layout": "padded", "pad_to_multiple_of": 32})
-    for trainer in (plain, wide, rounded):
+    trainers = plain, wide, rounded, other
+    for trainer in trainers:
         trainer.train()
     assert set(sizes) == {32}
-    first, *others = (
-        [r["loss"] for r in t.state.log_history if "loss" in r] for t in (plain, wide, rounded)
-    )
+    first, *others = ([r["loss"] for r in t.state.log_history if "loss" in r] for t in trainers)
     for losses in others:
         assert losses == pytest.approx(first, abs=1e-6)
 

@@ -1,0 +1,32 @@
+"""A collator of a script's own, whichever names of the id columns it was written for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+NAMES = {"chosen_ids": "chosen_input_ids", "rejected_ids": "rejected_input_ids"}
+"""What TRL's collators read, and what rows have."""
+
+
+class OwnCollator:
+    """Hands on rows that have their ids under both names; any other attribute is the collator's.
+
+    Picklable where the collator is: workers of a data loader may be started with it.
+    """
+
+    def __init__(self, collator: Callable[[list[Any]], dict[str, Any]]) -> None:
+        self.collator = collator
+
+    def __call__(self, items: list[Any]) -> dict[str, Any]:
+        """The batch of a list of rows."""
+        return self.collator([_under_both(item) for item in items])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "collator":  # not there yet, while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.collator, name)
+
+
+def _under_both(item: Any) -> Any:
+    if not isinstance(item, Mapping):  # a comparison: a list of answers
+        return item
+    return {**item, **{other: item[name] for other, name in NAMES.items()}}
