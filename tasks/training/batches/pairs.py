@@ -42,7 +42,7 @@ OTHER_NAMES: tuple[Mapping[str, str], ...] = (
 """Names of the id columns in newer and in older versions of TRL."""
 ROWS_AT_ONCE = 4096
 SAMPLED_ROWS = 512
-MASKS = ("attention_mask_chosen", "attention_mask_rejected")
+MASKS: tuple[str, ...] = ("attention_mask_chosen", "attention_mask_rejected")
 
 
 def open_pairs(directory: Path) -> Dataset | None:
@@ -122,7 +122,7 @@ def _under_canonical_names(dataset: Rows, columns: list[str]) -> tuple[Rows, lis
             dataset = dataset.rename_columns(dict(names))
             columns = [names.get(column, column) for column in columns]
             if set(MASKS) <= set(columns):
-                dataset = dataset.map(_unpadded, remove_columns=[*map(str, MASKS)])
+                dataset = dataset.map(_unpadded, remove_columns=list(MASKS))
                 columns = [column for column in columns if column not in MASKS]
     return dataset, columns
 

@@ -14,6 +14,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import ParamsError
+from tasks.training.batches.pieces import split
 from tasks.training.loss.objective import Objective
 from tasks.training.metrics.held_out import HeldOutTrainer, check_not_empty
 from tasks.training.metrics.samples import print_samples, samples
@@ -49,13 +50,22 @@ class EvaluatingTrainer(HeldOutTrainer):
             rewards = batch_rewards(model, inputs)
             if self.has_own_loss:
                 with self.compute_loss_context_manager():
-                    mean: Any = self.compute_loss(model, dict(inputs))
+                    mean: Any = self.compute_loss(model, self._own_rows(inputs))
                 own = mean.detach()
         table = torch.stack(rewards.chunk(2), 1)
         ones = torch.ones_like(table[:, 0])
         margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
         preference = inputs.get("preference", ones)
         return own, table, torch.stack([margin, weight, preference], 1)
+
+    def _own_rows(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """The batch without the rows that fill the last ones of several processes up to one size.
+
+        transformers takes a mean once for every row of the data set in its batch.
+        """
+        last, pairs = self.accelerator.gradient_state, len(batch["input_ids"]) // 2
+        left = last.remainder - self.args.process_index * pairs if last.end_of_dataloader else 0
+        return split(batch, left)[0] if 0 < left < pairs else dict(batch)
 
     def visualize_samples(self, num_print_samples: int = 4) -> None:
         """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""

@@ -55,6 +55,14 @@ STREAMS = {
     ),
 }
 """Into how many files the rows are cut, and how they are trained on."""
+HELD_OUT = {f"{rows} held out": rows for rows in (5, 7, 8)}
+"""By batches of 2 of two processes: one row is left over, then three, then none."""
+
+
+def own_loss(rows, of_a_process):
+    fields = {"max_steps": 1, "per_device_train_batch_size": of_a_process, "layout": "padded"}
+    fields["per_device_eval_batch_size"] = 2
+    return {"rows": 8, "own_loss": True, "held_out": rows, "fields": fields}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +76,7 @@ def of_two(base, tmp_path_factory):
         cases[name] = {"rows": UNEVEN, "fields": {**TWO, **layout, **fields}}
     for name, (files, fields) in STREAMS.items():
         cases[name] = {"rows": UNEVEN, "stream": files, "fields": {**TWO, **fields}}
+    cases |= {name: own_loss(rows, 4) for name, rows in HELD_OUT.items()}
     return histories_of_two(base, tmp_path_factory.mktemp("two") / "out", cases)
 
 
@@ -90,6 +99,12 @@ def test_a_stream_is_shared_out_row_by_row(base, tmp_path, of_two, name):
     dropped = {k: v for k, v in fields.items() if k == "dataloader_drop_last"}
     case = {"rows": UNEVEN, "stream": files, "fields": {**ONE, **dropped}}
     _same(history(base, tmp_path, case), of_two[name], 1e-5)
+
+
+@pytest.mark.parametrize("name", HELD_OUT)
+def test_a_loss_of_one_s_own_is_evaluated_over_each_row_once(base, tmp_path, of_two, name):
+    (one,) = history(base, tmp_path, own_loss(HELD_OUT[name], 8))
+    assert of_two[name][0]["eval_loss"] == pytest.approx(one["eval_loss"], abs=1e-6)
 
 
 def _same(one, two, within):

@@ -21,9 +21,19 @@ from tests.training.tiny import make_rows
 REPOSITORY = Path(__file__).parents[3]
 
 
+class OwnLoss(RewardTrainer):
+    """Whose loss is RewardTrainer's, of whose making the evaluation knows nothing."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **_):
+        rewards = model(inputs["input_ids"], inputs["attention_mask"]).logits.squeeze(-1)
+        chosen, rejected = rewards.chunk(2)
+        loss = -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+        return (loss, {"rewards": rewards}) if return_outputs else loss
+
+
 def history(base, directory, case):
-    """What a run of `case` logs; of it `rows` (a list or a number), `stream` (of how many files)
-    and `fields` (settings)."""
+    """What a run of `case` logs; of it `rows` (a list or a number), `stream` (of how many files),
+    `own_loss`, `held_out` (a number of rows, whose loss is in the last record) and `fields`."""
     rows = case["rows"] if isinstance(case["rows"], list) else make_rows(case["rows"], margin=True)
     rows = Dataset.from_list(rows)
     fields = {
@@ -37,13 +47,17 @@ def history(base, directory, case):
         "preflight": False,
         **case["fields"],
     }
-    trainer = RewardTrainer(
+    trainer = (OwnLoss if case.get("own_loss") else RewardTrainer)(
         str(base),
         RewardConfig(output_dir=str(directory), **fields),
         train_dataset=rows.to_iterable_dataset(case["stream"]) if case.get("stream") else rows,
     )
     trainer.train()
-    return [record for record in trainer.state.log_history if "loss" in record]
+    records = [record for record in trainer.state.log_history if "loss" in record]
+    if case.get("held_out"):
+        held_out = Dataset.from_list(make_rows(case["held_out"], seed=1))
+        records[-1]["eval_loss"] = trainer.evaluate(held_out)["eval_loss"]
+    return records
 
 
 def histories_of_two(base, directory, cases, **environment):
