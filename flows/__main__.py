@@ -147,11 +147,12 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
     from tasks.artifact.refs import last_facts
 
     store = Store(root.resolve() / "data")
-    told: dict[str, Any] | None = last_facts(store, "run")
-    if told is None:
-        print(f"no run has finished below {root.resolve()}", file=sys.stderr)
-        raise typer.Exit(EXIT_FAILED)
-    summary = with_alias_now(summary_at(told, store.root), root.resolve())
+    with told_in_one_sentence():
+        told: dict[str, Any] | None = last_facts(store, "run")
+        if told is None:
+            print(f"no run has finished below {root.resolve()}", file=sys.stderr)
+            raise typer.Exit(EXIT_FAILED)
+        summary = with_alias_now(summary_at(told, store.root), root.resolve())
     if as_json:
         print(json.dumps(summary))
         return

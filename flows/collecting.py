@@ -2,7 +2,7 @@
 
 A version keeps its artifacts for as long as its registry has it. Deleted there (in MLflow's pages,
 or by its client), it keeps nothing any more; while its registry is not there or does not answer,
-it does.
+it does. So it is with what a run was registering when it was killed.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tasks.artifact import Store
 from tasks.artifact.collection import Swept, by_name, collect
-from tasks.artifact.refs import VERSION, facts, keeps, refs
+from tasks.artifact.refs import REGISTERING, VERSION, facts, keeps, refs
 
 STAGE = "registration"
 
@@ -27,12 +27,16 @@ def collected(root: Path, *, keep_runs: int, dry_run: bool) -> list[Swept]:
 
 
 def _deleted(store: Store, root: Path) -> Iterator[Path]:
-    """The refs of versions that were deleted."""
-    versions = refs(store, VERSION)
-    if not versions:
+    """The refs of versions that were deleted, or that were never made."""
+    versions, begun = refs(store, VERSION), refs(store, REGISTERING)
+    if not versions and not begun:
         return
-    from tasks.registration import is_deleted
+    from tasks.registration import came_of, is_deleted
 
+    for ref in begun:
+        told = facts(ref)
+        if not came_of(told["training"], told["tracking_uri"], root):
+            yield ref
     standing = by_name(store)
     for ref in versions:
         registered = next((standing[n] for n in keeps(ref) & {*standing} if n[0] == STAGE), None)

@@ -11,10 +11,11 @@ from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step, Store
 from tasks.artifact.collection import in_use
-from tasks.artifact.refs import RUN, UNFINISHED, VERSION, keep, release, run_name
+from tasks.artifact.refs import REGISTERING, RUN, UNFINISHED, VERSION, keep, release, run_name
 from tasks.conversion.task import check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found
+from tasks.ingestion.redaction import redacted
 from tasks.registration.address import check_store
 from tasks.registration.registry import current_alias
 from tasks.training.task import check_launch
@@ -51,7 +52,8 @@ def run_pipeline(
     def ask_store(step: Step) -> Artifact:
         return store.obtain(step, force=step.stage in force)
 
-    progress = _Progress(store, obtain or ask_store)
+    address = pipeline.params.registration.tracking_uri
+    progress = _Progress(store, obtain or ask_store, address and redacted(address))
     artifacts = progress.artifacts
     with in_use(store):
         for stage, artifact in run_steps(pipeline, progress, until):
@@ -60,14 +62,12 @@ def run_pipeline(
                 _check_held_out(artifacts)
         summary = summary_of(artifacts)
         if registered := summary["registered"]:  # `promote` may have moved it since
-            address = pipeline.params.registration.tracking_uri
             registered["alias"] = current_alias(registered, address, pipeline.root)
-        keep(store, RUN, run_name(store), artifacts.values(), summary)
-        release(store, artifacts.values())
-        if registered:
             run_id = str(registered["run_id"])  # two registries may have the same name and number
             version = f"{registered['name']}-{registered['version']}-{run_id[:8]}"
             keep(store, VERSION, version, artifacts.values(), registered)
+        keep(store, RUN, run_name(store), artifacts.values(), summary)
+        release(store, artifacts.values())
     return summary
 
 
@@ -78,6 +78,8 @@ class _Progress:
 
     store: Store
     obtain: Obtain
+    registry: str | None
+    """Its address, as params have it, without a secret."""
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
     name: str = ""
     kept: int = 0
@@ -86,6 +88,9 @@ class _Progress:
         """The step's artifact."""
         if not self.store.place(step).exists():
             self._keep()
+        if step.stage == "registration":  # whose version may come to stand, and this process die
+            told = {"training": self.artifacts["training"].key, "tracking_uri": self.registry}
+            keep(self.store, REGISTERING, run_name(self.store), self.artifacts.values(), told)
         return self.obtain(step)
 
     def add(self, stage: str, artifact: Artifact) -> None:

@@ -2,8 +2,9 @@
 
     data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}
 
-Kinds: `run` is a finished run, `unfinished` one that has not come to its end (yet), `version` a
-registered model version, `pin` one by hand.
+Kinds: `run` is a finished run, `unfinished` one that has not come to its end (yet), `registering`
+one that came to the registry, which may hold its version whatever became of it, `version` a
+registered model version; of any other name, such as `pin`, one that was written by hand.
 """
 
 import json
@@ -19,7 +20,7 @@ from tasks.artifact.record import Artifact
 from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
 
-RUN, UNFINISHED, VERSION = "run", "unfinished", "version"
+RUN, UNFINISHED, REGISTERING, VERSION = "run", "unfinished", "registering", "version"
 RUN_TIME, TICK = "%Y%m%dT%H%M%S.%fZ", timedelta(microseconds=1)
 """The name of a run's ref begins with its time; its process keeps apart two of one time."""
 Name = tuple[str, str]
@@ -41,12 +42,16 @@ def keep(
 
 
 def release(store: Store, artifacts: Iterable[Artifact]) -> None:
-    """Removes the refs of unfinished runs that keep none but these, which a finished run keeps."""
+    """Removes the refs of unfinished runs that keep none but these, which a finished run keeps.
+
+    One that cannot be read stays, for `gc` to name.
+    """
     kept = {(a.stage, a.key) for a in artifacts}
     with explained_disk_errors(store.root):
-        for path in refs(store, UNFINISHED):
-            if keeps(path) <= kept:
-                path.unlink(missing_ok=True)
+        for path in (*refs(store, UNFINISHED), *refs(store, REGISTERING)):
+            with suppress(ArtifactError):
+                if keeps(path) <= kept:
+                    path.unlink(missing_ok=True)
 
 
 def refs(store: Store, kind: str = "*") -> list[Path]:

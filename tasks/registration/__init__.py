@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tasks.registration.loader.reward_function import as_reward_func
     from tasks.registration.metrics_sink import MetricsSink
     from tasks.registration.params import RegistrationParams
-    from tasks.registration.registry import current_alias, is_deleted, still_registered
+    from tasks.registration.registry import came_of, current_alias, is_deleted, still_registered
     from tasks.registration.task import step
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "RegistrationParams",
     "ServedModel",
     "as_reward_func",
+    "came_of",
     "current_alias",
     "is_deleted",
     "load_reward_model",
@@ -42,6 +43,7 @@ _HOMES = {
     "RegistrationParams": "params",
     "ServedModel": "loader.inference",
     "as_reward_func": "loader.reward_function",
+    "came_of": "registry",
     "current_alias": "registry",
     "is_deleted": "registry",
     "load_reward_model": "loader.inference",

@@ -5,14 +5,16 @@
 What is lost there, or was refused, is uploaded again to the same place.
 """
 
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import check_not_moved, local_path, named
-from tasks.registration.proving.package import identity, package
-from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.proving.package import package
+from tasks.registration.proving.seal import changed, seal_of, write_sums
+from tasks.registration.registry import ARTIFACT_DIGEST, SEAL
 from tasks.registration.subject import Subject
 
 if TYPE_CHECKING:
@@ -45,15 +47,33 @@ def ensure_model(
     model = _logged_model(client, experiment, run_id, params, subject, version)
     if version is not None:
         check_not_moved(client, version, model.artifact_location)
+    local = local_path(model.artifact_location)
+    _clear_the_way(local)
     if not anew and model.status == "READY" and _is_complete(client, model, subject):
         return model, False
     packed = subject.scratch / "package"
     package(subject.model, packed, subject.evaluation.path)
+    write_sums(packed)
+    _clear_the_way(local, packed)
     _clear_other_modules(client, model, packed)
     client.log_model_artifacts(model.model_id, str(packed))
+    client.set_logged_model_tags(model.model_id, {SEAL: seal_of(packed)})
     if model.status != "READY":
-        model = client.finalize_logged_model(model.model_id, "READY")
-    return model, True
+        client.finalize_logged_model(model.model_id, "READY")
+    return client.get_logged_model(model.model_id), True
+
+
+def _clear_the_way(local: Path, packed: Path | None = None) -> None:
+    """Removes, in a store on this machine, links that lead nowhere and what stands where a file of
+    the package goes, but is none: nothing can be listed, or uploaded, over them."""
+    for path in [p for p in local.rglob("*") if p.is_symlink() and not p.exists()]:
+        path.unlink()
+    for source in packed.rglob("*") if packed else ():
+        place = local / source.relative_to(cast(Path, packed))
+        if source.is_file() and place.is_dir():
+            shutil.rmtree(place)
+        elif source.is_dir() and place.is_file():
+            place.unlink()
 
 
 def _clear_other_modules(client: "MlflowClient", model: "LoggedModel", packed: Path) -> None:
@@ -113,8 +133,8 @@ def _standing_model(client: "MlflowClient", version: "ModelVersion") -> "LoggedM
 
 
 def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject) -> bool:
-    """Whether the store holds every file of the model: at its size, and with its bytes where they
-    can be read in place."""
+    """Whether the store holds every file of the model at its size; where they can be read in place,
+    every file that was registered with its bytes."""
     sizes: dict[str, int | None] = {}
     waiting: list[str | None] = [None]
     while waiting:
@@ -125,5 +145,7 @@ def _is_complete(client: "MlflowClient", model: "LoggedModel", subject: Subject)
                 sizes[entry.path] = entry.file_size
     if "MLmodel" not in sizes or any(sizes.get(n) != s for n, s in subject.sizes.items()):
         return False
+    if SEAL not in model.tags:
+        return False
     local = local_path(model.artifact_location)
-    return not local.is_dir() or identity(local) == subject.digest
+    return not local.is_dir() or changed(local, model.tags[SEAL]) is None

@@ -22,12 +22,14 @@ from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import lineage_tags, log_facts, stage_keys
+from tasks.registration.loader.allowed_files import SUMS
 from tasks.registration.logged_model import ensure_model
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import download
+from tasks.registration.proving.download import download, local_path
 from tasks.registration.proving.proof import prove
+from tasks.registration.proving.seal import listed
 from tasks.registration.publication import PLACE, REPORT, published
-from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION
+from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION, SEAL
 from tasks.registration.subject import Subject
 from tasks.registration.tags import figure_tags
 from tasks.registration.tracking import client_for, run_for, sequence_of
@@ -60,6 +62,8 @@ def register(
             client, experiment, run_id, params, subject, earlier, anew=anew
         )
         version = earlier or create_version(client, params, subject, run_id, model)
+        if version.tags.get(SEAL) != model.tags[SEAL]:
+            client.set_model_version_tag(version.name, version.version, SEAL, model.tags[SEAL])
         if uploaded or not _is_proved(version, subject):
             ensure_proof(client, version, subject)
         decided = ensure_decision(client, params, version, run_id, subject, still_ours)
@@ -82,9 +86,17 @@ def register(
         "report_uri": f"runs:/{run_id}/{PLACE}/{REPORT}" if told else None,
         "logged_model_id": model.model_id,
         ARTIFACT_DIGEST: subject.digest,
+        SEAL: model.tags[SEAL],
         "location": model.artifact_location.removeprefix("file://"),
-        "files": subject.sizes,
+        "files": _sizes(local_path(model.artifact_location)),
     }
+
+
+def _sizes(place: Path) -> dict[str, int]:
+    """`{name: bytes}` of the registered files; of a store that is not on this machine, none."""
+    if not place.is_dir():
+        return {}
+    return {name: (place / name).stat().st_size for name in (SUMS, *listed(place))}
 
 
 def find_version(
@@ -109,6 +121,7 @@ def create_version(
     tags = {
         ARTIFACT_DIGEST: subject.digest,
         SEQUENCE: str(sequence_of(client, params, run_id)),
+        SEAL: model.tags[SEAL],
         **figure_tags(subject),
         **lineage_tags(keys, subject.training),
     }

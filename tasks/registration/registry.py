@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
+SEAL = "package_digest"
+"""Tag of a version and of its logged model: the digest of the list of all files registered."""
 CHAMPION, CHALLENGER = "champion", "challenger"
 
 VERSION_QUERY = """
@@ -32,6 +34,11 @@ WHERE version.name = ? AND version.version = ? AND version.current_stage <> 'Del
 """
 RUN_QUERY = """
 SELECT 1 FROM model_versions WHERE run_id = ? AND current_stage <> 'Deleted_Internal'
+"""
+TRAINING_QUERY = """
+SELECT 1 FROM model_versions AS version JOIN model_version_tags AS tag
+    ON tag.name = version.name AND tag.version = version.version AND tag.key = 'stage.training'
+WHERE tag.value = ? AND version.current_stage <> 'Deleted_Internal'
 """
 ALIAS_QUERY = "SELECT alias FROM registered_model_aliases WHERE name = ? AND version = ?"
 
@@ -89,6 +96,23 @@ def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Pa
         return _entry(uri, registered) is None and not _has_run(uri, str(registered["run_id"]))
 
     return _told(address_of(tracking_uri, root), deleted, False)
+
+
+def came_of(training: str, tracking_uri: str | None, root: Path) -> bool:
+    """Whether a version stands that was made from the training of this key; so it may be for all
+    that a registry says which is not there or cannot be asked."""
+
+    def found(uri: str) -> bool:
+        database = database_path(uri)
+        if database is None:
+            from mlflow import MlflowClient
+
+            asked = f"tags.`stage.training` = '{training}'"
+            return bool(MlflowClient(uri, uri).search_model_versions(asked))
+        with _reading(database) as store:
+            return store.execute(TRAINING_QUERY, (training,)).fetchone() is not None
+
+    return _told(address_of(tracking_uri, root), found, True)
 
 
 def _told(uri: str, ask: Callable[[str], T], unknown: T) -> T:
@@ -180,8 +204,8 @@ def _other_file(registered: Mapping[str, Any], since_ns: int) -> str | None:
             return f"REGISTRY {path} has {status.st_size} bytes, expected {size}"
         touched |= status.st_ctime_ns > since_ns
     if touched:
-        from tasks.registration.proving.package import identity
+        from tasks.registration.proving.seal import changed
 
-        if identity(Path(location)) != registered[ARTIFACT_DIGEST]:
-            return f"REGISTRY {location} holds other files than were registered"
+        if other := changed(Path(location), registered[SEAL]):
+            return f"REGISTRY {location} holds other files than were registered, first {other}"
     return None

@@ -5,6 +5,7 @@ database that cannot be written: each ends in an error with the store's address 
 """
 
 import logging
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, None, None]:
-    """Inside, what MLflow or its database refuses is an error of ours.
+    """Inside, what MLflow or its database refuses, or its files lack, is an error of ours.
 
     Raises:
-        RegistrationError: names the store and says what was refused.
+        RegistrationError: names the store and says what was refused, or is damaged.
     """
     prepare_environment()
     with quietly():
@@ -44,6 +45,11 @@ def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, Non
             redacted(f"MLflow's store {store_uri(params, root)} refuses: {said}")
             + "; see that it is there, runs and can be written, or name another "
             "(registration.tracking_uri, --tracking-uri). What a run has computed is kept"
+        ) from error
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, shutil.Error) as error:
+        raise RegistrationError(
+            redacted(f"the files of MLflow's store {store_uri(params, root)} are damaged: {error}")
+            + "; remove what that names, and run again: what is missing is written anew"
         ) from error
     finally:
         noisy.setLevel(level)

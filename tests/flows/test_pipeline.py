@@ -12,9 +12,13 @@ from typer.testing import CliRunner
 
 from flows.__main__ import app
 from flows.collecting import collected
+from flows.params import load
+from flows.pipeline import Pipeline
+from flows.run import run_pipeline
 from flows.summary import print_summary
 from tasks.artifact import Store
-from tasks.artifact.refs import VERSION, keep, refs
+from tasks.artifact.collection import by_name
+from tasks.artifact.refs import REGISTERING, VERSION, keep, refs
 from tasks.registration import RegistrationParams
 from tasks.registration.tracking import client_for
 
@@ -176,6 +180,44 @@ def test_versions_of_one_name_and_number_in_two_registries_are_both_kept(root, t
     added.unlink()
 
 
+@pytest.fixture
+def killed_after_registering(root, template, monkeypatch):
+    """A run that is killed once its version stands, with nothing but a start in the refs."""
+
+    def killed(_store, kind, *_more):
+        if kind == VERSION:
+            raise KeyboardInterrupt
+        keep(_store, kind, *_more)
+
+    for ref in refs(Store(root / "data")):
+        ref.unlink()
+    monkeypatch.setattr("flows.run.keep", killed)
+    monkeypatch.chdir(REPOSITORY)
+    given = load("params/quickstart.yaml", [*SMALL, template])
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(Pipeline(given, root))
+
+
+@pytest.mark.usefixtures("killed_after_registering")
+def test_what_a_killed_run_had_registered_is_kept_and_another_run_takes_it_up(
+    root, first, template
+):
+    store = Store(root / "data")
+    for kind in ("run", "unfinished"):
+        for number in range(2):
+            keep(store, kind, f"9999010{number + 1}T000000.000000Z-1", [])
+    swept = collected(root, keep_runs=1, dry_run=False)
+    assert [s for s in swept if s.path.is_relative_to(root / "data" / "5_training")] == []
+    assert len(refs(store, REGISTERING)) == 1
+    (store.root / "refs" / "unfinished-damaged.json").write_text("")
+    summary = run(root, template)
+    assert summary.returncode == 0, summary.stderr
+    assert json.loads(summary.stdout)["registered"]["version"] == first["registered"]["version"]
+    assert (len(refs(store, VERSION)), refs(store, REGISTERING)) == (1, [])
+    for ref in {*refs(store)} - {*refs(store, VERSION)}:
+        ref.unlink()
+
+
 def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(root, first):
     store, database = Store(root / "data"), root / "mlruns" / "mlflow.db"
     keep(store, "run", "99990101T000000", [])
@@ -196,6 +238,10 @@ def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(r
     assert not would_take_it()
     aside.rename(database)
     client.delete_registered_model(name)
+    begun = {"training": first["stages"]["training"]["key"], "tracking_uri": None}
+    standing = [a for a in by_name(store).values() if a.stage == "training"]
+    keep(store, REGISTERING, "99990101T000000", standing, begun)  # and came to nothing
     collected(root, keep_runs=1, dry_run=False)
+    assert refs(store, REGISTERING) == []
     assert not Path(first["stages"]["training"]["path"]).exists()
     assert refs(store, VERSION) == []

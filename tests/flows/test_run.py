@@ -95,6 +95,15 @@ def test_a_root_that_was_moved_shows_where_its_artifacts_are_now(pipeline, tmp_p
     assert f"{tmp_path}/" not in in_words + shown.stdout
 
 
+def test_the_last_run_s_ref_that_is_damaged_is_told_in_one_sentence(pipeline, tmp_path):
+    run_pipeline(pipeline, until="ingestion")
+    (ref,) = refs(pipeline.store, RUN)
+    ref.write_bytes(ref.read_bytes()[:40])
+    shown = CliRunner().invoke(app, ["show", "--root", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert f"ArtifactError: {ref} is damaged" in shown.stderr
+
+
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%41b"])
 def test_a_root_that_mlflow_would_read_as_an_address_is_refused_before_any_work(pipeline, name):
     odd = Pipeline(pipeline.params, pipeline.root / name)

@@ -22,7 +22,9 @@ SUFFIXES = frozenset(
         *(".html", ".png", ".svg", ".csv", ".parquet"),
     ]
 )
-NAMES = frozenset(("MLmodel", "registered_model_meta", "LICENSE", "NOTICE", ".gitattributes"))
+SUMS = "SHA256SUMS"
+"""Every file that was registered, with its digest."""
+NAMES = frozenset(("MLmodel", "registered_model_meta", SUMS, "LICENSE", "NOTICE", ".gitattributes"))
 SHIPPED = re.compile(r"code/(?P<module>reward_\w+_(?P<digest>[0-9a-f]{12}))\.py")
 """The modules that registration ships; MLflow imports them, this loader never does."""
 COMPILED = re.compile(r"code/__pycache__/reward_\w+_[0-9a-f]{12}\.cpython-\d+\.pyc")

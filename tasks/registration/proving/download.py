@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tasks.errors import RegistrationError
 from tasks.registration.address import database_path
 from tasks.registration.proving.package import identity
-from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.proving.seal import changed
+from tasks.registration.registry import ARTIFACT_DIGEST, SEAL
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -90,11 +91,15 @@ def check_registered(version: "ModelVersion", downloaded: Path) -> None:
     Raises:
         RegistrationError: they are.
     """
-    registered = version.tags.get(ARTIFACT_DIGEST)
-    if registered is not None and identity(downloaded) != registered:
+    registered, seal = version.tags.get(ARTIFACT_DIGEST), version.tags.get(SEAL)
+    if registered is None:
+        return
+    other = changed(downloaded, seal) if seal else None
+    if other is not None or (seal is None and identity(downloaded) != registered):
         raise RegistrationError(
-            f"the files of {named(version)} are not those that were registered; run the pipeline "
-            "that made it again, which uploads them anew"
+            f"the files of {named(version)} are not those that were registered"
+            f"{f', first {other}' if other else ''}; run the pipeline that made it again, which "
+            "uploads them anew"
         )
 
 

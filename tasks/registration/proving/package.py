@@ -65,6 +65,7 @@ def package(model_directory: Path, destination: Path, evaluation: Path | None = 
         OSError: the disk takes no more.
     """
     names = carried_files(model_directory)
+    _check_no_code(model_directory)
     shutil.rmtree(destination, ignore_errors=True)
     destination.parent.mkdir(parents=True, exist_ok=True)
     sources = shipped_sources()
@@ -152,7 +153,7 @@ def carried_files(model_directory: Path) -> list[str]:
     """The names of the files that travel, sorted.
 
     Raises:
-        RegistrationError: as `package`.
+        RegistrationError: one is missing without which there is no model.
     """
     names = sorted(
         path.relative_to(model_directory).as_posix()
@@ -167,13 +168,16 @@ def carried_files(model_directory: Path) -> list[str]:
             f"{model_directory} has no {', '.join(missing)}; expected a complete reward model "
             "with its tokenizer; run training again"
         )
-    for name in ("config.json", "tokenizer_config.json"):
+    return names
+
+
+def _check_no_code(model_directory: Path) -> None:
+    for name in REQUIRED:
         if "auto_map" in json.loads((model_directory / name).read_bytes()):
             raise RegistrationError(
                 f"{model_directory / name} has 'auto_map': the model would run code from its own "
                 "directory wherever it is loaded; expected an architecture of transformers"
             )
-    return names
 
 
 def _is_added(path: Path, directory: Path) -> bool:

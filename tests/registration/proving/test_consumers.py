@@ -188,7 +188,7 @@ def test_a_model_that_brings_code_or_lacks_its_tokenizer_is_refused(model_direct
     config = json.loads((trained / "config.json").read_text())
     (trained / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "x.Y"}}))
     with pytest.raises(RegistrationError, match="auto_map"):
-        carried_files(trained)
+        package(trained, tmp_path / "package")
     (trained / "tokenizer_config.json").unlink()
     with pytest.raises(RegistrationError, match="has no tokenizer_config"):
         carried_files(trained)
