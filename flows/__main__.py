@@ -5,7 +5,6 @@ is cached imports neither torch nor Arrow.
 """
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from flows.console import (
     AsJson,
     Root,
     print_swept,
+    start_logging,
     told_in_one_sentence,
 )
 from flows.model_commands import models
@@ -193,10 +193,7 @@ def main() -> None:
     """Entry point of the console script."""
     open_standard_streams()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    level = os.environ.get("REWARD_PIPELINE_LOG", "INFO")
-    logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")
-    for name in ("tasks", "flows"):
-        logging.getLogger(name).setLevel(level)
+    start_logging()
     with stdout_to_its_end():
         app()
 

@@ -1,5 +1,6 @@
 """What the commands share: where they look, how they speak, and how they fail."""
 
+import logging
 import os
 import signal
 import sys
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError
+from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError, shown
 
 if TYPE_CHECKING:
     from tasks.artifact.collection import Swept
 
 EXIT_FAILED = 1
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 @contextmanager
@@ -39,6 +41,21 @@ def told_in_one_sentence() -> Generator[None, None, None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def start_logging() -> None:
+    """Says on stderr what the pipeline logs, from the level that REWARD_PIPELINE_LOG names on."""
+    level = os.environ.get("REWARD_PIPELINE_LOG", "").strip().upper() or "INFO"
+    if level not in LEVELS:
+        print(
+            f"ParamsError: REWARD_PIPELINE_LOG is {shown(level)}; expected one of "
+            f"{', '.join(LEVELS)}",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_FAILED)
+    logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")
+    for name in ("tasks", "flows"):
+        logging.getLogger(name).setLevel(level)
 
 
 def print_swept(swept: "Sequence[Swept]", dry_run: bool) -> None:

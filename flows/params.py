@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 
+from flows.params_faults import quoted, sentences
 from flows.strict_yaml import read_yaml
 from tasks.artifact import Params
 from tasks.conversion import ConversionParams
-from tasks.errors import ParamsError, meant, shown
+from tasks.errors import ParamsError, shown
 from tasks.evaluation.params import EvaluationParams
 from tasks.ingestion import IngestionParams
 from tasks.ingestion.formats.extensions import says_itself
-from tasks.ingestion.redaction import has_secrets, redacted, redacted_value
+from tasks.ingestion.redaction import has_secrets, redacted
 from tasks.model import ModelParams
 from tasks.registration.params import RegistrationParams
 from tasks.templating import TemplatingParams
@@ -76,8 +77,7 @@ def check(value: Any, origin: str) -> RewardPipelineParams:
     try:
         return RewardPipelineParams.model_validate(value)
     except ValidationError as error:
-        found = [dict(e) for e in error.errors(include_url=False)]
-        lines = [_sentence(e) for e in found if not _follows(e, found)]
+        lines = sentences(RewardPipelineParams, error)
         raise ParamsError("\n".join([f"{origin}:", *(f"  {line}" for line in lines)])) from None
 
 
@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ParamsError(f"params file {path} is no valid YAML: {_fault(error)}") from None
     if not isinstance(value, dict):
-        raise ParamsError(f"params file {path} must be a mapping, found {_quoted(value)}")
+        raise ParamsError(f"params file {path} must be a mapping, found {quoted(value)}")
     return value
 
 
@@ -128,7 +128,7 @@ def _apply(value: dict[str, Any], override: str) -> None:
         else:
             place = place.setdefault(name, {})
             if place is None or not isinstance(place, dict | list):
-                raise ParamsError(f"override {override!r}: {name} is {_quoted(place)}, no mapping")
+                raise ParamsError(f"override {override!r}: {name} is {quoted(place)}, no mapping")
     try:
         parsed = read_yaml(text)
     except yaml.YAMLError as error:
@@ -146,32 +146,6 @@ def _element(place: list[Any], name: str, override: str) -> Any:
     return place[int(name)]
 
 
-def _follows(error: dict[str, Any], all_errors: Sequence[dict[str, Any]]) -> bool:
-    """Whether it only says that a list is too short, since those of its items that are wrong do
-    not count."""
-    place = error["loc"]
-    inner = (e["loc"] for e in all_errors if len(e["loc"]) > len(place))
-    return error["type"] == "too_short" and any(loc[: len(place)] == place for loc in inner)
-
-
-def _sentence(error: dict[str, Any]) -> str:
-    """`training.lerning_rate: unknown key; did you mean learning_rate?`"""
-    location = [str(part) for part in error["loc"]]
-    dotted = redacted(".".join(location))
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(location[:-1])
-        hint = meant(location[-1], known, str) or f"; known here: {', '.join(known)}"
-        return f"{dotted}: unknown key{hint}"
-    if error["type"] == "missing":
-        return f"{dotted}: required, but missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{dotted}: {redacted(message)}, found {_quoted(error['input'])}"
-
-
-def _quoted(value: Any) -> str:
-    return shown(redacted_value(value))
-
-
 def _fault(error: Exception) -> str:
     """What is wrong with YAML and where, without the line itself: a URL in it may be signed."""
     if not isinstance(error, yaml.MarkedYAMLError):
@@ -180,23 +154,3 @@ def _fault(error: Exception) -> str:
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     said = [part for part in (error.context, error.problem) if part]
     return redacted(f"{place}{', '.join(said)}")
-
-
-def _fields_at(location: list[str]) -> list[str]:
-    """The names that the params class at a dotted place knows."""
-    model: type[BaseModel] = RewardPipelineParams
-    for name in location:
-        if name.isdigit() or name not in model.model_fields:
-            continue
-        inner = _params_class(model.model_fields[name].annotation)
-        if inner is not None:
-            model = inner
-    return list(model.model_fields)
-
-
-def _params_class(annotation: Any) -> type[BaseModel] | None:
-    """The params class within an annotation such as `tuple[Source, ...]` or `LoraParams | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    arguments = getattr(annotation, "__args__", ())
-    return next((found for a in arguments if (found := _params_class(a)) is not None), None)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from flows.beforehand import check_given
 from flows.pipeline import ORDER, Pipeline
 from tasks.artifact import Artifact, Step, Store
-from tasks.conversion.task import check_sources
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Planned:
 
 def plan(pipeline: Pipeline) -> list[Planned]:
     """What a run would do; looks, and touches nothing."""
-    check_sources(pipeline.params.ingestion.sources)
+    check_given(pipeline.params)
     done: dict[str, Artifact] = {}
     planned: list[Planned] = []
     for stage in ORDER:

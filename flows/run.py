@@ -3,22 +3,18 @@
 What a registered version was made from stays beyond the runs: later champions are compared with it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.pipeline import ORDER, Pipeline, checked_stage, run_steps
+from flows.beforehand import check_before_training, check_beforehand, comes_to
+from flows.pipeline import Pipeline, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step, Store
 from tasks.artifact.collection import in_use
 from tasks.artifact.refs import REGISTERING, RUN, UNFINISHED, VERSION, keep, release, run_name
-from tasks.conversion.task import check_sources
-from tasks.errors import DataError, ParamsError
-from tasks.evaluation.task import benchmarks_found
 from tasks.ingestion.redaction import redacted
-from tasks.registration.address import check_store
 from tasks.registration.registry import current_alias
-from tasks.training.task import check_launch
 
 Obtain = Callable[[Step], Artifact]
 
@@ -37,16 +33,7 @@ def run_pipeline(
     Raises:
         PipelineError: a stage failed; what is finished stays for the next run.
     """
-    _check_stages(until, force)
-    if _comes_to("evaluation", until):
-        _check_evaluation(pipeline)
-    if _comes_to("training", until):
-        check_launch(pipeline.params.training)
-        check_store(pipeline.params.registration, pipeline.root)
-    if until != "ingestion":
-        check_sources(pipeline.params.ingestion.sources)
-        if not pipeline.needs("model"):
-            pipeline.step("model", {})  # refuses, before any work, what is no model
+    check_beforehand(pipeline, until, force)
     store = pipeline.store
 
     def ask_store(step: Step) -> Artifact:
@@ -58,8 +45,8 @@ def run_pipeline(
     with in_use(store):
         for stage, artifact in run_steps(pipeline, progress, until):
             progress.add(stage, artifact)
-            if stage == "tokenization" and _comes_to("evaluation", until):
-                _check_held_out(artifacts)
+            if stage == "tokenization" and comes_to("evaluation", until):
+                check_before_training(pipeline, artifacts)
         summary = summary_of(artifacts)
         if registered := summary["registered"]:  # `promote` may have moved it since
             registered["alias"] = current_alias(registered, address, pipeline.root)
@@ -104,39 +91,3 @@ class _Progress:
             self.kept = len(self.artifacts)
             self.name = self.name or run_name(self.store)
             keep(self.store, UNFINISHED, self.name, self.artifacts.values())
-
-
-def _check_stages(until: str | None, force: Collection[str]) -> None:
-    """Refuses names that are no stages, and a forced stage that the run does not come to."""
-    for stage in {*force} | ({until} if until else set()):
-        checked_stage(stage)
-    if until and (behind := [s for s in force if ORDER.index(s) > ORDER.index(until)]):
-        raise ParamsError(
-            f"--force {behind[0]} has no effect, since --until {until} stops before it; leave out "
-            "one of them"
-        )
-
-
-def _comes_to(stage: str, until: str | None) -> bool:
-    return until is None or ORDER.index(until) >= ORDER.index(stage)
-
-
-def _check_evaluation(pipeline: Pipeline) -> None:
-    """Refuses, before any work, a run that would evaluate on nothing, or on absent files."""
-    benchmarks_found(pipeline.params.evaluation)
-    if pipeline.params.conversion.eval_fraction == 0:
-        raise ParamsError(
-            "conversion.eval_fraction is 0, so no pair is held out to evaluate the model on; "
-            "raise it, or stop before the evaluation with --until training"
-        )
-
-
-def _check_held_out(artifacts: Mapping[str, Artifact]) -> None:
-    """Refuses, before any training, to go on where every held-out pair was left out."""
-    before, left = artifacts["conversion"].report, artifacts["tokenization"].report
-    if left["eval"] == 0:
-        raise DataError(
-            f"tokenization: none of the {before['eval']:,} held-out pairs is left, so the model "
-            "could not be evaluated; raise tokenization.max_length or conversion.eval_fraction, "
-            "or stop before the evaluation with --until training"
-        )

@@ -11,7 +11,7 @@ def check_asked(directory: Path, device: str) -> None:
     Raises:
         ModelError: there is no such directory or device.
     """
-    from tasks.registration.loader.device import check_device
+    from tasks.training.model.device import check_device
 
     if not directory.is_dir():
         found = "is no directory" if directory.exists() else "does not exist"

@@ -44,9 +44,11 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
     order is ingestion's.
 
     Raises:
-        ParamsError: a layout, a mapped name or an option is unknown, or an option is wrong.
+        ParamsError: a layout, a mapped name or an option is unknown, an option is wrong, or the
+            file of overrides is not there.
     """
     check_sources(sources)
+    check_overrides(params)
     declared = {
         s.name: {"layout": s.layout, "columns": s.columns or {}, "options": s.options or {}}
         for s in sources
@@ -57,7 +59,7 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
         shelf=SHELF,
         params={"conversion": params, "sources": declared},
         inputs={"ingestion": ingestion},
-        files={"overrides": _digest(params.overrides)} if params.overrides else {},
+        files={"overrides": file_digest(params.overrides)} if params.overrides else {},
         build=partial(build, params=params, sources=tuple(sources), ingestion=ingestion),
         places={"conversion": STAGE, "sources": "ingestion.sources"},
     )
@@ -73,12 +75,16 @@ def check_sources(sources: Sequence[Source]) -> None:
         check_declared(source.name, source.layout, source.columns or {}, source.options or {})
 
 
-def _digest(overrides: Path) -> str:
-    if not overrides.is_file():
+def check_overrides(params: ConversionParams) -> None:
+    """Refuses a file of overrides that is not there.
+
+    Raises:
+        ParamsError: as above.
+    """
+    if params.overrides and not params.overrides.is_file():
         raise ParamsError(
-            f"conversion.overrides: {overrides} is no file; name one with pair_id and action"
+            f"conversion.overrides: {params.overrides} is no file; name one with pair_id and action"
         )
-    return file_digest(overrides)
 
 
 def build(

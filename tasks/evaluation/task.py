@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tasks.artifact import Artifact, Step, Workspace, canonical
+from tasks.errors import ParamsError
 from tasks.evaluation.params import EvaluationParams
 
 if TYPE_CHECKING:
@@ -64,6 +65,22 @@ def benchmarks_found(params: EvaluationParams) -> "dict[str, list[SourceFile]]":
     return {benchmark.label: benchmark_files(benchmark) for benchmark in params.benchmarks}
 
 
+def check_device(params: EvaluationParams) -> None:
+    """Refuses a device that is asked for, and on which torch cannot compute here.
+
+    Raises:
+        ParamsError: as above.
+    """
+    if params.device is None or params.device == "cpu":
+        return
+    from tasks.training.model.device import check_device as tried
+
+    try:
+        tried(params.device)
+    except ValueError as error:
+        raise ParamsError(f"evaluation.device: {error}") from None
+
+
 def build(
     params: EvaluationParams,
     files: "Mapping[str, Sequence[SourceFile]]",
@@ -80,6 +97,7 @@ def build(
             benchmark's row is not of its schema.
         ModelError: the model cannot be loaded, or a reward is no finite number.
     """
+    check_device(params)
     from tasks.evaluation.benchmarks.files import items_of
     from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures

@@ -274,6 +274,16 @@ def test_standard_streams_that_are_closed_are_nothing_to_fail_of(tmp_path):
     assert done.returncode == 2  # there is work to do
 
 
+@pytest.mark.parametrize("level", ["", "warning", "loud"])
+def test_the_level_of_the_log_is_read_as_people_write_it(tmp_path, level):
+    words = [sys.executable, "-m", "flows", "verify", "--root", str(tmp_path)]
+    given = {**os.environ, "REWARD_PIPELINE_LOG": level}
+    done = subprocess.run(words, cwd=REPOSITORY, env=given, capture_output=True, text=True)
+    told = "ParamsError: REWARD_PIPELINE_LOG is 'LOUD'; expected one of DEBUG, INFO, WARNING"
+    assert done.stderr.startswith(told) == (level == "loud")
+    assert done.returncode == (level == "loud")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", [("verify",), ("gc", "--dry-run"), ("--help",)])
 def test_a_stdout_that_takes_no_more_ends_a_command_once(tmp_path, command, unbuffered):

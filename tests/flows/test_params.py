@@ -71,6 +71,8 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("ingestion.sources.².limit=1", "'²' is no index below 2"),
         ("ingestion.sources.0.name=../x", "ingestion.sources.0.name: "),
         ("ingestion.sources.1.name=helpful", "sources share the name 'helpful'"),
+        ("training.max_length=9", "max_length: unknown key; did you mean tokenization.max_length"),
+        ("training.use_dora=true", "use_dora: unknown key; did you mean training.lora.use_dora?"),
         ("training", "is not of the form dotted.key=value"),
         ("model=&a {path: *a}", r"is no valid YAML: line 1, column 11: \*a stands within"),
         ("model={path: {{MODEL_DIR}}}", "a mapping stands where a key is expected"),

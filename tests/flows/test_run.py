@@ -5,15 +5,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from flows.__main__ import app
 from flows.params import check
 from flows.pipeline import Pipeline
+from flows.plan import plan
 from flows.run import run_pipeline
 from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
-from tasks.errors import ParamsError
+from tasks.errors import ParamsError, PipelineError
 from tasks.registration import RegistrationParams
 from tasks.registration.address import check_store
 
@@ -93,6 +95,34 @@ def test_a_root_that_was_moved_shows_where_its_artifacts_are_now(pipeline, tmp_p
     in_words = CliRunner().invoke(app, ["show", "--root", str(there)]).stdout
     assert all(path in in_words for path in paths[:3])
     assert f"{tmp_path}/" not in in_words + shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "message"),
+    [
+        ("conversion", "overrides", "conversion.overrides: nowhere.jsonl is no file"),
+        ("templating", "chat_template_path", "chat_template_path: nowhere.jsonl is no file"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_before_any_work(pipeline, section, field, message):
+    given = pipeline.params.model_dump(exclude_unset=True)
+    given[section] = {field: "nowhere.jsonl"}
+    absent = Pipeline(check(given, "test"), pipeline.root)
+    for told in (run_pipeline, plan):
+        with pytest.raises(PipelineError, match=message):
+            told(absent)
+    assert not (pipeline.root / "data").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_evaluation_cannot_use_is_told_before_the_training(pipeline):
+    given = pipeline.params.model_dump(exclude_unset=True)
+    given |= {"evaluation": {"device": "cuda:3"}, "conversion": {"eval_fraction": 0.2}}
+    with pytest.raises(ParamsError, match=r"evaluation.device: device is 'cuda:3', but torch fin"):
+        run_pipeline(Pipeline(check(given, "test"), pipeline.root))
+    assert {path.name for path in (pipeline.root / "data").glob("[0-9]_*")} == {
+        *("1_ingestion", "2_conversion", "3_templating", "4_tokenization")
+    }
 
 
 def test_the_last_run_s_ref_that_is_damaged_is_told_in_one_sentence(pipeline, tmp_path):

@@ -32,7 +32,12 @@ def options_of(source: str, layout: str | None, declared: Declared) -> Options:
     except ValidationError as error:
         known = ", ".join(kind.model_fields) or "none"
         problems = "; ".join(
-            f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}, found {shown(e['input'])}"
+            f"options.{'.'.join(map(str, e['loc']))}: "
+            + (
+                f"unknown{meant(str(e['loc'][-1]), kind.model_fields, str)}"
+                if e["type"] == "extra_forbidden"
+                else f"{e['msg']}, found {shown(e['input'])}"
+            )
             for e in error.errors()
         )
         raise ParamsError(

@@ -45,7 +45,9 @@ def check_files(directory: Path) -> None:
         ValueError: a file is of no kind on the list, or a configuration would run or fetch code.
     """
     if not (directory / "config.json").is_file():
-        raise ValueError(f"{directory} has no config.json; expected a reward model directory")
+        inner = directory / "model"
+        here = f": it is in {inner}" if (inner / "config.json").is_file() else ""
+        raise ValueError(f"{directory} has no config.json; expected a reward model directory{here}")
     names = sorted(
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
     )

@@ -24,11 +24,11 @@ from tasks.registration.loader import reward_scale
 from tasks.registration.loader.allowed_files import check_files
 from tasks.registration.loader.champion_scale import map_to
 from tasks.registration.loader.contract_replay import policy_of, replay
-from tasks.registration.loader.device import check_device
 from tasks.registration.loader.given_rows import OPTIONS, content, conversations, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
 from tasks.registration.loader.sound_weights import model_of
+from tasks.training.model.device import check_device
 from tasks.training.model.positions import check_lengths, longest_row, positions, why_no_more
 from tasks.training.model.products import use_onednn
 

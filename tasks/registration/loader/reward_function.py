@@ -61,6 +61,7 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
     if not isinstance(model, ServedModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(
             f"a reward function was asked for of {str(model)[:80]!r} ({type(model).__name__}); "
-            "expected a loaded model: as_reward_func(load_reward_model(path))"
+            "expected a model that tasks.registration's load_reward_model loaded (training has "
+            "another of that name): as_reward_func(load_reward_model(path))"
         )
     return RewardFunction(model, name)

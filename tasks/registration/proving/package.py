@@ -38,6 +38,7 @@ SHIPPED = {
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",
     "contract_file": "tasks.training.handover.contract_file",
+    "device": "tasks.training.model.device",
     "positions": "tasks.training.model.positions",
     "products": "tasks.training.model.products",
     "whole": "tasks.training.model.whole",

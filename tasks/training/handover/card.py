@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from datasets import Dataset
 from peft import PeftModel
 
+from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.training.checkpoints.checkpoint import versions
 from tasks.training.model.adapter import base_of
 from tasks.training.settings.config import RewardConfig
@@ -27,14 +28,17 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 model = AutoModelForSequenceClassification.from_pretrained("{name}", dtype=torch.float32).eval()
-messages = [
-    {{"role": "user", "content": "What color is the sky?"}},
-    {{"role": "assistant", "content": "It is blue."}},
-]
-ids = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=False)
+{read}
 with torch.no_grad():
     reward = model(ids).logits[0, 0].item()
 ```"""
+CONVERSATION = """messages = [
+    {"role": "user", "content": "What color is the sky?"},
+    {"role": "assistant", "content": "It is blue."},
+]
+ids = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=False)"""
+TEXT = """text = "What color is the sky?" + " It is blue."{end}  # prompt, and answer
+ids = tokenizer(text, return_tensors="pt")["input_ids"]"""
 
 
 def model_card(
@@ -59,7 +63,7 @@ def model_card(
         + (" and low-rank adapters." if adapter else "."),
         "",
         "## Load",
-        LOAD.format(name=name),
+        LOAD.format(name=name, read=_read(trainer.processing_class)),
         "The reward is read at the last token of a sequence and is no probability: only the "
         "differences between answers to one prompt have a meaning.",
         "",
@@ -85,6 +89,14 @@ def sources(rows: Any) -> dict[str, int]:
     if "source" not in rows.column_names:
         return {"(not named)": len(rows)}
     return dict(Counter(map(str, rows["source"])).most_common())
+
+
+def _read(tokenizer: Any) -> str:
+    """How what is judged becomes ids, in code: as training read it."""
+    if tokenizer.chat_template:
+        return CONVERSATION
+    end = own_tokens(tokenizer).end
+    return TEXT.format(end=f" + {end!r}" if end else "")
 
 
 def _head(trainer: "RewardTrainer") -> str:

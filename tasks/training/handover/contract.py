@@ -117,6 +117,9 @@ def read_contract(directory: Path) -> dict[str, Any]:
     """
     path = directory / CONTRACT
     if not path.is_file():
+        inner = directory / "model"
+        if (inner / CONTRACT).is_file():
+            raise ModelError(f"{directory} is an artifact of training: its model is in {inner}")
         raise ModelError(
             f"{directory} holds no {CONTRACT}: nobody can tell whether it scores as it was trained "
             "to; train it with this pipeline, or write one with write_contract"

@@ -56,7 +56,7 @@ def test_a_model_is_whole_also_where_a_trainer_deals_its_own_out(model, model_di
 
 
 def test_a_path_that_was_not_loaded_is_no_reward_function(model_directory):
-    with pytest.raises(ValueError, match=r"\(PosixPath\); expected a loaded model: as_reward_func"):
+    with pytest.raises(ValueError, match=r"\(PosixPath\); expected a model that tasks"):
         as_reward_func(model_directory)
 
 

@@ -53,6 +53,20 @@ def test_the_card_says_what_the_model_was_made_from_and_how_to_read_it(trainer, 
     assert 'from_pretrained("someone/model", dtype=torch.float32)' in text
 
 
+@pytest.mark.parametrize("template", [None, "{% for m in messages %}{{ m.content }}{% endfor %}"])
+def test_the_card_s_way_of_loading_runs_as_it_stands(trainer, tmp_path, template):
+    trainer.processing_class.chat_template = template
+    trainer.save_model(str(tmp_path / "saved"))
+    trainer.create_model_card(model_name=str(tmp_path / "saved"))
+    text = (tmp_path / "a-reward-model" / "README.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    made = {}
+    exec(code, made)
+    end = [trainer.processing_class.eos_token_id]
+    assert (made["ids"][0, -1:].tolist() == end) == (template is None)
+    assert isinstance(made["reward"], float)
+
+
 # huggingface_hub hands its files to httpx by an older name
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 @pytest.mark.parametrize("in_parts", [False, True], ids=["at once", "in parts"])

@@ -112,6 +112,10 @@ def test_a_directory_without_a_contract_is_refused(copied):
     (copied / CONTRACT).unlink()
     with pytest.raises(ModelError, match=r"holds no reward_contract\.json"):
         replay(copied)
+    shutil.copytree(copied, copied / "artifact" / "model")
+    (copied / "artifact" / "model" / CONTRACT).write_text("{}")
+    with pytest.raises(ModelError, match=r"artifact of training: its model is in .*/model"):
+        replay(copied / "artifact")
 
 
 def test_the_stage_leaves_a_contract_with_its_policy_and_real_held_out_pairs(base, pairs, tmp_path):
