@@ -131,7 +131,8 @@ def gc(
     ] = 5,
     dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
 ) -> None:
-    """Remove what no recent run, version in the registry or pin refers to."""
+    """Move what no recent run or version in the registry refers to into data/.trash; free what has
+    been there for a day."""
     from flows.collecting import collected
 
     with told_in_one_sentence():

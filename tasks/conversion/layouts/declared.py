@@ -34,14 +34,14 @@ def options_of(source: str, layout: str | None, declared: Declared) -> Options:
         problems = "; ".join(
             f"options.{'.'.join(map(str, e['loc']))}: "
             + (
-                f"unknown{meant(str(e['loc'][-1]), kind.model_fields, str)}"
+                f"unknown key{meant(str(e['loc'][-1]), kind.model_fields, str)}"
                 if e["type"] == "extra_forbidden"
                 else f"{e['msg']}, found {shown(e['input'])}"
             )
             for e in error.errors()
         )
         raise ParamsError(
-            f"source {source!r}: {problems}. Options of layout {layout!r}: {known}"
+            f"source {source!r}: {problems} (options of layout {layout!r}: {known})"
         ) from None
     if options.missing():
         raise ParamsError(f"source {source!r}: layout {layout!r} needs {options.missing()}")

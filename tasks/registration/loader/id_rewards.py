@@ -2,11 +2,13 @@
 
     [p p p a a], [p p p b], [p p p b], [c c]   ->   p p p, then [a a], [b _];  [c c]
 
+A family whose reward changes with the padding beside it gets passes of one length.
+
 The reward is read at the last token by length, in float32. Travels inside the registered model: it
 may import only modules that travel with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +21,8 @@ PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
 """Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
 slower than one sequence after the other."""
+SEEN = 1e-4
+"""What padding changes of a reward at most, of the largest of a trial, where it is not seen."""
 Ids = Sequence[int] | np.ndarray
 
 
@@ -56,10 +60,29 @@ class IdScorer:
                 if saves(alike) and self.reuses_prompts:
                     rewards[members] = rewards_after_prompt(self.model, alike, self.pass_tokens)
             whole = np.flatnonzero(np.isnan(rewards)).tolist()
-            for batch in batches([len(distinct[i]) for i in whole], self.pass_tokens):
+            lengths = [len(distinct[i]) for i in whole]
+            for batch in batches(lengths, self.pass_tokens):
                 members = [whole[i] for i in batch]
-                rewards[members] = self._forward([distinct[i] for i in members])
+                for together in self._alike(members, distinct):
+                    rewards[together] = self._forward([distinct[i] for i in together])
         return rewards[place]
+
+    def _alike(self, members: list[int], distinct: list[tuple[int, ...]]) -> Iterable[list[int]]:
+        """The members of a pass that may be padded to one length: all, but of some families."""
+        of_length: dict[int, list[int]] = {}
+        for index in members:
+            of_length.setdefault(len(distinct[index]), []).append(index)
+        return of_length.values() if len(of_length) > 1 and self.sees_padding else [members]
+
+    @cached_property
+    def sees_padding(self) -> bool:
+        """Whether a reward changes with padding behind its sequence, as FNet's, ConvBERT's and
+        others' do: tried once, if needed."""
+        draw = np.random.default_rng(0)
+        trial = [draw.integers(0, self.vocabulary, n).tolist() for n in (3, 3, 3, 3, 8)]
+        alone = np.concatenate([self._forward([ids]) for ids in trial])
+        gap = np.abs(self._forward(trial) - alone).max()
+        return not gap <= SEEN * np.abs(alone).max()
 
     @cached_property
     def reuses_prompts(self) -> bool:

@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_used_get_their_reason(layout, row, reason, field):
         (
             "scored",
             {"bye": "id"},
-            r"options\.bye: Extra inputs.*Options of layout 'scored': tool_turns, format",
+            r"options\.bye: unknown key; did you mean by\? \(options of layout 'scored': tool",
         ),
         ("hh_rlhf", {"format": "as_is"}, r"options\.format.*layout 'hh_rlhf': tool_turns"),
         ("unpaired", {"pairs": "adjacent"}, r"options\.pairs: Input should be 'all' or"),

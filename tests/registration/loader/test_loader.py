@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.registration import as_reward_func, load_reward_model
 from tasks.registration.loader import champion_scale
+from tasks.registration.loader.id_rewards import IdScorer
 from tasks.registration.loader.reward_scale import fit, write
 from tasks.registration.proving.package import package
 from tests.training.stage3 import models_dealt_out
@@ -80,6 +83,25 @@ def test_a_pass_is_within_its_budget_and_little_of_it_is_padding():
         assert size - sum(lengths[i] for i in batch) <= 512 / 8
     assert len(found) < 250
     assert list(batches([], 512)) == []
+
+
+@pytest.mark.parametrize("family", ["fnet", "convbert", "bert"])
+def test_no_reward_depends_on_what_is_scored_beside_it(family):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = AutoConfig.for_model(
+        family, vocab_size=60, intermediate_size=48, pad_token_id=0, num_labels=1, **sizes
+    )
+    torch.manual_seed(0)
+    made = AutoModelForSequenceClassification.from_config(config).eval()
+    with torch.no_grad():
+        getattr(made.classifier, "out_proj", made.classifier).weight.mul_(20)
+    scorer = IdScorer(made)
+    draw = np.random.default_rng(3)
+    sequences = [draw.integers(1, 60, n).tolist() for n in (3, 9, 4, 9, 7, 3)]
+    together = scorer.rewards(sequences)
+    alone = np.concatenate([scorer.rewards([ids]) for ids in sequences])
+    assert np.abs(together - alone).max() <= 1e-5 * max(1.0, np.abs(alone).max())
+    assert scorer.sees_padding == (family != "bert")
 
 
 def test_a_family_with_windows_or_shifting_positions_scores_each_sequence_whole(model):
