@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tasks.conversion.layouts import columns
+from tasks.conversion.layouts.alternatives import passed_over
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.json_cells import opened
 from tasks.conversion.layouts.known import LAYOUTS, Layout
@@ -31,7 +32,8 @@ def reader(
     if known.read is columns.read:
         return lambda row: read(renamed(row, mapping, columns.ONLY_IF_MAPPED))
     if mapping:
-        return lambda row: read(renamed(row, mapping))
+        passed = passed_over(layout, mapping)
+        return lambda row: read(renamed(row, mapping, passed))
     return read
 
 

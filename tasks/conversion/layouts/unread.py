@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.conversion.layouts import columns, trl
+from tasks.conversion.layouts.alternatives import passed_over
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.layouts.hints import INPUT
 from tasks.conversion.layouts.known import columns_of
@@ -22,7 +23,7 @@ def unread_columns(
     layout: str, options: Options, mapping: Mapping[str, str], seen: Sequence[str]
 ) -> list[str]:
     """The columns of the source that the layout does not read."""
-    ours = {*columns_of(layout, options)} - {*mapping}
+    ours = {*columns_of(layout, options)} - {*mapping} - passed_over(layout, mapping)
     if layout == "columns":
         ours -= {*columns.ONLY_IF_MAPPED}
     read = ours | {*mapping.values()} | {*map(columns.head_of, mapping.values())}
