@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tasks.artifact import Ledger
 from tasks.conversion.params import ConversionParams
 from tasks.conversion.preference.splits import SPLITS
@@ -154,6 +157,12 @@ def overridden(overrides: Mapping[str, str], summaries: Summaries) -> dict[str, 
         "unknown": len(unknown),
         "first_unknown": unknown[:3],
     }
+
+
+def decided_keys(summaries: Summaries) -> npt.NDArray[Any]:
+    """The keys `[N, 2]`, high and low, that pairs had before they were overridden."""
+    keys = sorted({key for summary in summaries for key in summary["decided"]})
+    return np.frombuffer(bytes.fromhex("".join(keys)), ">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list[str]:

@@ -120,7 +120,7 @@ def build(
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params, _lost_in(ingestion))
     keys = records([passes.keys(r) for r in rows])
-    verdicts = judge(keys, params.contradictions)
+    verdicts = judge(keys, params.contradictions, report.decided_keys(summaries))
     codes = applied(verdicts, params)
     with ThreadPoolExecutor(1, "near") as pool:  # most of it is numpy's, beside the disk's work
         near = pool.submit(near_duplicates, keys, codes)

@@ -61,6 +61,26 @@ def test_flip_drop_and_tie_are_applied_and_counted(convert, pairs_of, tmp_path):
     assert kept["Question 1?"]["preference"] == 0.5
 
 
+@pytest.mark.parametrize(("ties", "action", "left"), [
+    ("drop", "drop", []),
+    ("drop", "tie", []),
+    ("keep", "tie", [("bad", "good", 0.5)]),
+    ("drop", "flip", [("bad", "good", 1.0)]),
+])  # fmt: skip
+def test_a_pair_that_repeats_a_decided_one_but_for_white_space_goes_with_it(
+    convert, pairs_of, tmp_path, ties, action, left
+):
+    row = {"prompt": "Why?", "chosen": "good", "rejected": "bad"}
+    rows = [row, row | {"chosen": "good "}, *ROWS]
+    (pair_id,) = [p["pair_id"] for p in pairs_of(convert(rows)) if p["chosen"] == "good"]
+    path = written(tmp_path / "suspects.csv", [(pair_id, action)])
+    artifact = convert(rows, shard_rows=1, overrides=path, ties=ties)
+    found = [p for p in pairs_of(artifact) if {p["chosen"], p["rejected"]} & {"good", "good "}]
+    assert [(p["chosen"], p["rejected"], p["preference"]) for p in found] == left
+    assert artifact.report["ledger"]["votes"]["dropped"]["duplicate"] == 1
+    assert artifact.report["overrides"]["applied"] == {action: 1}
+
+
 def test_messages_are_overridden_as_texts_are(convert, pairs_of, tmp_path):
     def talk(role, text):
         return [{"role": role, "content": text}]

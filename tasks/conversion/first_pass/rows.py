@@ -62,6 +62,7 @@ def convert_shard(
         "labels": {source: dict(c) for source, c in shard.labels.items()},
         "notes": {source: dict(sorted(c.items())) for source, c in shard.notes.items()},
         "overridden": {action: dict(sorted(c.items())) for action, c in shard.overridden.items()},
+        "decided": sorted(shard.decided),
     }
     workspace.finish(rows_unit(path), summary)
     return summary, shard.quarantine.rows

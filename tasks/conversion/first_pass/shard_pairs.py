@@ -41,6 +41,8 @@ class ShardPairs:
     labels: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     overridden: dict[Action, Counter[str]] = field(default_factory=dict[Action, Counter[str]])
     """Action -> the pairs that it was applied to, by id."""
+    decided: set[str] = field(default_factory=set[str])
+    """The keys (`Identity.key`, in hex) that these pairs had before."""
     pairs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     keys: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     stored: list[Identity] = field(default_factory=list[Identity])
@@ -137,6 +139,7 @@ class ShardPairs:
         action = plan.overrides.get(identity.pair_id)
         if action is not None:
             self.overridden.setdefault(action, Counter())[identity.pair_id] += 1
+            self.decided.add(identity.key.hex())
             pair = overridden(pair, action, plan.ties)
             identity = identify(pair, plan.seed, plan.eval_fraction, plan.split_by)
         if pair.notes:

@@ -23,6 +23,7 @@ KEEP, DUPLICATE, ALIKE, CONTRADICTION = CODES
 both ways round."""
 
 Array = npt.NDArray[Any]
+NONE_DECIDED: Array = np.empty((0, 2), np.uint64)
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,15 @@ class Verdicts:
     """Duplicates whose margin is not that of the pair that is kept."""
 
 
-def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "drop") -> Verdicts:
+def judge(
+    shards: Sequence[Array],
+    contradictions: Literal["drop", "keep"] = "drop",
+    decided: Array = NONE_DECIDED,
+) -> Verdicts:
     """The verdict of every pair; of duplicates the first in row order is the one to keep.
+
+    `decided`: keys `[N, 2]` that pairs had before a person overrode them. What still has such a key
+    repeats what was judged otherwise, but for white space or the like: it is none to keep.
 
     All pairs of a contradiction that is dropped are one, duplicates among them included: that
     verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
@@ -43,8 +51,13 @@ def judge(shards: Sequence[Array], contradictions: Literal["drop", "keep"] = "dr
     """
     high = field_of(shards, "high")
     codes = np.full(len(high), KEEP, np.uint8)
-    rows = np.flatnonzero(may_repeat(high))
-    high, low = high[rows], field_of(shards, "low")[rows]
+    lows = field_of(shards, "low")
+    settled = _with_keys(high, lows, decided)
+    codes[settled] = ALIKE
+    repeating = may_repeat(high)
+    repeating[settled] = False
+    rows = np.flatnonzero(repeating)
+    high, low = high[rows], lows[rows]
     order = np.lexsort((low, high))
     high, low, rows = high[order], low[order], rows[order]
     starts_key = changes(high)
@@ -78,6 +91,14 @@ def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
             "; the split is a function of the group, so this is a defect: please report it"
         )
     return len(distinct(train)), len(distinct(evaluation))
+
+
+def _with_keys(high: Array, low: Array, keys: Array) -> Array:
+    """The places of the pairs that have one of these keys."""
+    places = np.flatnonzero(np.isin(high, keys[:, 0])) if len(keys) else np.empty(0, np.int64)
+    wanted = {*map(tuple, keys.tolist())}
+    found = zip(high[places].tolist(), low[places].tolist(), strict=True)
+    return places[np.fromiter((key in wanted for key in found), np.bool_, len(places))]
 
 
 def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Array:
