@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError, shown
+from tasks.ingestion.redaction import redacted
 
 if TYPE_CHECKING:
     from tasks.artifact.collection import Swept
@@ -81,6 +83,9 @@ def usable_root(root: Path) -> Path:
     Raises:
         ParamsError: it is neither, or this user may not read what is there.
     """
+    if scheme := re.match(r"([a-z][a-z0-9+]+):/+", str(root)):  # a path leaves one slash of two
+        url = redacted(f"{scheme[1]}://{str(root)[scheme.end() :]}")
+        raise ParamsError(f"root {url} is a URL; give a directory of this machine")
     try:
         root = root.resolve()
         places = (root / "data", root, *root.parents)

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LONGEST_TEXT = 500
+_JOINERS = "\u200c\u200d"
+"""Within Persian words, and emoji of several: they show nothing of their own."""
+_MARKER = re.compile(r"^(\d*)([-+.])")
 _WORD_JOINER = "\u2060"
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#!|&~$]")
 _LINK = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
@@ -22,7 +25,7 @@ def literal(text: object, limit: int = LONGEST_TEXT) -> str:
     """
     shown = " ".join(str(text).split())
     shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)
+    shown = "".join(c if c.isprintable() or c in _JOINERS else "\ufffd" for c in shown)
     return _LINK.sub(_WORD_JOINER, _MARKUP.sub(r"\\\g<0>", shown))
 
 
@@ -35,7 +38,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: in
 
 def bullets(texts: Iterable[object]) -> str:
     """A list, one text a point."""
-    return "\n".join(f"- {literal(text)}" for text in texts)
+    return "\n".join(f"- {_MARKER.sub(_escaped, literal(text))}" for text in texts)
+
+
+def _escaped(marker: "re.Match[str]") -> str:
+    """What would begin a list within the point, or draw a rule, as characters."""
+    return f"{marker[1]}\\{marker[2]}"
 
 
 def flattened(value: Any, name: str = "") -> Iterable[tuple[str, str]]:

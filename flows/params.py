@@ -51,18 +51,20 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> RewardPipelineParam
     Raises:
         ParamsError: the file cannot be read, or some keys or values are wrong; names them all.
     """
+    if "://" in str(path):
+        raise ParamsError(f"params file {redacted(str(path))} is a URL; give a local file")
     value = _read(Path(path))
     for override in overrides:
         _apply(value, override)
     return check(value, str(path))
 
 
-def refuse_secrets(overrides: Sequence[str]) -> None:
-    """Raises ParamsError for a signed URL: Prefect records a run's overrides as they are given."""
-    for override in overrides:
+def refuse_secrets(given: Sequence[str]) -> None:
+    """Raises ParamsError for a signed URL: Prefect records what a run is given as it is."""
+    for override in given:
         if has_secrets(override):
             raise ParamsError(
-                f"override {redacted(override)!r} holds a URL with a password or a signature, and "
+                f"{redacted(override)!r} holds a URL with a password or a signature, and "
                 "a run's parameters are recorded: write it into the params file instead, and have "
                 "the URL signed anew"
             )

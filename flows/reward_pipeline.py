@@ -73,7 +73,7 @@ def reward_pipeline(
         return artifact
 
     try:
-        refuse_secrets(overrides or ())
+        refuse_secrets((params, str(root), *(overrides or ())))
         pipeline = Pipeline(
             load(params, overrides or ()),
             usable_root(Path(root)),

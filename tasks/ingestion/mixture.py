@@ -64,7 +64,8 @@ def leave_out(ledger: Ledger, source: str, count: int) -> None:
 def apply_caps(
     workspace: Workspace, source: Source, units: Sequence[str], summaries: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The units' summaries after the source's `cap`: fewer shards, anew below `capped-<unit>`."""
+    """The units' summaries after the source's `cap`: fewer shards, anew below `<unit>+capped`,
+    a name that no unit has."""
     if source.cap is None:
         return list(summaries)
     chosen = lowest([p for summary in summaries for p in summary["places"]], source.cap)
@@ -72,14 +73,14 @@ def apply_caps(
     equal = Counter(chosen)[highest]  # of rows that share the last place, the first so many
     capped: list[dict[str, Any]] = []
     for unit, summary in zip(units, summaries, strict=True):
-        done = workspace.finished(f"capped-{unit}")
+        done = workspace.finished(f"{unit}+capped")
         if done is None:
             done = _capped(workspace, source, unit, summary, highest, equal)
-            workspace.finish(f"capped-{unit}", done)
+            workspace.finish(f"{unit}+capped", done)
         equal -= done["equal"]
         ledger = Ledger.from_json(summary["ledger"])
         leave_out(ledger, source.name, done["left_out"])
-        changed = {"ledger": ledger.to_json(), "shards": done["shards"], "unit": f"capped-{unit}"}
+        changed = {"ledger": ledger.to_json(), "shards": done["shards"], "unit": f"{unit}+capped"}
         capped.append(summary | changed)
     return capped
 
@@ -96,7 +97,7 @@ def _capped(
     from tasks.ingestion.shard_writer import ShardWriter
     from tasks.ingestion.shards import shard_rows
 
-    name = f"{workspace.scratch.name}/capped-{unit}"
+    name = f"{workspace.scratch.name}/{unit}+capped"
     left_out = taken = 0
     with ShardWriter(workspace.writing, name, source.name, summary["file"]) as shards:
         for index in range(summary["shards"]):

@@ -139,7 +139,8 @@ def _reasons(dropped: Mapping[str, int], summaries: Sequence[dict[str, Any]]) ->
     for summary in summaries:
         examples = summary["examples"] | examples
     frequent = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return " ".join(f"{reason} ({n:,}): {examples.get(reason, 'blank')}." for reason, n in frequent)
+    said = {"capped": "left out by weight or cap", **examples}
+    return " ".join(f"{reason} ({n:,}): {said.get(reason, 'blank')}." for reason, n in frequent)
 
 
 def _publish(

@@ -40,7 +40,8 @@ def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, Non
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
-        said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0].strip()
+        said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0]
+        said = said.partition("\n(Background on")[0].strip()
         raise RegistrationError(
             redacted(f"MLflow's store {store_uri(params, root)} refuses: {said}")
             + "; see that it is there, runs and can be written, or name another "

@@ -74,11 +74,14 @@ def make_database(database: Path) -> None:
         for torn in database.parent.glob(f"{database.name}{TEMPORARY_SUFFIX}*"):
             torn.unlink()
         with writing(database) as temporary:
-            temporary.touch()  # as the umask says: SQLite's own are for their maker to write to
-            uri = f"{SQLITE}{temporary}"
+            # MLflow keeps what it opened, by name: one that failed is not to be met again.
+            fresh = temporary.with_name(f"{temporary.name}-{time.time_ns()}")
+            fresh.touch()  # as the umask says: SQLite's own are for their maker to write to
+            uri = f"{SQLITE}{fresh}"
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             client.search_experiments(max_results=1)
             client.search_registered_models(max_results=1)
+            fresh.rename(temporary)
 
 
 def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key: str) -> str:

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from tasks.artifact.durable import explained_disk_errors
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingError
 from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
@@ -111,9 +112,10 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
     trainer.gather_model()
     if trainer.is_world_process_zero():
-        export(trainer, Path(job.output), tokens)
-        policy = rendering_policy(Path(job.pairs))
-        write_contract(Path(job.output) / "model", held_out or (), **policy)
+        with explained_disk_errors(Path(job.output)):
+            export(trainer, Path(job.output), tokens)
+            policy = rendering_policy(Path(job.pairs))
+            write_contract(Path(job.output) / "model", held_out or (), **policy)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 

@@ -15,11 +15,12 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from prefect.exceptions import TerminationSignal
 from prefect.utilities.callables import parameter_schema
 
 from flows import observation
-from flows.markdown import flattened, literal, table
+from flows.markdown import bullets, flattened, literal, table
 from flows.pages import headline, stage_headline, stage_page, state_message, summary_page
 from flows.pipeline import ORDER, _closing
 from flows.reward_pipeline import reward_pipeline
@@ -49,11 +50,21 @@ def artifact(path: Path, cached: bool = False) -> Artifact:
 @given(st.text())
 def test_escaped_text_is_one_line_without_markup_and_reads_as_it_was(text):
     escaped = literal(text, limit=10**6)
-    assert escaped.replace("\u2060", "").isprintable()
+    assert re.sub("[\u2060\u200c\u200d]", "", escaped).isprintable()
     assert not re.search(r"(?<!\\)(?:\\\\)*[|<>`*_\[\]&$#!~]", escaped)
     read = re.sub(r"\\([\\`*_{}\[\]<>()#!|&~$])", r"\1", escaped).replace("\u2060", "")
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
-    assert read == plain
+    shown = [
+        c if c.isprintable() or c in "\u200c\u200d" else "\ufffd" for c in " ".join(text.split())
+    ]
+    assert read == "".join(shown)
+
+
+@pytest.mark.parametrize(
+    "text", ["- a", "+ a", "1. a", "2) a", "---", "1.5 rows", "-0.3", "\u200d"]
+)
+def test_a_point_of_a_list_shows_what_it_is(text):
+    shown = MarkdownIt().render(bullets([text])).strip()
+    assert shown == f"<ul>\n<li>{text}</li>\n</ul>"
 
 
 def test_hostile_text_stays_in_its_cell():

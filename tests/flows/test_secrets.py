@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.__main__ import app
+from flows.reward_pipeline import reward_pipeline
 from tests.ingestion.places.servers import Files, serving
 
 ROWS = [
@@ -27,6 +28,18 @@ def params(tmp_path):
         path = tmp_path / "params.yaml"
         path.write_text(PARAMS.format(address=address))
         yield path
+
+
+@pytest.mark.parametrize(
+    "given", [{"params": "https://u:hush@h/x.yaml"}, {"root": "s3://u:hush@b"}]
+)
+def test_a_url_with_a_password_in_place_of_a_path_is_told_without_it(params, tmp_path, given):
+    state = reward_pipeline.fn(**{"params": str(params), "root": str(tmp_path), **given})
+    assert "hush" not in state.message
+    assert "holds a URL with a password" in state.message
+    plain = {name: value.replace("u:hush@", "") for name, value in given.items()}
+    told = reward_pipeline.fn(**{"params": str(params), "root": str(tmp_path), **plain}).message
+    assert "is a URL; give a" in told
 
 
 def test_the_signature_of_a_url_is_used_and_never_shown(params, tmp_path):

@@ -55,6 +55,15 @@ def test_a_cap_keeps_exactly_so_many_rows_over_all_files(ingestion, cap):
     assert _numbers(ingestion, together) == kept  # whatever the files
 
 
+def test_a_source_may_be_called_what_a_capped_one_could_be(ingestion):
+    one, other = (ingestion.write(f"{n}.jsonl", "".join(LINES[:9])) for n in "ab")
+    made = ingestion.step(
+        {"name": "x", "path": str(one), "cap": 4}, {"name": "capped-x", "path": str(other)}
+    )
+    ledger = ingestion.store.obtain(made).report["ledger"]
+    assert (ledger["x"]["rows_out"], ledger["capped-x"]["rows_out"]) == (4, 9)
+
+
 def test_equal_rows_are_capped_one_by_one(ingestion):
     for name in "ab":
         ingestion.write(f"raw/{name}.jsonl", LINES[0] * 10)

@@ -166,10 +166,15 @@ def alone(count: int, what: Literal["answers", "rows"]) -> Unusable:
 
 def comparison_of(answers: Sequence[Answer]) -> str:
     """The id of a list of judged answers to one prompt: whatever their order, and their source."""
-    judged = sorted(_name(answer) + str(answer.score).encode() for answer in answers)
+    judged = sorted(_name(answer) + _spelled(answer.score).encode() for answer in answers)
     first = answers[0]
     context = [(first.tools or "").encode(), (first.chat_template_kwargs or "").encode()]
     return blake2b(b"\0".join([*context, *judged]), digest_size=16).hexdigest()
+
+
+def _spelled(score: Decimal | bool) -> str:
+    """A score in one spelling: JSON and tables write 1 and 1.0 of one."""
+    return str(score if isinstance(score, bool) else score.normalize())
 
 
 def _compared(item: Pair | Unusable, comparison: str | None) -> Pair | Unusable:

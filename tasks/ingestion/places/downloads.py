@@ -111,6 +111,7 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
             while (size := file.tell()) != remote.size:  # a server may part it as it likes
                 start, pieces = remote.read(size)
                 file.truncate(start)
+                file.seek(start)  # else `tell` counts from where the file ended before
                 for piece in pieces:
                     file.write(piece)
                     advance(len(piece))

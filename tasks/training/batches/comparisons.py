@@ -84,7 +84,9 @@ def ranking(examples: Sequence[Example]) -> list[Place]:
             raise DataError(
                 f"comparison {shown(examples[0].get('comparison'))}: its {len(examples)} pairs "
                 f"{fault}, and plackett_luce needs one order of all answers; use loss type "
-                "all_pairs, or conversion's pairs of all answers without ties"
+                "all_pairs, or conversion's pairs of all answers without ties: where another list "
+                "has a pair, too, conversion.duplicates: keep leaves it in both, and an override "
+                "takes it out of its list"
             )
         order.append(places[best[0]])
         del better[best[0]]

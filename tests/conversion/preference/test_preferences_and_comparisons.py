@@ -89,7 +89,7 @@ def test_a_comparison_depends_on_neither_order_nor_rows(convert, pairs_of):
             for r, s in zip(RANKED["responses"], RANKED["scores"], strict=True)]  # fmt: skip
     names = {
         pair["comparison"]
-        for given in ([RANKED], [turned], rows)
+        for given in ([RANKED], [turned], rows, [RANKED | {"scores": [3.0, "2.0", 2, 1.0]}])
         for pair in pairs_of(convert(given, layout="scored"))
     }
     assert len(names) == 1

@@ -341,3 +341,20 @@ def test_a_part_that_begins_before_what_was_asked_for_is_put_where_it_begins(ing
     artifact = ingestion.run(odd.url)
     assert odd.requests[-1] == ("/raw/a.jsonl", "bytes=100500-")
     assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]
+
+
+@pytest.mark.parametrize("size", [50, 5000])
+@pytest.mark.parametrize("cuts", [(), (30,), (30, 10), (10, 30, 49)])
+def test_a_download_that_begins_anew_is_whole_however_often_it_is_cut(
+    tmp_path, monkeypatch, size, cuts
+):
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
+    content, left = bytes(range(250)) * (size // 50), [*cuts]
+
+    def read(_offset):
+        return 0, iter([content[: left.pop(0)] if left else content])
+
+    pin = downloads.DIGEST_PIN + hashlib.sha256(content).hexdigest()
+    remote = downloads.Remote("http://x/a", pin, len(content), read)
+    downloads.download(remote, tmp_path / "a", lambda _: None)
+    assert (tmp_path / "a").read_bytes() == content
