@@ -34,8 +34,8 @@ def _deleted(store: Store, root: Path) -> Iterator[Path]:
     from tasks.registration import came_of, is_deleted
 
     for ref in begun:
-        told = facts(ref)
-        if not came_of(told["training"], told["tracking_uri"], root):
+        told = facts(ref) or {}  # of one that was written by hand nothing is known
+        if "training" in told and not came_of(told["training"], told["tracking_uri"], root):
             yield ref
     standing = by_name(store)
     for ref in versions:
