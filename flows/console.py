@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError, shown
-from tasks.ingestion.redaction import redacted
 
 if TYPE_CHECKING:
     from tasks.artifact.collection import Swept
@@ -84,6 +83,8 @@ def usable_root(root: Path) -> Path:
         ParamsError: it is neither, or this user may not read what is there.
     """
     if scheme := re.match(r"([a-z][a-z0-9+]+):/+", str(root)):  # a path leaves one slash of two
+        from tasks.ingestion.redaction import redacted
+
         url = redacted(f"{scheme[1]}://{str(root)[scheme.end() :]}")
         raise ParamsError(f"root {url} is a URL; give a directory of this machine")
     try:

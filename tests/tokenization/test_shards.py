@@ -22,7 +22,7 @@ from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.templating.text_shards import text_shards
-from tasks.templating.tokenizer import plain_tokenizer
+from tasks.templating.tokenizer import saving
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
 from tasks.tokenization.shard import _rows_where
@@ -204,7 +204,7 @@ def test_the_tokenizer_of_an_earlier_artifact_is_taken_and_never_written_into(
     plain, tmp_path, tiny_model_directory, monkeypatch
 ):
     if not plain:
-        monkeypatch.setattr(plain_tokenizer, "is_plain", lambda _: False)
+        monkeypatch.setattr(saving, "is_plain", lambda _: False)
     store = Store(tmp_path / "data")
     few, more, most = (converted(tmp_path / f"{n}", [range(n)]) for n in (10, 11, 12))
 
