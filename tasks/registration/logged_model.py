@@ -7,7 +7,7 @@ What is lost there, or was refused, is uploaded again to the same place.
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
 from tasks.registration.params import RegistrationParams
@@ -48,7 +48,8 @@ def ensure_model(
     if version is not None:
         check_not_moved(client, version, model.artifact_location)
     local = local_path(model.artifact_location)
-    _clear_the_way(local)
+    for path in [p for p in local.rglob("*") if p.is_symlink() and not p.exists()]:
+        path.unlink()  # it leads nowhere, and nothing can be listed beside it
     if not anew and model.status == "READY" and _is_complete(client, model, subject):
         return model, False
     packed = subject.scratch / "package"
@@ -63,13 +64,11 @@ def ensure_model(
     return client.get_logged_model(model.model_id), True
 
 
-def _clear_the_way(local: Path, packed: Path | None = None) -> None:
-    """Removes, in a store on this machine, links that lead nowhere and what stands where a file of
-    the package goes, but is none: nothing can be listed, or uploaded, over them."""
-    for path in [p for p in local.rglob("*") if p.is_symlink() and not p.exists()]:
-        path.unlink()
-    for source in packed.rglob("*") if packed else ():
-        place = local / source.relative_to(cast(Path, packed))
+def _clear_the_way(local: Path, packed: Path) -> None:
+    """Removes, in a store on this machine, directories that stand where a file of the package goes,
+    and files where a directory does."""
+    for source in packed.rglob("*"):
+        place = local / source.relative_to(packed)
         if source.is_file() and place.is_dir():
             shutil.rmtree(place)
         elif source.is_dir() and place.is_file():

@@ -22,7 +22,7 @@ import numpy as np
 from tasks.errors import DataError, shown
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 from tasks.tokenization.encode import Encoder
-from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine, panicked
+from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine, failed
 from tasks.tokenization.flat import FlatIds, join
 from tasks.tokenization.params import Choice, fastokens_version
 
@@ -143,7 +143,7 @@ def _fast(
     try:
         fast = FastokensEngine(file)
     except BaseException as error:  # whatever a native loader says of a tokenizer it does not know
-        if not (isinstance(error, Exception) or panicked(error)):
+        if not failed(error):
             raise
         return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
     for special, ids in wanted.items():
@@ -157,7 +157,7 @@ def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: 
     try:
         found = engine(texts, add_special_tokens=special)
     except BaseException as error:
-        if not (isinstance(error, Exception) or panicked(error)):
+        if not failed(error):
             raise
         return f"fails on a probed text: {shown(str(error), 200)}"
     if np.array_equal(found.offsets, wanted.offsets) and np.array_equal(found.ids, wanted.ids):

@@ -83,21 +83,15 @@ class TokenizersEngine:
         except BaseException as error:
             if not panicked(error):
                 raise
-            for text in texts:
-                self._alone(text, add_special_tokens)
-            raise
-        return join([np.asarray(encoding.ids, np.int32) for encoding in found])
-
-    def _alone(self, text: str, add_special_tokens: bool) -> None:
-        try:
-            self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        except BaseException as error:
-            if not panicked(error):
+            if len(texts) > 1:
+                for text in texts:
+                    self.whole([text], add_special_tokens=add_special_tokens)
                 raise
             raise DataError(
-                f"tokenizers fails on the text {shown(text, 200)}: {error}; no ids of this "
+                f"tokenizers fails on the text {shown(texts[0], 200)}: {error}; no ids of this "
                 "tokenizer exist for it: leave its row out, or mend the tokenizer's added tokens"
             ) from None
+        return join([np.asarray(encoding.ids, np.int32) for encoding in found])
 
     def _by_pieces(self, texts: Sequence[str], boundaries: "re.Pattern[str]") -> FlatIds:
         split = [[piece for piece in boundaries.split(text) if piece] for text in texts]
@@ -118,6 +112,11 @@ class TokenizersEngine:
 def panicked(error: BaseException) -> bool:
     """Whether native code gave up within itself: no Exception, and its class cannot be imported."""
     return type(error).__name__ == "PanicException"
+
+
+def failed(error: BaseException) -> bool:
+    """Whether native code refused what it was given, or gave up; not that it was interrupted."""
+    return isinstance(error, Exception) or panicked(error)
 
 
 def _boundaries(file: TokenizerFile) -> "re.Pattern[str] | None":

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -23,8 +22,6 @@ from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.loader import inference
 from tasks.registration.proving import proof
-from tasks.registration.proving.proof import prove_again
-from tasks.registration.store import refusals_told
 from tasks.registration.task import receipt
 
 
@@ -335,91 +332,6 @@ def test_a_proof_that_could_not_be_made_says_nothing_about_the_version(
     tags = place.client.get_model_version("reward-model", "1").tags
     assert not {"refused", "verified"} & tags.keys()
     assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
-
-
-@pytest.mark.slow
-def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, tmp_path):
-    place, made = defended, defended.better
-    first = receipt(place.register(made))
-    weights = Path(first["location"]) / "model.safetensors"
-    shutil.rmtree(first["location"])
-    found = place.register(made)
-    missing = f"REGISTRY {first['location']}"
-    assert (found.cached, missing in found.reason) == (False, True)
-    assert _but_for_the_seal(found) == _but_for_the_seal(first)
-    assert weights.is_file()
-    # what was decided of it came back with the files
-    assert (weights.parent / "registration" / "report.html").is_file()
-
-    place.client.delete_model_version("reward-model", "1")
-    found = place.register(made)
-    assert "no longer holds version 1 of 'reward-model'" in found.reason
-    assert receipt(found)["version"] == 3
-    assert receipt(found)["logged_model_id"] == first["logged_model_id"]
-
-    assert "no longer holds" in still_registered(receipt(found), place.params, tmp_path)
-
-
-def test_a_changed_byte_of_a_registered_file_is_found_and_mended_by_the_next_run(defended):
-    place, made = defended, defended.better
-    first = receipt(place.register(made))
-    assert place.register(made).cached
-    weights = Path(first["location"]) / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    found = place.register(made)
-    assert not found.cached
-    assert f"REGISTRY {first['location']} holds other files than were registered" in found.reason
-    assert weights.read_bytes() == whole
-    assert _but_for_the_seal(found) == _but_for_the_seal(first)
-    os.utime(weights)  # touched, and the same
-    assert place.register(made).cached
-
-
-@pytest.mark.parametrize("damage", ["config", "others"])
-def test_damage_to_any_file_of_a_version_is_told_and_mended_by_the_next_run(
-    defended, tmp_path, damage
-):
-    place, made = defended, defended.better
-    first = receipt(place.register(made))
-    files = Path(first["location"])
-    config = (files / "config.json").read_bytes()
-    if damage == "config":  # of the same size, and no JSON any more
-        (files / "config.json").write_bytes(b"[" + config[1:])
-    else:
-        (files / "normalization.json").write_bytes(b"{")
-        next((files / "code").glob("reward_encode_*.py")).unlink()
-        (files / "code" / "nowhere.py").symlink_to(tmp_path / "nowhere")
-        (files / "reward_contract.json").unlink()
-        (files / "reward_contract.json").mkdir()
-    version = place.client.get_model_version("reward-model", str(first["version"]))
-    with pytest.raises(RegistrationError), refusals_told(place.params, place.root):
-        prove_again(place.client, version, tmp_path / "before")
-    found = place.register(made)
-    assert not found.cached
-    assert found.reason.startswith("REGISTRY ")
-    version = place.client.get_model_version("reward-model", str(first["version"]))
-    assert "golden sequences" in prove_again(place.client, version, tmp_path / "after").sentence
-    assert (files / "config.json").read_bytes() == config
-    checked = subprocess.run(
-        ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=files, check=False, text=True,
-        capture_output=True,
-    )  # fmt: skip
-    assert (checked.returncode, checked.stdout) == (0, "")
-    assert place.register(made).cached
-
-
-def _but_for_the_seal(found):
-    """A receipt without what names MLflow's own files, which hold the time of their making."""
-    registered = found if isinstance(found, dict) else receipt(found)
-    return {k: v for k, v in registered.items() if k != "package_digest"}
-
-
-@pytest.mark.slow
-def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
-    found = receipt(place.register(place.evaluated(1)))
-    place.client.set_model_version_tag("reward-model", "1", "artifact_digest", "else")
-    assert "holds another model" in still_registered(found, place.params, place.root)
 
 
 def test_the_receipt_is_json_that_others_can_script_on(defended):

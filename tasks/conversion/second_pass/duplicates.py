@@ -95,7 +95,9 @@ def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
 
 def _with_keys(high: Array, low: Array, keys: Array) -> Array:
     """The places of the pairs that have one of these keys."""
-    places = np.flatnonzero(np.isin(high, keys[:, 0])) if len(keys) else np.empty(0, np.int64)
+    if not len(keys):
+        return np.empty(0, np.int64)
+    places = np.flatnonzero(np.isin(high, keys[:, 0]))
     wanted = {*map(tuple, keys.tolist())}
     found = zip(high[places].tolist(), low[places].tolist(), strict=True)
     return places[np.fromiter((key in wanted for key in found), np.bool_, len(places))]

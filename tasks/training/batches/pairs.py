@@ -21,6 +21,7 @@ from tasks.tokenization.shards import shards_in
 from tasks.training.batches.given_ids import sound
 from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
+from tasks.training.batches.own_collator import NAMES
 from tasks.training.batches.raw_pairs import READ, TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
 from tasks.training.loss.params import loss_params
@@ -36,7 +37,7 @@ IDS = ("chosen_input_ids", "rejected_input_ids")
 COLUMNS = (*IDS, *TERMS, "pair_id")
 
 OTHER_NAMES: tuple[Mapping[str, str], ...] = (
-    {"chosen_ids": "chosen_input_ids", "rejected_ids": "rejected_input_ids"},
+    NAMES,
     {"input_ids_chosen": "chosen_input_ids", "input_ids_rejected": "rejected_input_ids"},
 )
 """Names of the id columns in newer and in older versions of TRL."""
