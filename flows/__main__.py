@@ -22,6 +22,7 @@ from flows.console import (
     told_in_one_sentence,
 )
 from flows.model_commands import models
+from flows.reference_commands import reference
 from flows.streams import open_standard_streams, stdout_to_its_end
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(aliases)
 app.add_typer(models)
+app.add_typer(reference)
 
 ParamsFile = Annotated[Path, typer.Argument(help="The params file (YAML).")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="dotted.key=value, as many as needed.")]

@@ -52,7 +52,7 @@ def _fields_at(params: type[BaseModel], location: list[str]) -> list[str]:
     for name in location:
         if name.isdigit() or name not in params.model_fields:
             continue
-        params = _params_class(params.model_fields[name].annotation) or params
+        params = params_class(params.model_fields[name].annotation) or params
     return list(params.model_fields)
 
 
@@ -60,14 +60,19 @@ def _places(params: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tu
     """The place of every key, those of lists' items left out."""
     for name, field in params.model_fields.items():
         yield (*above, name)
-        inner = _params_class(field.annotation)
-        if inner is not None and "tuple" not in str(field.annotation):
+        inner = params_class(field.annotation)
+        if inner is not None and not is_listed(field.annotation):
             yield from _places(inner, (*above, name))
 
 
-def _params_class(annotation: Any) -> type[BaseModel] | None:
+def is_listed(annotation: Any) -> bool:
+    """Whether it is a list of params, as `tuple[Source, ...]` is."""
+    return "tuple" in str(annotation)
+
+
+def params_class(annotation: Any) -> type[BaseModel] | None:
     """The params class within an annotation such as `tuple[Source, ...]` or `LoraParams | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     arguments = getattr(annotation, "__args__", ())
-    return next((found for a in arguments if (found := _params_class(a)) is not None), None)
+    return next((found for a in arguments if (found := params_class(a)) is not None), None)

@@ -27,7 +27,7 @@ class LoraParams(Params):
     """Names of the adapted modules, or all linear layers but the head."""
     use_dora: bool = False
     """Weight-decomposed adapters (DoRA)."""
-    modules_to_save: list[str] = Field(default_factory=list[str])
+    modules_to_save: list[str] = Field(default=[])
     """Further modules that are trained and saved whole, beside the head."""
 
 
