@@ -70,8 +70,7 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
     if found is not None and not names:
         raise DataError(
             f"source {source.name!r}: the directory {given!r} ({_resolved(given)}) holds no file "
-            f"of a known format{found.instead}; {EXPECTED}: correct `path`, or say what the files "
-            "are with `format`"
+            f"of a known format{found.instead}; {EXPECTED}: {_instead_of(given, found.left_out)}"
         )
     if not names:
         raise DataError(
@@ -79,6 +78,16 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
             f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
         )
     return [_described(source, name) for name in names]
+
+
+def _instead_of(directory: str, left_out: Sequence[str]) -> str:
+    """What to do where nothing in a directory is read; an archive is, where it is named."""
+    archive = next(filter(is_archive, left_out), None)
+    if archive is None:
+        return "correct `path`, or say what the files are with `format`"
+    name = Path(archive)
+    glob = Path(directory, name.parent, f"*{''.join(name.suffixes[-2:])}")
+    return f"archives are read where a glob names them, as `path: {glob}` does"
 
 
 def found_below(source: Source) -> Below | None:

@@ -187,6 +187,10 @@ def test_a_directory_without_rows_is_told_with_what_it_holds(ingestion):
     (ingestion.directory / "raw/part-00001").unlink()
     with pytest.raises(DataError, match=r"the directory '.*raw' .* a known format; expected .json"):
         ingestion.run(ingestion.directory / "raw")
+    ingestion.write("raw/deep/rows.tar.gz", "")
+    glob = r"but 'deep/rows.tar.gz'; .* names them, as `path: .*/raw/deep/\*.tar.gz` does"
+    with pytest.raises(DataError, match=glob):
+        ingestion.run(ingestion.directory / "raw")
 
 
 @pytest.mark.parametrize(
