@@ -13,6 +13,8 @@ from pydantic import Field
 from tasks.artifact import Params
 
 Rule = Literal["all", "best_worst", "adjacent"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+TurnKey = Literal["role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"]
 MAX_PAIRS = 36
 """Every pair of a ranking of nine, the longest that InstructGPT's labelers were given
 (arXiv 2203.02155, section 3.5)."""
@@ -24,6 +26,10 @@ class Options(Params):
     tool_turns: Literal["count", "quarantine"] = "count"
     """What becomes of a row with a tool's turn that answers no call made before it: kept and
     counted, or left out as `unmatched_tool_turn`."""
+    turns: dict[TurnKey, str] = Field(default={})
+    """The source's own names of what a turn holds: `{role: speaker, content: text}`."""
+    roles: dict[str, Role] = Field(default={})
+    """What the source's own names of roles mean: `{customer: user, agent: assistant}`."""
 
     def missing(self) -> str:
         """What has to be said and was not, as the end of a sentence; "" when all is said."""

@@ -128,7 +128,8 @@ def _no_role(message: Message, field: str) -> Unusable:
     return Unusable(
         "bad_message",
         field,
-        f"found the keys {keys or '(none)'} without a text 'role', expected 'role' and 'content'",
+        f"found the keys {keys or '(none)'} without a text 'role', expected 'role' and 'content'; "
+        "say which keys they are with options: {turns: {role: ..., content: ...}}",
     )
 
 
@@ -140,7 +141,8 @@ def _known_role(role: str, field: str, notes: list[str]) -> str:
             "unknown_role",
             f"{field}.role",
             f"found {shown(role, 40)}, expected one of {', '.join(sorted(ROLES))} (or "
-            f"{', '.join(ROLE_MAP)}, which are mapped); rename the role in the source",
+            f"{', '.join(ROLE_MAP)}, which are mapped); say what it is with options: {{roles: "
+            f"{{{shown(role, 40)}: ...}}}}",
         )
     if known != role:
         notes.append(f"role {role if plain == role else shown(role, 40)} -> {known}")

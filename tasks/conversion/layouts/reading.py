@@ -1,8 +1,10 @@
 """How a row of a source is read: names, cells, the layout itself, and what the options ask for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from tasks.conversion.conversation.own_names import OwnNames
 from tasks.conversion.layouts import columns
 from tasks.conversion.layouts.alternatives import passed_over
 from tasks.conversion.layouts.columns import Row, renamed
@@ -51,17 +53,20 @@ class Readers(dict[str, Callable[[Row], Sequence[Any]]]):
 
 
 def _of_layout(known: Layout, options: Options) -> Read:
-    """The layout's own reading, with its options, of cells that are opened."""
-    read = known.read
-    if known.options is None:
-        return read
-    if not isinstance(options, CellOptions):
-        return lambda row: read(row, options)
-    stated = options.json_columns
+    """The layout's own reading, with its options, of turns that have the names known here and of
+    cells that are opened."""
+    read: Read = known.read
+    if known.options is not None:
+        read = partial(_with_options, known.read, options)
+    stated = options.json_columns if isinstance(options, CellOptions) else None
     cells = known.json_columns if stated is None else tuple(stated)
-    if not cells:
-        return lambda row: read(row, options)
-    return lambda row: read(opened(row, cells), options)
+    within = (lambda row: read(opened(row, cells))) if cells else read
+    names = OwnNames({**options.turns}, {**options.roles})
+    return (lambda row: within(names.away(row, cells))) if names else within
+
+
+def _with_options(read: Callable[..., Sequence[Item]], options: Options, row: Row) -> Any:
+    return read(row, options)
 
 
 def _each(read: Read, change: Callable[[Item], Item]) -> Read:

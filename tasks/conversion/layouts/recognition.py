@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from tasks.conversion.conversation.own_names import OwnNames
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts import columns, json_cells, trl
 from tasks.conversion.layouts.columns import Row, renamed
@@ -50,6 +51,8 @@ def recognise(
     if found not in ("trl", "columns"):
         return found
     named = _named(rows, mapping)
+    if own := OwnNames({**options.turns}, {**options.roles}):
+        named = [own.away(row, json_cells.COLUMNS) for row in named]
     if printed := json_cells.printed(named):
         raise DataError(
             f"source {source!r}: the cells of {' and '.join(printed)} hold messages as Python "
