@@ -60,7 +60,7 @@ def _of_layout(known: Layout, options: Options) -> Read:
         read = partial(_with_options, known.read, options)
     stated = options.json_columns if isinstance(options, CellOptions) else None
     cells = known.json_columns if stated is None else tuple(stated)
-    within = (lambda row: read(opened(row, cells))) if cells else read
+    within: Read = (lambda row: read(opened(row, cells))) if cells else read
     names = OwnNames({**options.turns}, {**options.roles})
     return (lambda row: within(names.away(row, cells))) if names else within
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tasks.errors import DataError
 from tasks.ingestion.formats.decompression import PIECE_BYTES
+from tasks.ingestion.formats.extensions import says_itself
 from tasks.ingestion.places.downloads import (
     Remote,
     cause_of,
@@ -23,6 +24,7 @@ from tasks.ingestion.redaction import says_secret, without_secrets
 
 VERSION_FIELDS = ("VersionId", "ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id")
 """What stores call the identity of a file's content, in the answers of `info`."""
+_NO_VERSION = (None, "", "null")
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 """URL scheme -> what has to be installed for it."""
 NO_SECRETS = ("anon", "cloud", "google_default")
@@ -40,22 +42,36 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
     files = _file_system(source, url, scheme, storage)
     path = files._strip_protocol(url)  # pyright: ignore[reportPrivateUsage]
 
-    def matched() -> list[str]:
-        if re.search(r"[*?\[]", path):
-            return sorted(p for p in files.glob(path) if files.isfile(p))
-        return [path] if files.exists(path) else []
+    def matched() -> dict[str, Any]:
+        if re.search(r"[*?]", path):
+            return files.glob(path, detail=True)
+        try:
+            return {path: files.info(path)}
+        except FileNotFoundError:  # else `[1]` is no part of the name
+            return files.glob(path, detail=True) if "[" in path else {}
 
-    found: list[str] = tried(name, lambda: _asked(source, name, matched))
+    listed: dict[str, Any] = tried(name, lambda: _asked(source, name, matched))
+    found = {one: info for one, info in listed.items() if info.get("type") != "directory"}
     if not found:
+        if listed:
+            raise DataError(
+                f"source {source!r}: {name} is a directory, or matches nothing else; give a glob "
+                f"such as {name}/*"
+            )
         raise DataError(f"source {source!r}: nothing matches {name}; correct `path`")
-    return [_pinned(source, files, one, f"{scheme}://{one.lstrip('/')}") for one in found]
+    return [
+        _pinned(source, files, one, f"{scheme}://{one.lstrip('/')}", info)
+        for one, info in sorted(found.items())
+    ]
 
 
-def _pinned(source: str, files: Any, path: str, name: str) -> Remote:
-    info: dict[str, Any] = tried(name, lambda: _asked(source, name, lambda: files.info(path)))
-    if info.get("type") == "directory":
-        raise DataError(f"source {source!r}: {name} is a directory; give a glob such as {name}/*")
-    version, size = _version(info), info.get("size")
+def _pinned(source: str, files: Any, path: str, name: str, listed: dict[str, Any]) -> Remote:
+    """One file. What a listing says of it is enough, unless it tells no version, or the content
+    type is needed to know what the file is: of many files, asking for each takes longest."""
+    info = listed
+    if not (_versions(listed) and says_itself(path)):
+        info = tried(name, lambda: _asked(source, name, lambda: files.info(path)))
+    version, size = next(iter(_versions(info)), None), info.get("size")
     said = said_names({"content-type": _content_type(info)})
 
     def read(offset: int) -> tuple[int, Iterator[bytes]]:
@@ -66,12 +82,11 @@ def _pinned(source: str, files: Any, path: str, name: str) -> Remote:
     return Remote(name, version, size, read, said)
 
 
-def _version(info: Mapping[str, Any]) -> str | None:
-    for field in VERSION_FIELDS:
-        value = info.get(field)
-        if value not in (None, "", "null"):
-            return f"{field.lower()}:{value}"
-    return None
+def _versions(info: Mapping[str, Any]) -> list[str]:
+    """All that an answer says of the content's identity, the surest first: a listing may say less
+    than the answer for one file."""
+    told = {field: info.get(field) for field in VERSION_FIELDS}
+    return [f"{field.lower()}:{value}" for field, value in told.items() if value not in _NO_VERSION]
 
 
 def _content_type(info: Mapping[str, Any]) -> str:
@@ -86,15 +101,16 @@ def _pieces(
         file.seek(offset)
         return file
 
-    files.invalidate_cache()
-    if version is not None and _version(_asked(source, name, lambda: files.info(path))) != version:
-        raise changed(name)
+    def check() -> None:
+        files.invalidate_cache()
+        if version and version not in _versions(_asked(source, name, lambda: files.info(path))):
+            raise changed(name)
+
+    check()
     with _asked(source, name, opened) as file:
         while piece := _asked(source, name, lambda: file.read(PIECE_BYTES)):
             yield piece
-    files.invalidate_cache()
-    if version is not None and _version(_asked(source, name, lambda: files.info(path))) != version:
-        raise changed(name)
+    check()
 
 
 def _asked(source: str, name: str, question: Any) -> Any:

@@ -218,10 +218,40 @@ def test_a_bucket_is_read_by_glob_and_its_changes_are_noticed(ingestion, bucket)
         ("s3://raw/none/*.jsonl", "nothing matches s3://raw/none"),
         ("s3://raw/gone.jsonl", "nothing matches s3://raw/gone.jsonl"),
         ("s3://nobucket/gone.jsonl", "s3://nobucket/gone.jsonl"),
-        ("s3://raw/train", r"is a directory; give a glob such as s3://raw/train/\*"),
+        ("s3://raw/train", r"is a directory, .* give a glob such as s3://raw/train/\*"),
     ]:
         with pytest.raises(DataError, match=says):
             ingestion.store.obtain(ingestion.step(source | {"path": path}))
+
+
+@pytest.mark.catalogue(36, 46)
+def test_of_a_glob_in_a_bucket_no_object_is_left_out_and_none_is_asked_for_alone(
+    ingestion, bucket, monkeypatch
+):
+    import s3fs
+
+    url, client = bucket
+    for n in range(3):
+        client.put_object(Bucket="raw", Key=f"train/{n}.jsonl", Body=_ten(n))
+    client.put_object(Bucket="raw", Key="train/a [1].jsonl", Body=_ten(3))
+    client.put_object(Bucket="raw", Key="train/a 1.jsonl", Body=_ten(4))
+    source = {"name": "s", "path": "s3://raw/train/*.jsonl", "storage": {"endpoint_url": url}}
+    asked, info = [], s3fs.S3FileSystem._info
+
+    async def counted(self, path, *args, **kwargs):
+        asked.append(path)
+        if path.endswith("/1.jsonl"):
+            raise PermissionError("an object that one may list and not read")
+        return await info(self, path, *args, **kwargs)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_info", counted)
+    step = ingestion.step(source)
+    assert [path for path in asked if path.endswith(".jsonl")] == []
+    with pytest.raises(DataError, match=r"s3://raw/train/1\.jsonl may not be read"):
+        ingestion.store.obtain(step)
+    exact = ingestion.step(source | {"path": "s3://raw/train/a [1].jsonl"})
+    (row, *_) = ingestion.rows(ingestion.store.obtain(exact))
+    assert row["file"] == "s3://raw/train/a [1].jsonl"
 
 
 def _ten(n):
