@@ -81,8 +81,11 @@ def _check_stages(until: str | None, force: Collection[str]) -> None:
 def _check_evaluation(pipeline: Pipeline) -> None:
     """Refuses a run that would evaluate on nothing, or on absent files."""
     benchmarks_found(pipeline.params.evaluation)
-    if pipeline.params.conversion.eval_fraction == 0:
+    uses = {source.use for source in pipeline.params.ingestion.sources}
+    drawn = "both" in uses and pipeline.params.conversion.eval_fraction > 0
+    if not drawn and "eval" not in uses:
         raise ParamsError(
-            "conversion.eval_fraction is 0, so no pair is held out to evaluate the model on; "
-            "raise it, or stop before the evaluation with --until training"
+            "conversion.eval_fraction is 0, or no source is for both, so no pair is held out to "
+            "evaluate the model on; raise it, give a source that is for evaluation alone "
+            "(use: eval), or stop before the evaluation with --until training"
         )

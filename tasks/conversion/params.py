@@ -16,8 +16,9 @@ class ConversionParams(Params):
     """Share of the prompt groups that is held out; 0 keeps everything for training."""
     split_by: SplitBy = "prompt"
     """What is held out together: `prompt`, the pairs of one prompt; `opening`, those of all prompts
-    that begin with the same turns, down to the user's first. For conversations that branch, or are
-    cut at several of their turns: a longer prompt would be held out from a shorter one's answer."""
+    that begin with the same turns, down to the user's first, under whatever system. For
+    conversations that branch, or are cut at several of their turns: a longer prompt would be held
+    out from a shorter one's answer."""
     seed: int = 0
     """Another seed holds out other groups."""
     max_bad_fraction: float = Field(default=0.01, ge=0.0, le=1.0)

@@ -8,6 +8,7 @@ from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.options import Options, SplitBy
 from tasks.conversion.overrides import Action
 from tasks.conversion.preference.ties import Ties
+from tasks.ingestion.params import Use
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,14 @@ class Plan:
     ties: Ties = "drop"
     overrides: Mapping[str, Action] = field(default_factory=dict[str, Action])
     """pair_id -> what a person decided."""
+    uses: Mapping[str, Use] = field(default_factory=dict[str, Use])
+    """Source name -> what its pairs are for, where it is not training and evaluation both."""
+
+    def held_out_of(self, source: str) -> float:
+        """The share of a source's prompts that is held out. All of those that are excluded are, so
+        that nothing of them is trained on."""
+        use = self.uses.get(source, "both")
+        return {"both": self.eval_fraction, "train": 0.0}.get(use, 1.0)
 
     @cached_property
     def joined(self) -> frozenset[str]:

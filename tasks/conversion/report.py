@@ -185,7 +185,7 @@ def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
             f"conversion: the {empty} split is empty: {train + held_out} prompt groups at "
             f"eval_fraction {params.eval_fraction} and seed {params.seed} gave {train} to train "
             f"and {held_out} to eval; add data, change eval_fraction (0 holds nothing out, for "
-            f"runs --until training){seed}"
+            f"runs --until training; `use: eval` in a source holds all of it out){seed}"
         )
 
 

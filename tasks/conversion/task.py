@@ -21,7 +21,7 @@ from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, recogn
 from tasks.conversion.options import Options
 from tasks.conversion.params import ConversionParams
 from tasks.errors import ParamsError
-from tasks.ingestion.params import Source
+from tasks.ingestion.params import Source, Use
 from tasks.ingestion.shards import ROWS, row_shards
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 18
+VERSION = 19
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -40,8 +40,8 @@ SAMPLE_ROWS = 20
 def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifact) -> Step:
     """The step that converts the rows of `ingestion`.
 
-    Of the sources, the key holds layout, columns and options, whatever their order: the rows' own
-    order is ingestion's.
+    Of the sources, the key holds layout, columns, options and use, whatever their order: the rows'
+    own order is ingestion's.
 
     Raises:
         ParamsError: a layout, a mapped name or an option is unknown, an option is wrong, or the
@@ -51,6 +51,7 @@ def step(params: ConversionParams, sources: Sequence[Source], ingestion: Artifac
     check_overrides(params)
     declared = {
         s.name: {"layout": s.layout, "columns": s.columns or {}, "options": s.options or {}}
+        | ({} if s.use == "both" else {"use": s.use})
         for s in sources
     }
     return Step(
@@ -108,6 +109,7 @@ def build(
     from tasks.conversion.second_pass.kept import counted
     from tasks.conversion.second_pass.leakage import near_duplicates
     from tasks.conversion.second_pass.selection import applied
+    from tasks.conversion.second_pass.uses import set_apart
     from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)
@@ -120,7 +122,9 @@ def build(
     examples = report.examples_of(summaries)
     report.check_usable(ledger, examples, params, _lost_in(ingestion))
     keys = records([passes.keys(r) for r in rows])
-    verdicts = judge(keys, params.contradictions, report.decided_keys(summaries))
+    apart = set_apart(keys, [plan.uses.get(name, "both") for name in plan.layouts])
+    decided = report.decided_keys(summaries)
+    verdicts = judge(keys, params.contradictions, decided, apart)
     codes = applied(verdicts, params)
     with ThreadPoolExecutor(1, "near") as pool:  # most of it is numpy's, beside the disk's work
         near = pool.submit(near_duplicates, keys, codes)
@@ -178,4 +182,5 @@ def plan_sources(
         assert layout in LAYOUTS
         layouts[s.name] = layout, s.columns or {}, options_of(s.name, layout, s.options or {})
     held_out = params.seed, params.eval_fraction, params.split_by
-    return Plan(layouts, *held_out, params.ties, overrides)
+    uses: dict[str, Use] = {s.name: s.use for s in sources if s.use != "both"}
+    return Plan(layouts, *held_out, params.ties, overrides, uses)

@@ -1,7 +1,7 @@
 """The `ingestion:` section: which files hold the raw rows, and how many of them are taken."""
 
 from collections import Counter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, field_serializer, model_validator
 
@@ -11,12 +11,13 @@ from tasks.ingestion.redaction import without_secrets
 
 ROW_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "feather", "ipc")
 ARCHIVE_FORMATS = ("zip", "tar", "tgz", "tbz2", "txz")
+Use = Literal["both", "train", "eval", "exclude"]
 FORMAT = rf"^({'|'.join((*ROW_FORMATS, *ARCHIVE_FORMATS))})(\.(gz|zst|bz2|xz))?$"
 
 
 class Source(Params):
-    """One named set of files. `layout`, `columns` and `options` stand here for the reader's sake:
-    they say how conversion understands the rows, and ingestion does not look at them."""
+    """One named set of files. `layout`, `columns`, `options` and `use` stand here for the reader's
+    sake: they say what conversion makes of the rows, and ingestion does not look at them."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     """Names the source in every later table; lower case, at most 64 characters."""
@@ -43,6 +44,10 @@ class Source(Params):
     names of their own."""
     options: dict[str, JsonValue] | None = None
     """What else the layout has to be told, such as what a label means; each layout has its own."""
+    use: Use = "both"
+    """What its pairs are for: `both`, a share is held out; `train`, none is; `eval`, all are, such
+    as a gold set; `exclude`, none is used. Of a prompt that stands in an `eval` or `exclude` source
+    no other source's pairs are used; what any source holds out is trained on in none."""
     format: str | None = Field(default=None, pattern=FORMAT)
     """What the files are where their names do not say it, such as a download without an extension:
     jsonl, json, csv, tsv, parquet or arrow, as jsonl.gz where compressed; or zip, tar, tar.gz. An

@@ -90,7 +90,7 @@ class Lanes:
         parts = self._parts[source]
         if parts is None:
             return None
-        usual = UsualPairs(parts, plan)
+        usual = UsualPairs(parts, plan, plan.held_out_of(source))
         for first, raws in pieces(rows, PIECE_ROWS):
             if self._parts[source] is None:
                 usual.others += range(first, rows.num_rows)

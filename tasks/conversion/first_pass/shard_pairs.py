@@ -135,13 +135,14 @@ class ShardPairs:
 
     def _add(self, pair: Pair, origin: Origin) -> None:
         plan = self.plan
-        identity = identify(pair, plan.seed, plan.eval_fraction, plan.split_by)
+        split = plan.seed, plan.held_out_of(origin.source), plan.split_by
+        identity = identify(pair, *split)
         action = plan.overrides.get(identity.pair_id)
         if action is not None:
             self.overridden.setdefault(action, Counter())[identity.pair_id] += 1
             self.decided.add(identity.key.hex())
             pair = overridden(pair, action, plan.ties)
-            identity = identify(pair, plan.seed, plan.eval_fraction, plan.split_by)
+            identity = identify(pair, *split)
         if pair.notes:
             self.note(origin.source, pair.notes)
         self._store(pair, identity, origin, tables.longer_by(pair))

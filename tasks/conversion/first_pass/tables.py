@@ -54,6 +54,7 @@ KEYS = np.dtype(
         ("exact", "<u4"),
         ("margin", "<u4"),
         ("group", "<u8"),
+        ("together", "<u8"),
         ("source", "<u2"),
         ("longer", "i1"),
         ("eval", "?"),
@@ -68,8 +69,9 @@ KEYS = np.dtype(
     ]
 )
 """high, low: `Identity.key`; exact, margin: 32 bits of pair_id and of margin and preference;
-longer: the sign of len(chosen) - len(rejected) in characters; better, worse: `Identity.answers`;
-stretches: how many hashes of the shard are those of the prompt (`stretches`)."""
+together: of the group by which it is split; longer: the sign of len(chosen) - len(rejected) in
+characters; better, worse: `Identity.answers`; stretches: how many hashes of the shard are those of
+the prompt (`stretches`)."""
 
 _REPEATING = ["format", "tools", "chat_template_kwargs", "source", "file", "split"]
 
@@ -122,6 +124,7 @@ def key_values(pair: Pair, identity: Identity, source: int, longer_by: int) -> t
         identity.key,
         identity.pair_id,
         identity.group,
+        identity.together,
         *identity.answers,
         print_of(pair.margin, pair.preference),
         source,
@@ -140,10 +143,11 @@ def key_array(values: Sequence[tuple[Any, ...]]) -> npt.NDArray[Any]:
     records = np.zeros(len(values), KEYS)
     if not values:
         return records
-    keys, pair_ids, groups, better, worse, *others = zip(*values, strict=True)
+    keys, pair_ids, groups, together, better, worse, *others = zip(*values, strict=True)
     records["high"], records["low"] = _numbers(b"".join(keys), ">u8", 2).T
     records["exact"] = _numbers(bytes.fromhex("".join(pair_ids)), ">u4", 4)[:, 0]
-    records["group"] = _numbers(bytes.fromhex("".join(groups)), ">u8", 2)[:, 0]
+    for name, hashes in (("group", groups), ("together", together)):
+        records[name] = _numbers(bytes.fromhex("".join(hashes)), ">u8", 2)[:, 0]
     records["better"] = np.frombuffer(b"".join(better), ">u8")
     records["worse"] = np.frombuffer(b"".join(worse), ">u8")
     for name, column in zip(_PLAIN, others, strict=True):

@@ -54,8 +54,8 @@ class UsualPairs:
     Pairs of which a person has decided are left to the long way, though their rows are usual.
     """
 
-    def __init__(self, parts: PartsOf, plan: Plan) -> None:
-        self._parts, self._plan = parts, plan
+    def __init__(self, parts: PartsOf, plan: Plan, eval_fraction: float) -> None:
+        self._parts, self._plan, self._eval_fraction = parts, plan, eval_fraction
         self.places: list[int] = []
         """Those of the usual rows."""
         self._texts = Strings(), Strings(), Strings()
@@ -64,6 +64,7 @@ class UsualPairs:
         self._conversational: list[bool] = []
         self._more: list[More] = []
         self._groups: list[bytes] = []
+        self._together: list[bytes] = []
         self._held_out: list[Array] = []
         self._stretches: list[tuple[Array, Array]] = []
         self.others: list[int] = []
@@ -103,10 +104,14 @@ class UsualPairs:
         folded = folded_bytes(_BETWEEN.join(turns))
         prompts = folded.split(_BETWEEN)
         groups = _digests(_GROUP, prompts)
-        held_out = _held_out(prompts, groups, self._plan)
+        together = groups
+        if self._plan.split_by == "opening":
+            together = _digests(_GROUP, map(opening, prompts))
+        held_out = _held_out(together, self._plan.seed, self._eval_fraction)
         ends = np.cumsum(np.fromiter(map(len, prompts), np.int64, len(prompts)) + 1) - 1
         starts = np.concatenate([[0], ends[:-1] + 1])
         self._groups += groups
+        self._together += together
         self._held_out.append(held_out)
         self._stretches.append(stretches(folded, starts, ends, held_out))
 
@@ -141,6 +146,7 @@ class UsualPairs:
         records["exact"] = np.frombuffer(ids, ">u4")[::4]
         say_more(records, self._more)
         records["group"] = np.frombuffer(groups, ">u8")[::2]
+        records["together"] = np.frombuffer(b"".join(self._together), ">u8")[::2]
         records["source"] = source
         records["longer"] = np.sign(np.array(self._longer, np.int64))
         records["eval"] = held_out
@@ -183,11 +189,11 @@ def _keys(better: Array, worse: Array) -> tuple[Array, Array]:
     return both[:, 0], (both[:, 1] & ~one) | later.astype(np.uint64)
 
 
-def _held_out(prompts: Iterable[bytes], groups: Iterable[bytes], plan: Plan) -> Array:
+def _held_out(groups: Sequence[bytes], seed: int, eval_fraction: float) -> Array:
     """`identity.split_of` of every group: whether it is held out."""
-    if plan.split_by == "opening":
-        groups = _digests(_GROUP, map(opening, prompts))
-    before = blake2b(f"{plan.seed}:".encode(), digest_size=8)
+    before = blake2b(f"{seed}:".encode(), digest_size=8)
     drawn = _digests(before, [group.hex().encode() for group in groups])
-    bound = math.ceil(plan.eval_fraction * 2**64)  # of whole numbers, the same ones are below it
+    bound = math.ceil(eval_fraction * 2**64)  # of whole numbers, the same ones are below it
+    if bound == 2**64:
+        return np.ones(len(groups), np.bool_)
     return np.frombuffer(b"".join(drawn), ">u8") < np.uint64(bound)

@@ -60,6 +60,8 @@ class Identity(NamedTuple):
     """What `characters` says of the text."""
     turns: bytes
     """The prompt as its group is made of it; nothing where there is none."""
+    together: str
+    """The group by which the split is drawn."""
 
 
 def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "prompt") -> Identity:
@@ -88,7 +90,7 @@ def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "p
     together = _group(pair, opening(turns), settled) if split_by == "opening" else group
     split = split_of(together, seed, eval_fraction)
     names = _names(text, group, split, compared, tie)
-    return Identity(*names, prompt, chosen, rejected, text, level, turns)
+    return Identity(*names, prompt, chosen, rejected, text, level, turns, together)
 
 
 def pair_id_of(text: bytes) -> str:

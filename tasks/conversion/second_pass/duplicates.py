@@ -17,10 +17,10 @@ from tasks.conversion.first_pass.shard_records import field_of
 from tasks.conversion.second_pass.hash_tables import changes, distinct, in_both, may_repeat
 from tasks.errors import ArtifactError
 
-CODES = range(4)
-KEEP, DUPLICATE, ALIKE, CONTRADICTION = CODES
+CODES = range(6)
+KEEP, DUPLICATE, ALIKE, CONTRADICTION, ELSEWHERE, EXCLUDED = CODES
 """Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
-both ways round."""
+both ways round; of a prompt that another source holds out; of one that a source excludes."""
 
 Array = npt.NDArray[Any]
 NONE_DECIDED: Array = np.empty((0, 2), np.uint64)
@@ -39,23 +39,26 @@ def judge(
     shards: Sequence[Array],
     contradictions: Literal["drop", "keep"] = "drop",
     decided: Array = NONE_DECIDED,
+    apart: Array | None = None,
 ) -> Verdicts:
     """The verdict of every pair; of duplicates the first in row order is the one to keep.
 
     `decided`: keys `[N, 2]` that pairs had before a person overrode them. What still has such a key
     repeats what was judged otherwise, but for white space or the like: it is none to keep.
+    `apart`: the verdicts that were found already (`uses`); what is not kept by them repeats and
+    contradicts none.
 
     All pairs of a contradiction that is dropped are one, duplicates among them included: that
     verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
     is; those that repeat it are duplicates.
     """
     high = field_of(shards, "high")
-    codes = np.full(len(high), KEEP, np.uint8)
+    codes = np.full(len(high), KEEP, np.uint8) if apart is None else apart.copy()
     lows = field_of(shards, "low")
     settled = _with_keys(high, lows, decided)
-    codes[settled] = ALIKE
+    codes[settled] = np.where(codes[settled] == KEEP, ALIKE, codes[settled])
     repeating = may_repeat(high)
-    repeating[settled] = False
+    repeating[codes != KEEP] = False
     rows = np.flatnonzero(repeating)
     high, low = high[rows], lows[rows]
     order = np.lexsort((low, high))

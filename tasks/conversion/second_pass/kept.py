@@ -18,11 +18,19 @@ from tasks.conversion.second_pass.duplicates import (
     CODES,
     CONTRADICTION,
     DUPLICATE,
+    ELSEWHERE,
+    EXCLUDED,
     KEEP,
     Array,
 )
 
-REASONS = {DUPLICATE: "duplicate", ALIKE: "duplicate", CONTRADICTION: "contradiction"}
+REASONS = {
+    DUPLICATE: "duplicate",
+    ALIKE: "duplicate",
+    CONTRADICTION: "contradiction",
+    ELSEWHERE: "held_out_elsewhere",
+    EXCLUDED: "excluded",
+}
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ ROW = st.tuples(st.lists(MESSAGE, max_size=3), ANSWERS, ANSWERS)
 @given(st.lists(ROW, max_size=6), st.integers(1, 4), st.sampled_from(get_args(SplitBy)))
 def test_usual_pairs_are_identified_as_by_all_checks(rows, piece, split_by):
     raws = [orjson.dumps(dict(zip(("prompt", "chosen", "rejected"), r, strict=True))) for r in rows]
-    usual = UsualPairs(TRL, Plan({}, 0, 0.5, split_by))
+    usual = UsualPairs(TRL, Plan({}, 0, 0.5, split_by), 0.5)
     for first in range(0, len(rows), piece):
         usual.take(raws[first : first + piece], first)
     assert sorted([*usual.others, *usual.places]) == [*range(len(rows))]

@@ -67,8 +67,9 @@ def test_prompts_that_begin_alike_are_held_out_together_where_the_opening_decide
     before = [{"role": "system", "content": "Be kind."}] if system else []
     asked = before + talk("What is it?")
     deeper = before + talk("What is it?", "It.", later, "Yes.", "And?")
-    alone = split_of_pair(asked, seed, "prompt")
-    assert alone == split_of_pair(asked, seed, "opening")  # of one turn nothing changes
+    alone = split_of_pair(talk("What is it?"), seed, "prompt")
+    assert alone == split_of_pair(talk("What is it?"), seed, "opening")  # nothing changes
+    assert alone == split_of_pair(asked, seed, "opening")
     assert alone == split_of_pair(deeper, seed, "opening")
     shouted = [message | {"content": message["content"].upper()} for message in deeper]
     assert alone == split_of_pair(shouted, seed, "opening")

@@ -50,7 +50,7 @@ def pieces(start, count):
         yield first, [dumped(row(n + 1)) for n in range(first, first + PIECE_ROWS)]
 
 def taken(start, count):
-    pairs = UsualPairs(parts_of("trl", False, TrlOptions(), list), Plan({}, 0, 0.1))
+    pairs = UsualPairs(parts_of("trl", False, TrlOptions(), list), Plan({}, 0, 0.1), 0.1)
     for first, raws in pieces(start, count):
         pairs.take(raws, first)
     assert len(pairs.places) == count
