@@ -17,6 +17,7 @@ NEUTRAL_REASONS = frozenset(
         *("blank_line", "duplicate", "contradiction", "tie", "too_long", "limit", "capped"),
         *("joined", "unpaired_alone", "unrated"),  # rows that only together make pairs
         *("overridden_drop", "overridden_tie"),  # a person decided so
+        *("held_out_elsewhere", "excluded", "outvoted"),  # other rows do
     }
 )
 """Reasons that are no fault of a row: outside `max_bad_fraction`."""

@@ -73,7 +73,7 @@ def test_contradictions_are_dropped_on_both_sides_and_quarantined(convert, pairs
     assert sorted(found) == [1, 3, 4]
     assert found[3]["reason"] == "contradiction"
     assert json.loads(found[3]["raw"]) == padded
-    assert "conversion.contradictions: keep" in found[3]["message"]
+    assert "conversion.contradictions: majority, or keep" in found[3]["message"]
     kept = convert(rows, shard_rows=2, contradictions="keep")
     assert [pair["row"] for pair in pairs_of(kept)] == [1, 2, 3, 5]  # 4 repeats 1
     assert kept.report["contradictions"] == 2

@@ -26,7 +26,8 @@ from typing import Any, Literal
 from tasks.conversion.conversation.messages import Messages, check_messages, is_answer
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.preference.answers import Item, pair_as_conversation
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.conversational import pair_as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.labels import good
 from tasks.conversion.preference.pair import IMPLICIT, Pair

@@ -129,7 +129,7 @@ def pairs(row: Row) -> list[Item]:
     """
     prompt = as_messages(row.get("prompt", IMPLICIT))
     if "system" in row:
-        prompt = _with_system(row["system"], prompt)
+        prompt = with_system(row["system"], prompt)
     margin, difference = margin_of(row.get("margin")), None
     if "score_chosen" in row or "score_rejected" in row:
         difference = score_margin(row.get("score_chosen"), row.get("score_rejected"))
@@ -150,8 +150,12 @@ def pairs(row: Row) -> list[Item]:
     return [pair]
 
 
-def _with_system(system: Any, prompt: Any) -> Any:
-    """The prompt as messages, after the system's text if there is some."""
+def with_system(system: Any, prompt: Any) -> Any:
+    """The prompt as messages, after the system's text if there is some.
+
+    Raises:
+        Unusable: wrong_type.
+    """
     if system is not None and not isinstance(system, str):
         raise Unusable("wrong_type", "system", f"found {found(system)}, expected text or null")
     if isinstance(prompt, str):

@@ -25,7 +25,8 @@ from pydantic import Field
 from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Answer, Item, as_conversation, check_completion
+from tasks.conversion.preference.answers import Answer, Item, check_completion
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.ties import Tie

@@ -50,6 +50,9 @@ class Layout:
     """The columns that `read` looks at, beside those that options name (`Options.named`)."""
     options: type[Options] | None = None
     """What `read` takes beside the row; None: nothing."""
+    only_if_mapped: tuple[str, ...] = ()
+    """Of the columns that `read` looks at, those that are left alone under their own names: a
+    column may be called so for other reasons."""
     joins: bool = False
     """Whether a pair may need several rows, wherever they stand."""
     sides: Callable[[Row], Sides | None] | None = None
@@ -62,7 +65,9 @@ class Layout:
 _LAYOUTS = {
     "trl": Layout(trl.read, trl.fits, trl.READ, trl.TrlOptions, sides=trl.sides),
     "hh_rlhf": Layout(hh_rlhf.pairs, hh_rlhf.fits, hh_rlhf.READ, sides=hh_rlhf.sides),
-    "columns": Layout(columns.read, columns.fits, columns.FIELDS, CellOptions),
+    "columns": Layout(
+        columns.read, columns.fits, columns.FIELDS, CellOptions, columns.ONLY_IF_MAPPED
+    ),
     "sharegpt_ranking": Layout(
         sharegpt_ranking.pairs, sharegpt_ranking.fits, sharegpt_ranking.READ
     ),
@@ -91,6 +96,7 @@ _LAYOUTS = {
         pairwise_label.fits,
         pairwise_label.READ,
         pairwise_label.PairwiseLabelOptions,
+        pairwise_label.ONLY_IF_MAPPED,
     ),
     "scored": Layout(scored.read, scored.fits, scored.READ, scored.ScoredOptions, joins=True),
     "rewardbench": Layout(rewardbench.pairs, rewardbench.fits, rewardbench.READ),

@@ -16,7 +16,8 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.hh_rlhf import split_turns
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.answers import Item, ranked
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
 from tasks.conversion.unusable import Unusable, found
 

@@ -13,36 +13,43 @@ from 0 to 1 instead, how sure it is that the second answer is better: 0.5 is a t
 is what it is away from that, doubled. With `soft: true` the pair's preference is that number
 instead, or the share of the annotators, of whom one who sees a tie is half for each answer: two
 for the second answer and one tie are 2.5 / 3. An `input` beside the prompt is put below it.
+
+A meaning may have several values, `tie: [tie, "both bad"]`, and `ignore: [skipped]` leaves labels
+out that say nothing. `columns` may name a `system`, a `margin` and a `weight`, too.
 """
 
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
 from tasks.conversion.conversation.turns import as_messages
-from tasks.conversion.layouts.columns import Row, at_path, head_of, required
+from tasks.conversion.layouts.columns import Row, at_path, head_of, required, with_system
 from tasks.conversion.options import TextOptions
 from tasks.conversion.preference.answers import Item
-from tasks.conversion.preference.fields import exact_number
+from tasks.conversion.preference.fields import exact_number, margin_of, weight_of
 from tasks.conversion.preference.labels import plain
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
-READ = ("prompt", "input", "response_a", "response_b")
+ONLY_IF_MAPPED = ("system", "margin", "weight")
+READ = ("prompt", "input", "response_a", "response_b", *ONLY_IF_MAPPED)
 
 
 class PairwiseLabelOptions(TextOptions):
     """What the values of the label mean."""
 
     first: JsonValue = None
-    """The label's value where `response_a` is better."""
+    """The label's value where `response_a` is better, or a list of such values."""
     second: JsonValue = None
-    """The label's value where `response_b` is better."""
+    """The label's value, or values, where `response_b` is better."""
     tie: JsonValue = None
-    """The label's value where neither is; null: there is none."""
+    """The label's value, or values, where neither is; null: there is none."""
+    ignore: JsonValue = None
+    """Values that say nothing, such as that of a skipped row: counted as `unrated`."""
     labels: list[str] = Field(default=["label"], min_length=1)
     """Where the label stands: a column or a dotted path into one, or one for each annotator."""
     preference: Literal["first", "second"] | None = None
@@ -57,14 +64,15 @@ class PairwiseLabelOptions(TextOptions):
                 "what the label means: options {first: 1, second: 2} (the label's value where the "
                 "first, the second answer is better; also tie), or {preference: second}"
             )
-        meanings = _meanings(self)
-        for name, value in meanings.items():
+        meant: dict[str | None, tuple[str, JsonValue]] = {}
+        for name, value in _meanings(self):
             if isinstance(value, list | dict):
-                return f"one value of the label as options.{name}, found {found(value)}"
-            if same := [n for n, other in meanings.items() if plain(other) == plain(value)][1:]:
+                return f"values of the label as options.{name}, found {found(value)}"
+            other, same = meant.setdefault(plain(value), (name, value))
+            if other != name:
                 return (
-                    f"a value of its own for each meaning: options.{name} is {found(value)} and "
-                    f"options.{same[0]} {found(meanings[same[0]])}, the same label"
+                    f"a value of its own for each meaning: options.{other} is {found(same)} and "
+                    f"options.{name} {found(value)}, the same label"
                 )
         return ""
 
@@ -86,55 +94,67 @@ def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
     """
     responses = [as_messages(required(row, f"response_{side}")) for side in "ab"]
     prompt = _prompt(row)
+    margin, weight = margin_of(row.get("margin")), weight_of(row.get("weight"))
     values = [at_path(row, name) for name in options.labels]
     if options.preference is not None:
         lead, says = _lead(values, options), f"{[*map(found, values)]}"
     else:
         votes = _votes(values, options)
+        if not votes:
+            listed = ", ".join(map(found, values))
+            raise Unusable("unrated", options.labels[0], f"found {listed}, declared to say nothing")
         lead, says = _share(votes) if options.soft else _majority(votes), f"{dict(votes)}"
-    chosen, rejected = responses if lead > 0 else reversed(responses)
+    chosen, rejected = responses if lead >= 0 else reversed(responses)
+    pair = Pair(prompt, chosen, rejected, margin=margin, weight=weight, chosen_first=lead >= 0)
     if lead == 0:
         message = f"found {says}: a tie, or as many for one as for another, prefers neither"
-        return [Tie(options.labels[0], message, [Pair(prompt, *responses, chosen_first=True)])]
+        return [Tie(options.labels[0], message, [pair])]
     if options.soft:
-        sure = float((1 + abs(lead)) / 2)
-        return [Pair(prompt, chosen, rejected, preference=sure, chosen_first=lead > 0)]
-    margin = None if options.preference is None else float(abs(lead))
-    return [Pair(prompt, chosen, rejected, margin=margin, chosen_first=lead > 0)]
+        return [replace(pair, preference=float((1 + abs(lead)) / 2))]
+    if options.preference is not None and margin is None:
+        return [replace(pair, margin=float(abs(lead)))]
+    return [pair]
 
 
 def _prompt(row: Row) -> Any:
     prompt = as_messages(required(row, "prompt"))
     below = row.get("input")
-    if below is None or below == "":
-        return prompt
-    if not isinstance(prompt, str) or not isinstance(below, str):
-        raise Unusable("wrong_type", "input", f"found {found(below)}, expected text under a text")
-    return f"{prompt}\n\n{below}"
+    if below is not None and below != "":
+        if not isinstance(prompt, str) or not isinstance(below, str):
+            told = f"found {found(below)}, expected text under a text"
+            raise Unusable("wrong_type", "input", told)
+        prompt = f"{prompt}\n\n{below}"
+    return with_system(row["system"], prompt) if "system" in row else prompt
 
 
 def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
-    """How many of the labels say first, second and tie."""
+    """How many of the labels say first, second and tie; none where all say nothing."""
     meanings = _meanings(options)
-    known = {plain(value): name for name, value in meanings.items()}
+    known = {plain(value): name for name, value in meanings}
     votes: Counter[str] = Counter()
     for name, value in zip(options.labels, values, strict=True):
         meaning = known.get(plain(value)) if value is not None else None
         if meaning is None:
-            listing = ", ".join(f"{value!r} ({name})" for name, value in meanings.items())
+            listing = ", ".join(f"{value!r} ({name})" for name, value in meanings)
             raise Unusable(
                 "bad_label" if value is not None else "null",
                 name,
                 f"found {found(value)}, expected one of the declared values: {listing}",
             )
-        votes[meaning] += 1
+        if meaning != "ignore":
+            votes[meaning] += 1
     return votes
 
 
-def _meanings(options: PairwiseLabelOptions) -> dict[str, JsonValue]:
-    """The value of the label that is declared for first, second and tie."""
-    values = {"first": options.first, "second": options.second, "tie": options.tie}
-    return {name: value for name, value in values.items() if value is not None}
+def _meanings(options: PairwiseLabelOptions) -> list[tuple[str, JsonValue]]:
+    """The values of the label that are declared, each behind what it means."""
+    declared = {name: getattr(options, name) for name in ("first", "second", "tie", "ignore")}
+    return [
+        (name, value)
+        for name, values in declared.items()
+        if values is not None
+        for value in (values if isinstance(values, list) else [values])
+    ]
 
 
 def _majority(votes: Counter[str]) -> Decimal:

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 from tasks.conversion.conversation.own_names import OwnNames
-from tasks.conversion.layouts import columns
 from tasks.conversion.layouts.alternatives import passed_over
 from tasks.conversion.layouts.columns import Row, renamed
 from tasks.conversion.layouts.json_cells import opened
 from tasks.conversion.layouts.known import LAYOUTS, Layout
 from tasks.conversion.options import CellOptions, Options, TextOptions
-from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.tool_turns import with_matched_turns
 
 Read = Callable[[Row], Sequence[Item]]
@@ -31,12 +31,10 @@ def reader(
         read = _each(read, as_conversation)
     if options.tool_turns == "quarantine":
         read = _each(read, with_matched_turns)
-    if known.read is columns.read:
-        return lambda row: read(renamed(row, mapping, columns.ONLY_IF_MAPPED))
-    if mapping:
-        passed = passed_over(layout, mapping)
-        return lambda row: read(renamed(row, mapping, passed))
-    return read
+    if not mapping and not known.only_if_mapped:
+        return read
+    passed = passed_over(layout, mapping).union(known.only_if_mapped)
+    return lambda row: read(renamed(row, mapping, passed))
 
 
 class Readers(dict[str, Callable[[Row], Sequence[Any]]]):

@@ -9,7 +9,7 @@ have them as turns of a conversation.
 """
 
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.preference.answers import pair_as_conversation
+from tasks.conversion.preference.conversational import pair_as_conversation
 from tasks.conversion.preference.pair import Pair
 
 READ = ("subset", "prompt", "chosen", "rejected")

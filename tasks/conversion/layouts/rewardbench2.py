@@ -14,7 +14,8 @@ from typing import Any, cast
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.preference.answers import Answer, Item, as_conversation, comparison_of
+from tasks.conversion.preference.answers import Answer, Item, comparison_of
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.pairing import pair_up
 from tasks.conversion.unusable import Unusable

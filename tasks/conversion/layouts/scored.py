@@ -8,7 +8,8 @@ is two pairs, "Hello." over "No." and over "Hm.", each with margin 2, and one ti
     {"prompt": "Hi", "response": "No.", "score": 1}
 
 are one pair: rows are joined by their prompt, in whichever of the source's files they stand, or by
-the column that `by` names, in which case a row may leave out the prompt or the answer. A row that
+the column that `by` names, in which case a row may leave out the prompt or the answer. An answer
+that several rows rate is one answer, worth their mean. A row that
 names its answers, such as
 
     {"question": "1+1", "small": {"text": "3", "ok": false}, "large": {"text": "2", "ok": true}}

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import Options
-from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.labels import good
 from tasks.conversion.preference.pair import Pair

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
-from tasks.conversion.preference.answers import pair_as_conversation
+from tasks.conversion.preference.conversational import pair_as_conversation
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 

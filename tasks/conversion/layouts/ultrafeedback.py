@@ -17,7 +17,8 @@ from typing import Any, Literal, cast
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
-from tasks.conversion.preference.answers import Item, as_conversation, ranked
+from tasks.conversion.preference.answers import Item, ranked
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.unusable import Unusable, found
 

@@ -12,7 +12,7 @@ from tasks.conversion.layouts import columns, trl
 from tasks.conversion.layouts.alternatives import passed_over
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.layouts.hints import INPUT
-from tasks.conversion.layouts.known import columns_of
+from tasks.conversion.layouts.known import LAYOUTS, columns_of
 from tasks.conversion.options import Options
 from tasks.errors import shown
 
@@ -24,8 +24,7 @@ def unread_columns(
 ) -> list[str]:
     """The columns of the source that the layout does not read."""
     ours = {*columns_of(layout, options)} - {*mapping} - passed_over(layout, mapping)
-    if layout == "columns":
-        ours -= {*columns.ONLY_IF_MAPPED}
+    ours -= {*LAYOUTS[layout].only_if_mapped}
     read = ours | {*mapping.values()} | {*map(columns.head_of, mapping.values())}
     return [name for name in seen if name not in read]
 

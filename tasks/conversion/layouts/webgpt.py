@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import Options
-from tasks.conversion.preference.answers import Item, as_conversation
+from tasks.conversion.preference.answers import Item
+from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.ties import Tie

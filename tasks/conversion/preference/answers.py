@@ -18,6 +18,7 @@ from tasks.conversion.conversation.messages import check_messages
 from tasks.conversion.options import LabelOptions, RankingOptions
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.pairing import PairedUp, pair_up
+from tasks.conversion.preference.repeated import AVERAGED, judged, undecided
 from tasks.conversion.preference.sides import check_last_turn, empty_response
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
@@ -43,36 +44,6 @@ class Answer:
 
 Item = Pair | Unusable | Answer
 """What a layout may find in a row. Unusable stands for some of the row's pairs, not for all."""
-
-
-def as_conversation(item: Item) -> Item:
-    """The item with a text prompt as a user's turn and text answers as an assistant's."""
-    if isinstance(item, Pair):
-        return pair_as_conversation(item)
-    if isinstance(item, Tie):
-        kept = [pair_as_conversation(pair) for pair in item.kept]
-        return Tie(item.field, item.message, kept, item.pairs)
-    if isinstance(item, Answer):
-        return replace(
-            item,
-            prompt=_turn("user", item.prompt),
-            completion=_turn("assistant", item.completion),
-        )
-    return item
-
-
-def pair_as_conversation(pair: Pair) -> Pair:
-    """The pair with a text prompt as a user's turn and text answers as an assistant's."""
-    return replace(
-        pair,
-        prompt=_turn("user", pair.prompt),
-        chosen=_turn("assistant", pair.chosen),
-        rejected=_turn("assistant", pair.rejected),
-    )
-
-
-def _turn(role: str, value: Any) -> Any:
-    return [{"role": role, "content": value}] if isinstance(value, str) else value
 
 
 def check_completion(completion: Any, field: str) -> None:
@@ -133,12 +104,23 @@ def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusabl
     """The pairs of one prompt's answers, each with the position of the answer that is chosen.
 
     Ties and pairs over the cap stand behind them as one `Unusable` each. Good answers are no ties
-    with one another, and bad ones neither: a label compares only good with bad.
+    with one another, and bad ones neither: a label compares only good with bad. Of an answer that
+    is judged several times there is one (`repeated`).
     """
     labels = all(isinstance(answer.score, bool) for answer in answers)
+    once = [*judged([_name(a) for a in answers], [a.score for a in answers])]
+    said = [one for one in once if one.score is not None]
+    left_out = [(undecided(one.ratings), one.place) for one in once if one.score is None]
+    answers = [replace(answers[one.place], score=one.score) for one in said]
+    averaged = [one.ratings > 1 for one in said]
     scores = [Decimal(answer.score) for answer in answers]
     up = pair_up(scores, [_name(a) for a in answers], rules.pairs, rules.max_pairs)
-    made = [_pair(answers[i], answers[j], scores[i] - scores[j], labels) for i, j in up.pairs]
+    made = [
+        _noted(
+            _pair(answers[i], answers[j], scores[i] - scores[j], labels), averaged[i] | averaged[j]
+        )
+        for i, j in up.pairs
+    ]
     tied = [] if labels else [_pair(answers[i], answers[j]) for i, j in up.tied]
     named = [p for p in (*made, *tied) if isinstance(p, Pair)]
     comparison = comparison_of(answers) if len(named) > 1 else None
@@ -150,7 +132,7 @@ def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusabl
     if up.capped:
         message = f"{up.capped} pairs over max_pairs {rules.max_pairs} are left out"
         items.append((Unusable("capped", "score", message, up.capped), 0))
-    return items
+    return [(item, said[i].place) for item, i in items] + left_out
 
 
 def alone(count: int, what: Literal["answers", "rows"]) -> Unusable:
@@ -179,6 +161,10 @@ def _spelled(score: Decimal | bool) -> str:
 
 def _compared(item: Pair | Unusable, comparison: str | None) -> Pair | Unusable:
     return replace(item, comparison=comparison) if isinstance(item, Pair) else item
+
+
+def _noted(item: Pair | Unusable, averaged: bool) -> Pair | Unusable:
+    return replace(item, notes=(AVERAGED,)) if averaged and isinstance(item, Pair) else item
 
 
 def _ties(

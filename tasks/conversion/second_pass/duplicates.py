@@ -17,10 +17,11 @@ from tasks.conversion.first_pass.shard_records import field_of
 from tasks.conversion.second_pass.hash_tables import changes, distinct, in_both, may_repeat
 from tasks.errors import ArtifactError
 
-CODES = range(6)
-KEEP, DUPLICATE, ALIKE, CONTRADICTION, ELSEWHERE, EXCLUDED = CODES
+CODES = range(7)
+KEEP, DUPLICATE, ALIKE, CONTRADICTION, ELSEWHERE, EXCLUDED, OUTVOTED = CODES
 """Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
-both ways round; of a prompt that another source holds out; of one that a source excludes."""
+both ways round; of a prompt that another source holds out; of one that a source excludes; more
+rows say the opposite."""
 
 Array = npt.NDArray[Any]
 NONE_DECIDED: Array = np.empty((0, 2), np.uint64)
@@ -37,7 +38,7 @@ class Verdicts:
 
 def judge(
     shards: Sequence[Array],
-    contradictions: Literal["drop", "keep"] = "drop",
+    contradictions: Literal["drop", "keep", "majority"] = "drop",
     decided: Array = NONE_DECIDED,
     apart: Array | None = None,
 ) -> Verdicts:
@@ -50,7 +51,8 @@ def judge(
 
     All pairs of a contradiction that is dropped are one, duplicates among them included: that
     verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
-    is; those that repeat it are duplicates.
+    is; those that repeat it are duplicates. Of one that the majority decides, that is so of its
+    side.
     """
     high = field_of(shards, "high")
     codes = np.full(len(high), KEEP, np.uint8) if apart is None else apart.copy()
@@ -72,9 +74,13 @@ def judge(
     found[repeats] = ALIKE
     found[repeats & _same(shards, "exact", rows, leader)] = DUPLICATE
     other_margin = int((repeats & ~_same(shards, "margin", rows, leader)).sum())
-    both_ways = _both_ways(starts_key, starts_side)
+    one, other = _votes(starts_key, ~starts_key[leader])
+    both_ways = (one > 0) & (other > 0)
     if contradictions == "keep":
         both_ways &= starts_side
+    if contradictions == "majority":
+        found[both_ways & (one < other)] = OUTVOTED
+        both_ways &= one == other
     found[both_ways] = CONTRADICTION
     codes[rows] = found
     return Verdicts(codes, other_margin)
@@ -112,11 +118,12 @@ def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Arr
     return values == values[leader]
 
 
-def _both_ways(starts_key: Array, starts_side: Array) -> Array:
-    """Which sorted pairs belong to a key that occurs with either side chosen."""
+def _votes(starts_key: Array, is_second: Array) -> tuple[Array, Array]:
+    """For every sorted pair, how many of its key have its side chosen, and how many the other."""
     starts = np.flatnonzero(starts_key)
     if not len(starts):
-        return np.zeros(0, bool)
-    both = np.logical_or.reduceat(starts_side & ~starts_key, starts)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     sizes = np.diff(starts, append=len(starts_key))
-    return np.repeat(both, sizes)
+    second = np.repeat(np.add.reduceat(is_second, starts, dtype=np.int64), sizes)
+    first = np.repeat(sizes, sizes) - second
+    return np.where(is_second, second, first), np.where(is_second, first, second)

@@ -21,6 +21,7 @@ from tasks.conversion.second_pass.duplicates import (
     ELSEWHERE,
     EXCLUDED,
     KEEP,
+    OUTVOTED,
     Array,
 )
 
@@ -30,6 +31,7 @@ REASONS = {
     CONTRADICTION: "contradiction",
     ELSEWHERE: "held_out_elsewhere",
     EXCLUDED: "excluded",
+    OUTVOTED: "outvoted",
 }
 
 

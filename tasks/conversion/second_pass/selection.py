@@ -30,7 +30,7 @@ from tasks.conversion.second_pass.duplicates import (
 
 _CONTRADICTED = (
     "found this pair in the data with chosen and rejected exchanged, expected one preference; "
-    "decide for one in the source, or set conversion.contradictions: keep"
+    "decide for one in the source, or set conversion.contradictions: majority, or keep"
 )
 
 

@@ -241,6 +241,37 @@ def test_several_annotators_decide_by_majority_and_an_input_goes_below_the_promp
         assert caught.value.reason == "tie"
 
 
+def test_a_meaning_may_have_several_values_and_some_say_nothing():
+    options = {"first": ["a", 1], "second": "b", "tie": ["tie", "both bad"], "ignore": ["skip", ""]}
+    assert sides(one("pairwise_label", JUDGED | {"label": "b"}, **options))[1] == "Hello."
+    assert sides(one("pairwise_label", JUDGED | {"label": "1"}, **options))[1] == "No."
+    for label, reason in (("both bad", "tie"), ("skip", "unrated"), (" ", "unrated")):
+        with pytest.raises(Unusable) as caught:
+            one("pairwise_label", JUDGED | {"label": label}, **options)
+        assert caught.value.reason == reason
+    annotators = options | {"labels": ["x", "y", "z"]}
+    row = JUDGED | {"x": "skip", "y": "b", "z": "skip"}
+    assert sides(one("pairwise_label", row, **annotators))[1] == "Hello."
+    with pytest.raises(
+        ParamsError, match=r"options\.first is .*'a' and options\.ignore .*'a', the"
+    ):
+        check_declared("votes", "pairwise_label", {}, options | {"ignore": ["skip", "a"]})
+    with pytest.raises(ParamsError, match=r"values of the label as options\.tie, found a list"):
+        check_declared("votes", "pairwise_label", {}, options | {"tie": [["tie"]]})
+
+
+def test_a_pairwise_label_may_have_a_system_a_margin_and_a_weight():
+    row = JUDGED | {"label": 2, "who": "Be kind.", "gap": "1.5", "w": 2, "system": "x", "margin": 9}
+    read = reader("pairwise_label", {"system": "who", "margin": "gap", "weight": "w"},
+                  options_of("s", "pairwise_label", {"first": 1, "second": 2}))  # fmt: skip
+    (pair,) = read(row)
+    assert pair.prompt == [{"role": "system", "content": "Be kind."},
+                           {"role": "user", "content": "Hi"}]  # fmt: skip
+    assert (pair.margin, pair.weight) == (1.5, 2)
+    plain = one("pairwise_label", row, first=1, second=2)
+    assert (plain.prompt, plain.margin, plain.weight) == ("Hi", None, 1)
+
+
 def test_scored_answers_in_a_row():
     row = {"prompt": "Hi", "responses": ["Hello.", "No.", "Hm."], "scores": [3, "1", 1.0]}
     found = items("scored", row)

@@ -122,7 +122,7 @@ def test_rows_that_cannot_be_used_get_their_reason(layout, row, reason, field):
             {"first": 0, "second": 1, "tie": "1.0"},
             r"options\.second is the number 1 and options\.tie the text '1\.0', the same label",
         ),
-        ("pairwise_label", {"first": [1, 2], "second": 3}, r"options\.first, found a list of 2"),
+        ("pairwise_label", {"first": [1, 3], "second": 3}, r"options\.first is the number 3"),
         (None, {"by": "id"}, "options 'by' without a layout"),
     ],
 )

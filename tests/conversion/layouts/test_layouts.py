@@ -315,8 +315,18 @@ def test_misspelt_names_are_answered_with_the_nearest():
 @pytest.mark.parametrize(
     ("layout", "name", "options", "says"),
     [
-        ("trl", "system", {}, "to layout 'trl'; layouts columns, sharegpt_ranking, alpaca, distil"),
-        ("hh_rlhf", "weight", {}, "to layout 'hh_rlhf'; only layout columns reads it: name one"),
+        (
+            "trl",
+            "system",
+            {},
+            "to layout 'trl'; layouts columns, sharegpt_ranking, alpaca, pairwise_label, distil",
+        ),
+        (
+            "hh_rlhf",
+            "weight",
+            {},
+            "to layout 'hh_rlhf'; layouts columns, pairwise_label read it: name one",
+        ),
         ("scored", "promt", {}, "to layout 'scored'; did you mean 'prompt'? It reads prompt, resp"),
         ("pairwise_label", "prefrence", {"preference": "first"}, "to layout 'pairwise_label'. It "),
         ("pairwise_label", "vot", {"labels": ["vote"], "first": 1, "second": 2}, "mean 'vote'? It"),

@@ -26,15 +26,15 @@ KNOWN = {
     "rewardbench": (419, 0, 419, {}),
     "rewardbench2": (392, 736, 1050, {"duplicate": 78}),
     "scored": (
-        4000, 2000, 3637, {"tie": 2301, "identical": 5, "contradiction": 3, "duplicate": 54}),
-    "scored_in_a_row": (1319, 1698, 2426, {"unpaired_alone": 588, "duplicate": 3}),
+        4000, 1916, 3638, {"tie": 2217, "unpaired_alone": 4, "joined": 57}),
+    "scored_in_a_row": (1319, 1695, 2426, {"unpaired_alone": 588}),
     "scored_pairs": (934, 0, 933, {"identical": 1}),
     "sharegpt_ranking": (300, 0, 295, {"duplicate": 5}),
     "stepwise": (484, 0, 32, {"unpaired_alone": 443, "joined": 9}),
     "stepwise_errors": (484, 0, 435, {"step_out_of_range": 12, "prompts_differ": 27, "tie": 10}),
     "trl": (300, 0, 295, {"duplicate": 5}),
     "typed_parts": (10, 0, 10, {}),
-    "unpaired": (5276, 0, 2426, {"unpaired_alone": 2352, "joined": 495, "duplicate": 3}),
+    "unpaired": (5276, 0, 2426, {"unpaired_alone": 2352, "joined": 498}),
     "unpaired_messages": (300, 0, 1, {"unpaired_alone": 298, "joined": 1}),
 }  # fmt: skip
 WITHOUT_DATA = {

@@ -129,9 +129,9 @@ def test_scores_give_exact_margins_and_ties_are_counted():
     ]
     assert (made.ties, made.alone) == (1, 0)
     assert scored_to_preference(rows, pairs="best_worst")[0]["chosen"] == "a"
-    assert preferences_of(rows[1:] + rows[1:2], "score").ties == 3
+    assert preferences_of(rows[1:] + rows[1:2], "score").ties == 1
     same = [rows[0], rows[0] | {"score": 1}]
-    assert preferences_of(same, "score").identical == 1
+    assert preferences_of(same, "score").alone == 2
 
 
 def test_a_ranked_row_and_a_best_of_n():

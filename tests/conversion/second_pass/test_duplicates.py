@@ -1,6 +1,6 @@
 """Verdicts on pairs, held against those of a dictionary that knows every pair seen so far."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from tasks.conversion.second_pass.duplicates import (
     CONTRADICTION,
     DUPLICATE,
     KEEP,
+    OUTVOTED,
     check_no_leakage,
     judge,
 )
@@ -34,23 +35,29 @@ def records(pairs):
 
 def verdicts(pairs, contradictions):
     """The codes of all pairs, and how many duplicates have another margin."""
-    sides, firsts, codes, other_margin = defaultdict(set), {}, [], 0
+    sides, firsts, codes, other_margin = defaultdict(Counter), {}, [], 0
     for high, low, _, _ in pairs:
-        sides[high, low >> 1].add(low)
+        sides[high, low >> 1][low] += 1
     for pair in pairs:
         high, low, exact, margin = pair
         _, _, first_exact, first_margin = firsts.setdefault((high, low), pair)
         repeats = firsts[high, low] is not pair
         other_margin += repeats and margin != first_margin
         code = KEEP if not repeats else DUPLICATE if exact == first_exact else ALIKE
-        if len(sides[high, low >> 1]) > 1 and (contradictions == "drop" or not repeats):
+        votes = sides[high, low >> 1]
+        mine, others = votes[low], votes.total() - votes[low]
+        if contradictions == "majority":
+            code = OUTVOTED if mine < others else CONTRADICTION if mine == others else code
+        elif others and (contradictions == "drop" or not repeats):
             code = CONTRADICTION
         codes.append(code)
     return codes, other_margin
 
 
 @settings(deadline=None, max_examples=300)
-@given(POOLS, st.data(), st.sampled_from(["drop", "keep"]), st.sampled_from([2, 16, 2**24]))
+@given(
+    POOLS, st.data(), st.sampled_from(["drop", "keep", "majority"]), st.sampled_from([2, 16, 2**24])
+)
 def test_verdicts_are_those_of_a_dictionary(pool, data, contradictions, places):
     few = st.integers(0, 2)
     pair = st.tuples(st.sampled_from(pool), st.integers(0, 5), few, few).map(lambda p: [*p])
