@@ -162,8 +162,7 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"
         )
     lines += [
-        f"benchmark: {escape(str(told['title']))} {told['overall']['score']:.3f}, on "
-        f"{told['items']:,} items{'' if told['complete'] else ', not all of it'}"
+        f"benchmark: {escape(_benchmark(told))}"
         for told in summary.get("benchmarks", {}).values()
         if told["overall"]
     ]
@@ -186,6 +185,14 @@ def _result_lines(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("report"):
         lines.append(f"report: {escape(summary['report'])}")
     return lines
+
+
+def _benchmark(told: Mapping[str, Any]) -> str:
+    """Its score, and on how many of the items that were given."""
+    overall, items = told["overall"], told["items"]
+    count = f"{items:,}" if overall["n"] == items else f"{overall['n']:,} of {items:,}"
+    part = "" if told["complete"] else ", not all of it"
+    return f"{told['title']} {overall['score']:.3f}, on {count} items{part}"
 
 
 def _rounded(value: Any) -> Any:

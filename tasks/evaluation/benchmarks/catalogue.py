@@ -4,14 +4,21 @@ from tasks.evaluation.benchmarks import judgebench, rewardbench, rewardbench2, r
 from tasks.evaluation.benchmarks.results import Benchmark
 
 BENCHMARKS = {
-    "rewardbench": Benchmark("RewardBench", rewardbench.item, rewardbench.judge, official=True),
+    "rewardbench": Benchmark(
+        "RewardBench", rewardbench.item, rewardbench.judge, rewardbench.WEIGHTS, official=True
+    ),
     "rewardbench2": Benchmark(
         "RewardBench 2",
         rewardbench2.item,
         rewardbench2.judge,
+        rewardbench2.SUBSETS,
         official=True,
         check=rewardbench2.check,
     ),
-    "rm_bench": Benchmark("RM-Bench", rm_bench.item, rm_bench.judge, official=False),
-    "judgebench": Benchmark("JudgeBench", judgebench.item, judgebench.judge, official=False),
+    "rm_bench": Benchmark(
+        "RM-Bench", rm_bench.item, rm_bench.judge, rm_bench.DOMAINS, official=False
+    ),
+    "judgebench": Benchmark(
+        "JudgeBench", judgebench.item, judgebench.judge, judgebench.CATEGORIES, official=False
+    ),
 }

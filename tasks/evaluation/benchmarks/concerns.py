@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.errors import some
+from tasks.errors import meant, shown, some
+from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 
 
 def benchmark_warnings(found: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -28,6 +29,16 @@ def _messages(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             ".missing",
             f"{some(figures['missing'])} are not in the files: the overall score is over the "
             "rest, and not comparable with published ones",
+        )
+    if figures["unknown"]:
+        counts = {name: figures["subsets"][name]["n"] for name in figures["unknown"]}
+        known = BENCHMARKS[figures["benchmark"]].known
+        names = [f"{shown(name)} ({n:,}{meant(name, known)})" for name, n in counts.items()]
+        yield (
+            ".unknown",
+            f"{sum(counts.values()):,} of {figures['items']:,} items are of subsets that it does "
+            f"not have, and not in the overall score: {some(names)}; correct the names, or give "
+            "the benchmark's own file",
         )
     if figures["unscored"]:
         first = figures["unscored_items"][0]

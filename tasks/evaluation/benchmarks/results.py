@@ -10,7 +10,7 @@
 `ties` counts items whose verdict hangs on equal rewards.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,8 @@ class Benchmark:
     title: str
     item: Callable[[Mapping[str, Any], Place], Item]
     judge: Callable[[Sequence[Scored], Resampling], Result]
+    known: Collection[str]
+    """The subsets that it has; of JudgeBench, what their names begin with."""
     official: bool
     """Whether its own tools write `{model, model_type, chat_template, <subset>: score}`."""
     check: Callable[[Sequence[Item]], None] = lambda _: None

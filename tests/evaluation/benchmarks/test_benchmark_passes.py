@@ -10,6 +10,7 @@ import pytest
 from transformers import BertTokenizer
 
 from flows.params import load
+from flows.summary import _result_lines
 from tasks.artifact import Store
 from tasks.conversion.preference.identity import prompt_group
 from tasks.conversion.preference.pair import Pair
@@ -93,6 +94,26 @@ def test_a_benchmark_is_scored_like_a_conversation_and_reported(whole, tmp_path)
     assert head["overall"] == figures["overall"]
     assert set(head["sections"]) == set(figures["sections"])
     assert "RewardBench" in (found.path / "report.html").read_text("utf-8")
+
+
+def test_items_of_subsets_that_the_benchmark_does_not_have_are_counted_and_named(whole, tmp_path):
+    store, artifacts, _ = whole
+    rows = rows_of(5)
+    for row, subset in zip(rows[:3], ("Hep-Go", "Hep-Go", "of\x1bmine"), strict=False):
+        row["subset"] = subset
+    path = write(tmp_path / "rb.jsonl", rows)
+    found = store.obtain(step(params_of({"name": "rewardbench", "path": path}), *artifacts))
+    metrics = json.loads((found.path / "metrics.json").read_bytes())
+    [told] = [
+        w["message"] for w in metrics["warnings"] if w["figure"] == "benchmarks.rewardbench.unknown"
+    ]
+    assert told.startswith("RewardBench: 3 of 5 items are of subsets that it does not have, and ")
+    assert "'Hep-Go' (2; did you mean 'hep-go'?), 'of\\x1bmine' (1); correct the names" in told
+    lines = _result_lines(
+        {"metrics": {}, "registered": None, "benchmarks": found.report["benchmarks"]}
+    )
+    assert lines[0].startswith("benchmark: RewardBench ")
+    assert lines[0].endswith(", on 2 of 5 items, not all of it")
 
 
 def test_the_bytes_of_the_files_are_in_the_key_and_a_wrong_row_stops_at_once(whole, tmp_path):
