@@ -52,6 +52,8 @@ def benchmarks(found: Mapping[str, Any]) -> list[str]:
 def _rows(found: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
     whole = "overall" if found["complete"] else "overall, of what is there"
     parts = {whole: found["overall"], **found["sections"]}
+    if "item_mean" in found:
+        parts = {"mean over items": found["item_mean"]}
     for name, figures in parts.items():
         if figures is None:
             yield found["title"], name, "none", "", count(found["items"])

@@ -8,6 +8,7 @@ from typing import Any
 from flows.findings import report_path
 from flows.pipeline import STAGES
 from flows.plan import Planned
+from flows.result_lines import dropped_lines, result_lines
 from tasks.artifact import Artifact, Ledger
 from tasks.artifact.record import read_artifact
 from tasks.registration.task import SHOWN
@@ -116,7 +117,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
-    for line in [*_dropped_lines(stages), *_result_lines(summary)]:
+    for line in [*dropped_lines(stages), *result_lines(summary)]:
         console.print(line, highlight=False)
 
 
@@ -134,69 +135,6 @@ def print_plan(planned: list[Planned]) -> None:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
         table.add_row(line.stage, verdict, line.key or "", escape(line.reason))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
-
-
-def _dropped_lines(stages: Mapping[str, Any]) -> list[str]:
-    """Where rows went that a stage did not hand on, stage by stage."""
-    return [
-        f"{name} dropped "
-        + ", ".join(f"{reason} {count:,}" for reason, count in facts["dropped"].items())
-        for name, facts in stages.items()
-        if facts["dropped"]
-    ]
-
-
-def _result_lines(summary: Mapping[str, Any]) -> list[str]:
-    from rich.markup import escape
-
-    metrics, registered = summary["metrics"], summary["registered"]
-    lines: list[str] = []
-    if metrics:
-        low, high = metrics["accuracy_interval"]
-        lines.append(
-            f"evaluation: accuracy [bold]{metrics['accuracy']:.3f}[/] (95% {low:.3f} to "
-            f"{high:.3f}), ties as 1/2 {metrics['accuracy_ties_half']:.3f}, margin "
-            f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}, on {metrics['pairs']} pairs"
-        )
-        lines.append(
-            f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"
-        )
-    lines += [
-        f"benchmark: {escape(_benchmark(told))}"
-        for told in summary.get("benchmarks", {}).values()
-        if told["overall"]
-    ]
-    if registered:
-        alias = registered["alias"] or "no alias"
-        lines.append(
-            f"registered: [bold]{registered['name']}[/] version {registered['version']} "
-            f"({alias}): models:/{registered['name']}/{registered['version']}"
-        )
-        lines.append(
-            f"decision: [bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
-        )
-        lines += [
-            f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
-            f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()
-            for bound in registered["bounds"]
-            if not bound["holds"]
-        ]
-    lines += [f"warning: {escape(warning)}" for warning in summary.get("warnings", ())]
-    if summary.get("report"):
-        lines.append(f"report: {escape(summary['report'])}")
-    return lines
-
-
-def _benchmark(told: Mapping[str, Any]) -> str:
-    """Its score, and on how many of the items that were given."""
-    overall, items = told["overall"], told["items"]
-    count = f"{items:,}" if overall["n"] == items else f"{overall['n']:,} of {items:,}"
-    part = "" if told["complete"] else ", not all of it"
-    return f"{told['title']} {overall['score']:.3f}, on {count} items{part}"
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
 
 
 def _count(value: int | None) -> str:

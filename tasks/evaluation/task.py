@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 11
+VERSION = 12
 SHELF = "6_evaluation"
 
 
@@ -127,16 +127,18 @@ def build(
     workspace.report.update(report)
 
 
-HEADS = ("title", "overall", "complete", "items")
+HEADS = ("title", "overall", "item_mean", "complete", "items")
 
 
 def heads(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a benchmark's figures what is read first: overall and sections, each with its interval."""
+    """Of a benchmark's figures what is read first: overall (where there is none, the mean over its
+    items) and sections, each with its interval."""
     sections = {
         name: {figure: found[figure] for figure in ("score", "score_interval", "n")}
         for name, found in benchmark["sections"].items()
     }
-    return {name: benchmark[name] for name in HEADS} | {"sections": sections}
+    heads = {name: benchmark[name] for name in HEADS if name in benchmark}
+    return heads | {"sections": sections}
 
 
 def _write_pages(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tasks.artifact import Workspace
 from tasks.errors import ModelError
 from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
+from tasks.evaluation.benchmarks.combining import mean
 from tasks.evaluation.benchmarks.contamination import contamination, training_groups
 from tasks.evaluation.benchmarks.encoding import Encoded, ItemReader
 from tasks.evaluation.benchmarks.items import Item, Scored
@@ -131,10 +132,14 @@ class BenchmarkPasses:
         with self.workspace.writing(f"benchmarks/{params.label}.parquet") as path:
             pq.write_table(whole, path, compression="zstd")
         unscored = [r for r in rows if r["unscored"] is not None]
+        title, called = BENCHMARKS[params.name].title, params.called
+        groups = [each.item.group for each in scored]
+        alone = mean(result.values, groups, how) if scored and not result.overall else None
         return {
             "benchmark": params.name,
-            "title": BENCHMARKS[params.name].title,
+            "title": f"{title} ({called})" if called else title,
             **result.to_json(),
+            **({"item_mean": alone.to_json()} if alone else {}),
             "items": len(rows),
             "answers": sum(len(row["rewards"]) for row in rows),
             "max_length": self._longest(params),

@@ -1,6 +1,7 @@
 """What one benchmark's figures look like, in `benchmarks.json` and in `metrics.json`.
 
     overall     {score, score_interval, n}: over what is there; null where nothing is
+    item_mean   the same over items, which are all of subsets of their own: only beside a null
     complete    whether every subset of the benchmark is there; else `overall` is not comparable
     missing, unknown        subsets that are not there; subsets that are no part of it
     sections    {section: {score, score_interval, n, missing}}, where the benchmark has sections

@@ -23,6 +23,8 @@ def _benchmark(found: Figures) -> Table:
     if head:
         name = "overall" if found["complete"] else "overall, of what is there"
         rows.append([name, *_score(head | details, levels)])
+    elif "item_mean" in found:
+        rows.append(["mean over items", *_score(found["item_mean"], levels)])
     for name, figures in found["sections"].items():
         rows.append([f"section {name}", *_score(figures, levels)])
     strong = frozenset(range(len(rows)))

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertTokenizer
 
+from flows.findings import _rows
 from flows.params import load
-from flows.summary import _result_lines
+from flows.result_lines import result_lines
 from tasks.artifact import Store
 from tasks.conversion.preference.identity import prompt_group
 from tasks.conversion.preference.pair import Pair
@@ -109,11 +110,36 @@ def test_items_of_subsets_that_the_benchmark_does_not_have_are_counted_and_named
     ]
     assert told.startswith("RewardBench: 3 of 5 items are of subsets that it does not have, and ")
     assert "'Hep-Go' (2; did you mean 'hep-go'?), 'of\\x1bmine' (1); correct the names" in told
-    lines = _result_lines(
+    lines = result_lines(
         {"metrics": {}, "registered": None, "benchmarks": found.report["benchmarks"]}
     )
     assert lines[0].startswith("benchmark: RewardBench ")
     assert lines[0].endswith(", on 2 of 5 items, not all of it")
+
+
+def test_a_set_of_ones_own_has_the_mean_over_its_items_and_is_told_by_what_it_is_called(
+    whole, tmp_path
+):
+    store, artifacts, _ = whole
+    rows = [row | {"subset": "gold"} for row in rows_of(5)]
+    path = write(tmp_path / "rb.jsonl", rows)
+    gold = {"name": "rewardbench", "path": path, "called": "gold"}
+    found = store.obtain(step(params_of(gold), *artifacts))
+    metrics = json.loads((found.path / "metrics.json").read_bytes())
+    figures = metrics["benchmarks"]["gold"]
+    assert (figures["overall"], figures["item_mean"]["n"]) == (None, 5)
+    assert figures["item_mean"]["score"] == figures["subsets"]["gold"]["score"]
+    benchmarks = found.report["benchmarks"]
+    line = f"RewardBench (gold) has no score: {figures['item_mean']['score']:.3f} is the mean over"
+    told = result_lines({"metrics": {}, "registered": None, "benchmarks": benchmarks})
+    assert told == [f"benchmark: {line} 5 items, none is of a subset that it has"]
+    assert [row[1:2] + row[-1:] for row in _rows(benchmarks["gold"])] == [("mean over items", "5")]
+    assert all(
+        warning["message"].startswith("RewardBench (gold): ")
+        for warning in metrics["warnings"]
+        if warning["figure"].startswith("benchmarks.")
+    )
+    assert "mean over items" in (found.path / "report.html").read_text("utf-8")
 
 
 def test_the_bytes_of_the_files_are_in_the_key_and_a_wrong_row_stops_at_once(whole, tmp_path):

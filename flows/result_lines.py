@@ -1,0 +1,71 @@
+"""The lines below the table of a run: what was dropped, what came out, what to beware of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def dropped_lines(stages: Mapping[str, Any]) -> list[str]:
+    """Where rows went that a stage did not hand on, stage by stage."""
+    return [
+        f"{name} dropped "
+        + ", ".join(f"{reason} {count:,}" for reason, count in facts["dropped"].items())
+        for name, facts in stages.items()
+        if facts["dropped"]
+    ]
+
+
+def result_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Metrics, benchmarks, what stands in the registry, and warnings."""
+    from rich.markup import escape
+
+    metrics, registered = summary["metrics"], summary["registered"]
+    lines: list[str] = []
+    if metrics:
+        low, high = metrics["accuracy_interval"]
+        lines.append(
+            f"evaluation: accuracy [bold]{metrics['accuracy']:.3f}[/] (95% {low:.3f} to "
+            f"{high:.3f}), ties as 1/2 {metrics['accuracy_ties_half']:.3f}, margin "
+            f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}, on {metrics['pairs']} pairs"
+        )
+        lines.append(
+            f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"
+        )
+    lines += [
+        f"benchmark: {escape(_benchmark(told))}" for told in summary.get("benchmarks", {}).values()
+    ]
+    if registered:
+        alias = registered["alias"] or "no alias"
+        lines.append(
+            f"registered: [bold]{registered['name']}[/] version {registered['version']} "
+            f"({alias}): models:/{registered['name']}/{registered['version']}"
+        )
+        lines.append(
+            f"decision: [bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
+        )
+        lines += [
+            f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
+            f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()
+            for bound in registered["bounds"]
+            if not bound["holds"]
+        ]
+    lines += [f"warning: {escape(warning)}" for warning in summary.get("warnings", ())]
+    if summary.get("report"):
+        lines.append(f"report: {escape(summary['report'])}")
+    return lines
+
+
+def _benchmark(told: Mapping[str, Any]) -> str:
+    """Its score, and on how many of the items that were given."""
+    figure, items = told["overall"] or told.get("item_mean"), told["items"]
+    if not figure:
+        return f"{told['title']} has no score, on {items:,} items"
+    count = f"{items:,}" if figure["n"] == items else f"{figure['n']:,} of {items:,}"
+    if not told["overall"]:
+        mean = f"{figure['score']:.3f} is the mean over {count} items"
+        return f"{told['title']} has no score: {mean}, none is of a subset that it has"
+    part = "" if told["complete"] else ", not all of it"
+    return f"{told['title']} {figure['score']:.3f}, on {count} items{part}"
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
