@@ -18,7 +18,16 @@ DETAILS = ("bounds", "warnings", "benchmarks", "report_uri")
 
 def decided(registered: Mapping[str, Any]) -> str:
     """What a version was found to be, and why, in one line."""
-    return f"{registered['outcome']}: {registered['decision']}"
+    return as_of_now(registered, f"{registered['outcome']}: {registered['decision']}")
+
+
+def as_of_now(registered: Mapping[str, Any], told: str) -> str:
+    """What was decided; if the version no longer has the alias that this gave it, with the one that
+    it has."""
+    alias, outcome = registered.get("alias"), registered["outcome"]
+    if alias == (None if outcome == "rejected" else outcome):
+        return told
+    return f"when registered: {told}; now {alias or 'no alias'}"
 
 
 def decision(registered: Mapping[str, Any]) -> list[str]:

@@ -48,7 +48,10 @@ def stage_page(artifact: Artifact) -> str:
     parts += reports(artifact)
     parts += _unusable(artifact)
     parts += _plots(artifact)
-    numbers = {name: v for name, v in report.items() if name not in ("ledger", *DETAILS)}
+    # The record is of the registration: `promote` and later runs may have moved the alias.
+    names = {"alias": "alias when registered"}
+    shown = {name: v for name, v in report.items() if name not in ("ledger", *DETAILS)}
+    numbers = {names.get(name, name): value for name, value in shown.items()}
     flat = list(flattened(numbers))
     if flat:
         parts += ["### Numbers", table(("name", "value"), flat[:MOST_NUMBERS], numbers=1)]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from flows.findings import as_of_now
+
 
 def dropped_lines(stages: Mapping[str, Any]) -> list[str]:
     """Where rows went that a stage did not hand on, stage by stage."""
@@ -39,9 +41,8 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"registered: [bold]{registered['name']}[/] version {registered['version']} "
             f"({alias}): models:/{registered['name']}/{registered['version']}"
         )
-        lines.append(
-            f"decision: [bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
-        )
+        told = f"[bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
+        lines.append(f"decision: {as_of_now(registered, told)}")
         lines += [
             f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
             f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()

@@ -20,9 +20,11 @@ from prefect.exceptions import TerminationSignal
 from prefect.utilities.callables import parameter_schema
 
 from flows import observation
+from flows.findings import decided
 from flows.markdown import bullets, flattened, literal, table
 from flows.pages import headline, stage_headline, stage_page, state_message, summary_page
 from flows.pipeline import ORDER, _closing
+from flows.result_lines import result_lines
 from flows.reward_pipeline import reward_pipeline
 from tasks.artifact import Artifact, Quarantine, Workspace
 from tasks.errors import Interrupted, TrainingError
@@ -208,6 +210,22 @@ def test_the_pages_of_evaluation_and_registration_tell_the_same(tmp_path):
         assert f"| file | {literal(tmp_path)}/report.html |" in page
         assert ("- beware" in page, "Chat Hard" in page) == (stage == "evaluation",) * 2
         assert ("### Decision" in page) == (stage == "registration")
+
+
+def test_an_alias_that_has_moved_since_is_told_beside_what_was_decided(tmp_path):
+    moved = DECIDED | {"alias": None}
+    told = "when registered: challenger: does not beat version 3; now no alias"
+    assert decided(moved) == told
+    assert decided(moved | {"alias": "champion"}).endswith("; now champion")
+    assert decided(moved | {"outcome": "rejected"}) == "rejected: does not beat version 3"
+    summary = {"stages": {}, "model": None, "metrics": {}, "registered": moved}
+    assert f"**{told}**" in summary_page(summary)
+    assert headline(summary).endswith(f"; registered reward-model version 4; {told}")
+    [line] = [line for line in result_lines(summary) if line.startswith("decision")]
+    assert line == f"decision: {told.replace('challenger', '[bold]challenger[/]')}"
+    record = {"seconds": 1.0, "created": "now", "git_commit": None, "report": DECIDED}
+    page = stage_page(Artifact("registration", "k", tmp_path, "d", record))
+    assert "| alias when registered | challenger |" in page
 
 
 def test_nested_facts_become_dotted_names():
