@@ -71,15 +71,13 @@ def plan(
     params: ParamsFile, overrides: Overrides = None, root: Root = Path(), as_json: AsJson = False
 ) -> None:
     """Tell what a run would do: HIT, RUN (and why), DEPENDS. Exit code 2: there is work to do."""
-    from dataclasses import asdict
-
     from flows.plan import plan as planned_steps
     from flows.summary import print_plan
 
     with told_in_one_sentence():
         planned = planned_steps(_pipeline(params, overrides, root))
     if as_json:
-        print(json.dumps([asdict(line) for line in planned]))
+        print(json.dumps([line.to_json() for line in planned]))
     else:
         print_plan(planned)
     if any(line.verdict != "HIT" for line in planned):
@@ -103,7 +101,7 @@ def explain(
     for line in planned:
         if line.stage == stage:
             print(f"{line.verdict} {line.stage} {line.key or ''}".rstrip())
-            print("\n".join(f"  {cause}" for cause in line.reason.split("; ")))
+            print("\n".join(f"  {cause}" for cause in line.causes))
 
 
 @app.command()

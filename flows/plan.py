@@ -14,7 +14,17 @@ class Planned:
     stage: str
     verdict: str
     key: str | None
-    reason: str
+    causes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The causes in one line."""
+        return "; ".join(self.causes)
+
+    def to_json(self) -> dict[str, str | None]:
+        """An object of what `plan --json` prints."""
+        told = {"stage": self.stage, "verdict": self.verdict, "key": self.key}
+        return told | {"reason": self.reason}
 
 
 def plan(pipeline: Pipeline) -> list[Planned]:
@@ -25,16 +35,16 @@ def plan(pipeline: Pipeline) -> list[Planned]:
     for stage in ORDER:
         waiting = [name for name in pipeline.needs(stage) if name not in done]
         if waiting:
-            planned.append(Planned(stage, "DEPENDS", None, f"on {', '.join(waiting)}"))
+            planned.append(Planned(stage, "DEPENDS", None, (f"on {', '.join(waiting)}",)))
             continue
         step = pipeline.step(stage, done)
         finding = pipeline.store.look(step)
         if finding.artifact:
             done[stage] = finding.artifact
-            planned.append(Planned(stage, "HIT", step.key, finding.reason))
+            planned.append(Planned(stage, "HIT", step.key, finding.causes))
         else:
-            reason = "; ".join([finding.reason, *_resumption(pipeline.store, step)])
-            planned.append(Planned(stage, "RUN", step.key, reason))
+            causes = (*finding.causes, *_resumption(pipeline.store, step))
+            planned.append(Planned(stage, "RUN", step.key, causes))
     return planned
 
 

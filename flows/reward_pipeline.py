@@ -92,7 +92,7 @@ def planned(pipeline: Pipeline, until: str | None, force: Collection[str]) -> li
     """What this run is going to do, as far as it can be known before it does it."""
     last = ORDER.index(checked_stage(until)) if until else len(ORDER)
     return [
-        replace(line, verdict="RUN", reason=f"FORCED {line.stage}")
+        replace(line, verdict="RUN", causes=(f"FORCED {line.stage}",))
         if line.verdict == "HIT" and line.stage in force
         else line
         for line in plan(pipeline)[: last + 1]

@@ -23,13 +23,9 @@ SHORT = 8
 KINDS = {"inputs": "INPUT", "libraries": "LIBRARY", "files": "FILE"}
 
 
-def explain(step: Step, root: Path) -> str:
-    """All causes, joined by `; `, against the committed record with the fewest differences."""
-    return "; ".join(causes(step, root))
-
-
-def causes(step: Step, root: Path) -> list[str]:
-    """One sentence per cause; `NEVER BUILT` where no artifact of the stage stands."""
+def causes(step: Step, root: Path) -> tuple[str, ...]:
+    """One sentence per cause, against the committed record with the fewest differences;
+    `NEVER BUILT` where no artifact of the stage stands."""
     candidates: list[tuple[int, str, list[str]]] = []
     for path in (root / step.shelf).glob(f"*/{RECORD}"):
         known = read_artifact(path.parent)  # a damaged one explains nothing
@@ -37,8 +33,8 @@ def causes(step: Step, root: Path) -> list[str]:
             found = differences(known.record["ingredients"], step.ingredients, step.places)
             candidates.append((-len(found), str(known.record["created"]), found))
     if not candidates:
-        return [NEVER_BUILT]
-    return max(candidates)[2] or [f"GONE {step.key}"]
+        return (NEVER_BUILT,)
+    return tuple(max(candidates)[2]) or (f"GONE {step.key}",)
 
 
 def differences(

@@ -25,7 +25,7 @@ from tasks.artifact.durable import (
     fsync_bytes,
     write_json,
 )
-from tasks.artifact.explain import explain
+from tasks.artifact.explain import causes
 from tasks.artifact.libraries import begin_git_commit, git_commit, library_version
 from tasks.artifact.lock import locked
 from tasks.artifact.memory import give_memory_back, share_heaps
@@ -51,7 +51,12 @@ class Finding:
     """What the store says of a step: the artifact, or why it has to be built."""
 
     artifact: Artifact | None
-    reason: str
+    causes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The causes in one line."""
+        return "; ".join(self.causes)
 
 
 @dataclass(frozen=True)
@@ -76,15 +81,16 @@ class Store:
         """A believed artifact, or the reason why there is none; touches nothing."""
         found = read_artifact(self.place(step))
         if found is None:
-            return Finding(None, explain(step, self.root))
+            return Finding(None, causes(step, self.root))
         if isinstance(found, str):
-            return Finding(None, found)
+            return Finding(None, (found,))
         problem = damage(found) or (step.still_valid(found) if step.still_valid else None)
         if problem:
-            return Finding(None, problem)
+            return Finding(None, (problem,))
         count = len(found.record["files"])
         files = f"{count} file{'' if count == 1 else 's'}"
-        return Finding(found, f"cached: {files} as recorded, built {found.record['created']}")
+        told = f"cached: {files} as recorded, built {found.record['created']}"
+        return Finding(found, (told,))
 
     def find(self, step: Step) -> Artifact | None:
         """The step's artifact if it stands and can be believed."""
@@ -98,7 +104,7 @@ class Store:
         """
         start = time.monotonic()
         # Why there is none is said below, once nobody else can be building it.
-        finding = self.look(step) if self.place(step).exists() else Finding(None, "")
+        finding = self.look(step) if self.place(step).exists() else Finding(None, ())
         if finding.artifact and not force:
             return self._told(finding, start)
         with (

@@ -201,6 +201,11 @@ def test_explain_names_params_where_the_params_file_has_them(tmp_path):
             "ingestion.sources.1.columns.margin=strength",
             "ingestion.sources.votes.columns.margin gap -> strength",
         ),
+        (
+            "conversion",
+            "ingestion.sources.1.columns.margin=how; far",  # one cause, though it has a `; `
+            "ingestion.sources.votes.columns.margin gap -> how; far",
+        ),
     ):
         explained = cli("explain", stage, *given, changed).stdout.splitlines()
         assert explained[1:] == [f"  PARAMS {told}"]
@@ -208,7 +213,7 @@ def test_explain_names_params_where_the_params_file_has_them(tmp_path):
 
 def test_the_plan_shows_reasons_as_they_are(capsys):
     reason = "PARAMS ingestion.sources.votes.columns.margin [gap] -> [/gap]"
-    print_plan([Planned("conversion", "RUN", "ab12", reason)])
+    print_plan([Planned("conversion", "RUN", "ab12", (reason,))])
     assert reason in capsys.readouterr().out
 
 
