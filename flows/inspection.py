@@ -30,6 +30,8 @@ class Inspection:
     """Stage -> its ledger, as `Ledger.to_json` gives it."""
     report: Mapping[str, Any]
     """The conversion's report without its ledger: splits, ties, duplicates, baselines ..."""
+    split_by: str
+    """What was held out together: `conversion.split_by`."""
     lengths: Mapping[str, tuple[int, ...]]
     """Characters of prompts and answers at `PERCENTILES`."""
     pairs: tuple[dict[str, Any], ...]
@@ -53,7 +55,8 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
         report = dict(conversion.report)
         ledgers = {"ingestion": ingestion.report["ledger"], "conversion": report.pop("ledger")}
         lengths, examples = _measured(conversion, pairs, report["pairs"])
-    return Inspection(str(conversion.path), ledgers, report, lengths, examples)
+    split_by = pipeline.params.conversion.split_by
+    return Inspection(str(conversion.path), ledgers, report, split_by, lengths, examples)
 
 
 def _measured(

@@ -40,7 +40,7 @@ def print_inspection(found: Inspection, width: int | None = None) -> None:
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     console.print(_source_table(found))
     console.print(_length_table(found))
-    for line in _lines(found.report):
+    for line in _lines(found.report, found.split_by):
         console.print(line)
     for number, row in enumerate(found.pairs, 1):
         console.print()
@@ -79,7 +79,7 @@ def _length_table(found: Inspection) -> Any:
     return table
 
 
-def _lines(report: Mapping[str, Any]) -> Iterator[str]:
+def _lines(report: Mapping[str, Any], split_by: str) -> Iterator[str]:
     duplicates, baseline = report["duplicates"], report["length_baseline"]
     yield (
         f"pairs: {report['pairs']:,} ({report['train']:,} train, {report['eval']:,} eval) in "
@@ -98,10 +98,11 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     )
     near, cycles = report["near_duplicates"], report["cycles"]
     apart = " (conversion.split_by: opening holds out together what begins alike)"
+    advised = near["near_duplicates"] and split_by == "prompt"
     short = " (in prompts of under 64 bytes this is not to be seen)"
     yield (
         f"of {near['looked_at']:,} held-out prompts looked at, {near['near_duplicates']:,} are "
-        f"nearly prompts of the training split{apart if near['near_duplicates'] else ''}"
+        f"nearly prompts of the training split{apart if advised else ''}"
         f"{short if report['eval'] and not near['looked_at'] else ''}; "
         f"{cycles['pairs']:,} pairs of {cycles['prompts']:,} prompts stand in cycles (a over b "
         "over c over a)"

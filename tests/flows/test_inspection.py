@@ -75,7 +75,12 @@ def test_the_print_shows_every_figure_and_no_row_can_write_to_the_terminal(pipel
     shown = capsys.readouterr().out
     short = "training split (in prompts of under 64 bytes this is not to be seen);"
     assert short not in shown  # nothing is held out
-    assert any(short in line for line in _lines({**found.report, "eval": 1}))
+    assert any(short in line for line in _lines({**found.report, "eval": 1}, "prompt"))
+    near = {**found.report, "near_duplicates": {"looked_at": 9, "near_duplicates": 2}}
+    advice = "(conversion.split_by: opening holds out together what begins alike)"
+    advised = {s: any(advice in line for line in _lines(near, s)) for s in ("prompt", "opening")}
+    assert advised == {"prompt": True, "opening": False}  # not what is set already
+    assert found.to_json()["split_by"] == "prompt"
     for expected in ("empty_response 1", "contradictions: 2", "median", "margin 0.5"):
         assert expected in shown
     assert "preferring the answer of more characters is right for 50.0% of the pairs" in shown
