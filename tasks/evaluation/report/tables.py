@@ -18,7 +18,16 @@ MOST_SUSPECTS = 20
 ACCURACY = ("pairs", "accuracy", "95 % interval", "ties as ½", "margin", "loss")
 
 
-def _accuracy(figures: Figures) -> list[str]:
+UNDECIDED = "no better side"
+
+
+def _headings(metrics: Figures) -> tuple[str, ...]:
+    """Pairs without a better side have a column where there are any."""
+    return (*ACCURACY, UNDECIDED) if metrics["overall"]["undecided"] else ACCURACY
+
+
+def _accuracy(figures: Figures, headings: Sequence[str]) -> list[str]:
+    more = [count(figures["undecided"])] if UNDECIDED in headings else []
     return [
         count(figures["pairs"]),
         share(figures["accuracy"]),
@@ -26,19 +35,21 @@ def _accuracy(figures: Figures) -> list[str]:
         share(figures["accuracy_ties_half"]),
         number(figures["margin"]),
         number(figures["loss"]),
+        *more,
     ]
 
 
 def sources(metrics: Figures) -> list[Table]:
     """Accuracy by source and by slice."""
-    rows = [[source, *_accuracy(figures)] for source, figures in metrics["sources"].items()]
-    rows.append(["all", *_accuracy(metrics["overall"])])
+    heads = _headings(metrics)
+    rows = [[source, *_accuracy(figures, heads)] for source, figures in metrics["sources"].items()]
+    rows.append(["all", *_accuracy(metrics["overall"], heads)])
     strong = frozenset({len(rows) - 1})
-    tables = [Table("By source", ("source", *ACCURACY), rows, strong=strong)]
+    tables = [Table("By source", ("source", *heads), rows, strong=strong)]
     for name, slices in metrics["slices"].items():
-        rows = [[each["slice"], *_accuracy(each)] for each in slices]
+        rows = [[each["slice"], *_accuracy(each, heads)] for each in slices]
         if len(rows) > 1:
-            tables.append(Table(f"By {worded(name)}", (worded(name), *ACCURACY), rows, folded=True))
+            tables.append(Table(f"By {worded(name)}", (worded(name), *heads), rows, folded=True))
     return tables
 
 
@@ -194,6 +205,8 @@ def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
 def headline(metrics: Figures) -> list[tuple[str, str, str]]:
     """`(name, figure, its interval or neighbour)` of what is read first."""
     overall = metrics["overall"]
+    undecided = overall["undecided"]
+    apart = f" + {count(undecided)} without a better side" if undecided else ""
     name, accuracy = best_null_model(metrics["bias"]["null_models"]) or ("none", None)
     return [
         ("accuracy", share(overall["accuracy"]), share_interval(overall["accuracy_interval"])),
@@ -202,5 +215,5 @@ def headline(metrics: Figures) -> list[tuple[str, str, str]]:
         ("best null model", share(accuracy), worded(name)),
         ("calibration error", share(overall["ece"]), share_interval(overall["ece_interval"])),
         ("Brier score", number(overall["brier"]), interval(overall["brier_interval"])),
-        ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts"),
+        ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts{apart}"),
     ]

@@ -9,11 +9,13 @@ from importlib.resources import files
 
 import pytest
 
+from flows.result_lines import result_lines
 from tasks.evaluation.measures.bias import Judges
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.report import render_report
 from tasks.evaluation.report.page import Material
+from tasks.evaluation.report.tables import headline, sources
 from tasks.evaluation.report.wording import visible
 from tests.evaluation.pieces import made_scores
 
@@ -133,6 +135,21 @@ def test_the_decision_stands_first_and_what_is_unknown_is_left_out(metrics):
         assert word not in without
     assert "75.0 %" in without  # 3 of 4 right
     assert "The texts of the pairs were not at hand." in without
+
+
+def test_pairs_without_a_better_side_are_counted_beside_the_others(metrics):
+    made = made_scores([2.0, 1.0, 0.5], sources=["a", "b", "b"], preferences=[1.0, 0.5, 0.5])
+    found = json.loads(json.dumps(all_metrics(made, None, Resampling(100), judges=Judges())))
+    tiles = {name: (figure, beside) for name, figure, beside in headline(found)}
+    assert tiles["held-out pairs"] == ("1", "1 prompts + 2 without a better side")
+    [table] = [table for table in sources(found) if table.title == "By source"]
+    assert table.headings[-1] == "no better side"
+    assert [row[-1] for row in table.rows] == ["0", "2", "2"]
+    html = render_report(found, Material())
+    assert "without a better side" in html
+    lines = result_lines({"metrics": found["overall"], "registered": None})
+    assert lines[0].endswith(", on 1 pairs and 2 without a better side")
+    assert "better side" not in render_report(metrics, Material())
 
 
 def test_every_heading_counts_its_cells(metrics):
