@@ -43,7 +43,7 @@ def sources(metrics: Figures) -> list[Table]:
     """Accuracy by source and by slice."""
     heads = _headings(metrics)
     rows = [[source, *_accuracy(figures, heads)] for source, figures in metrics["sources"].items()]
-    rows.append(["all", *_accuracy(metrics["overall"], heads)])
+    rows.append(["all sources", *_accuracy(metrics["overall"], heads)])
     strong = frozenset({len(rows) - 1})
     tables = [Table("By source", ("source", *heads), rows, strong=strong)]
     for name, slices in metrics["slices"].items():

@@ -152,6 +152,12 @@ def test_pairs_without_a_better_side_are_counted_beside_the_others(metrics):
     assert "better side" not in render_report(metrics, Material())
 
 
+def test_a_source_named_all_is_told_from_the_total():
+    metrics = all_metrics(made_scores([1.0, -1.0], sources=["all", "b"]), how=Resampling(100))
+    [table] = [table for table in sources(metrics) if table.title == "By source"]
+    assert [row[0] for row in table.rows] == ["all", "b", "all sources"]
+
+
 def test_every_heading_counts_its_cells(metrics):
     html = render_report(metrics, Material(suspects=[SUSPECT]), decision=DECISION)
     for table in re.findall(r"<table>.*?</table>", html, re.DOTALL):
