@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 14
+VERSION = 15
 SHELF = "6_evaluation"
 
 

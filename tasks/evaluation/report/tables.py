@@ -195,7 +195,8 @@ def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
     every = len(rows) == found["contradicted"]
     which = "All of them" if every else f"The first {count(len(rows))} of them"
     note = (
-        f"The model contradicts {count(found['contradicted'])} labels, "
+        f"The model contradicts {count(found['contradicted'])} "
+        f"{'label' if found['contradicted'] == 1 else 'labels'}, "
         f"{count(found['confident'])} with at least {share(found['confident_at'])} confidence. "
         f"{which}, to be relabelled: suspects.csv."
     )

@@ -32,14 +32,14 @@ def count(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """`71.3 %`."""
-    return NOTHING if value is None else f"{100 * value:.1f} %".replace("-", _MINUS)
+    return NOTHING if value is None else f"{100 * value:z.1f} %".replace("-", _MINUS)
 
 
 def share_interval(interval: Interval | None) -> str:
     """`68.9 to 73.6 %`."""
     if interval is None:
         return NOTHING
-    low, high = (f"{100 * limit:.1f}".replace("-", _MINUS) for limit in interval)
+    low, high = (f"{100 * limit:z.1f}".replace("-", _MINUS) for limit in interval)
     return f"{low} to {high} %"
 
 
@@ -48,7 +48,7 @@ def number(value: float | None) -> str:
     if value is None:
         return NOTHING
     text = (
-        f"{value:.3f}"
+        f"{value:z.3f}"
         if abs(value) < 10
         else f"{value:.1f}"
         if abs(value) < 1e4

@@ -16,7 +16,7 @@ from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.report import render_report
 from tasks.evaluation.report.page import Material
 from tasks.evaluation.report.tables import headline, sources
-from tasks.evaluation.report.wording import visible
+from tasks.evaluation.report.wording import number, share, visible
 from tests.evaluation.pieces import made_scores
 
 HOSTILE = (
@@ -173,6 +173,14 @@ def test_the_page_shows_the_first_suspects_and_says_how_many_the_file_holds(list
     assert f"The model contradicts 30 labels, 0 with at least 90.0 % confidence. {said}, to" in html
     table = html[html.index('aria-label="Labels worth') :]
     assert table[: table.index("</table>")].count("<tr") == 1 + 20
+
+
+def test_one_label_is_one_label_and_nothing_is_less_than_nothing():
+    metrics = all_metrics(made_scores([1.0, -1.0]), how=Resampling(100, 0))
+    html = render_report(metrics, Material(suspects=[SUSPECT]))
+    assert "The model contradicts 1 label, 0 with" in html
+    assert (number(-0.0004), share(-0.0004)) == ("0.000", "0.0 %")
+    assert (number(-0.0006), share(-0.0006)) == ("−0.001", "−0.1 %")
 
 
 def test_what_a_reader_needs_to_see_stays_as_it_is():
