@@ -26,11 +26,13 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
         low, high = metrics["accuracy_interval"]
         undecided = metrics.get("undecided", 0)
         apart = f" and {undecided:,} without a better side" if undecided else ""
+        plain = metrics.get("loss_without_margins")
+        margins = "" if plain is None else f" ({plain:.3f} without the data's margins)"
         lines.append(
             f"evaluation: accuracy [bold]{metrics['accuracy']:.3f}[/] (95% {low:.3f} to "
             f"{high:.3f}), ties as 1/2 {metrics['accuracy_ties_half']:.3f}, margin "
-            f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}, on {metrics['pairs']} pairs"
-            f"{apart}"
+            f"{metrics['margin']:.3f}, loss {metrics['loss']:.3f}{margins}, on "
+            f"{metrics['pairs']} pairs{apart}"
         )
         lines.append(
             f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"

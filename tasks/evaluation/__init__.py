@@ -23,7 +23,8 @@ metrics.json. `format` is its version: 2. One family of figures per name. `x_int
 interval `[low, high]` of x; a figure that cannot be computed is null. Shares lie in 0 to 1.
 
     overall      pairs (with a better side), undecided, groups (prompts), correct, ties, accuracy
-                 (strict), accuracy_ties_half, length_baseline, margin, loss, brier: each of these
+                 (strict), accuracy_ties_half, length_baseline, margin, loss (with the pairs' own
+                 margins; loss_without_margins beside it where any has one), brier: each of these
                  with its interval; ece (its interval over all pairs only: not of sources and
                  slices), min_/mean_/max_/std_reward
     sources      {source: as overall}

@@ -89,7 +89,8 @@ def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
     """The figures of one set of pairs; None where it holds no decided pair.
 
     Loss is the cross-entropy of `sigmoid(margin - pair_margin)` and the preference: with
-    preference 1, the negative log-likelihood of Bradley and Terry (1952) with a margin. Brier
+    preference 1, the negative log-likelihood of Bradley and Terry (1952) with a margin. Where any
+    pair has one, the same without margins stands beside it: a coin's is 0.693. Brier
     (1950) is the mean square of `preference - sigmoid(margin)`.
     """
     undecided = int(np.count_nonzero(~scores.decided))
@@ -107,6 +108,8 @@ def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
         "loss": losses(scores),
         "brier": (scores.preference - sigmoid(scores.margin)) ** 2,
     }
+    if scores.pair_margin.any():
+        means["loss_without_margins"] = losses(replace(scores, pair_margin=np.zeros(n)))
     groups = len(set(scores.group.tolist()))
     figures: Metrics = {**counts, "undecided": undecided, "groups": groups}
     if not n:

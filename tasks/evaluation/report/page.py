@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.evaluation.report import tables
 from tasks.evaluation.report.benchmark_tables import benchmarks
+from tasks.evaluation.report.headline import headline
 from tasks.evaluation.report.layout import Figures, Table
 from tasks.evaluation.report.registration_tables import bounds, champion, facts
 from tasks.evaluation.report.wording import number, visible
@@ -97,7 +98,7 @@ def render_report(
         outcome=outcome,
         decision=decision,
         gate=bounds(decision) if decision else None,
-        headline=tables.headline(metrics),
+        headline=headline(metrics),
         warnings=metrics["warnings"],
         sections=_sections(metrics, material, against, provenance),
         samples=[(KINDS[kind], _samples(material.samples, kind)) for kind in KINDS],

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from tasks.evaluation.measures.null_models import best_null_model
 from tasks.evaluation.report.layout import Figures, Table
 from tasks.evaluation.report.wording import (
     count,
-    interval,
     number,
     share,
     share_interval,
@@ -18,16 +16,21 @@ MOST_SUSPECTS = 20
 ACCURACY = ("pairs", "accuracy", "95 % interval", "ties as ½", "margin", "loss")
 
 
+PLAIN_LOSS = "loss without margins"
 UNDECIDED = "no better side"
 
 
 def _headings(metrics: Figures) -> tuple[str, ...]:
-    """Pairs without a better side have a column where there are any."""
-    return (*ACCURACY, UNDECIDED) if metrics["overall"]["undecided"] else ACCURACY
+    """Of pairs with margins, and of those without a better side, only where there are any."""
+    plain = (PLAIN_LOSS,) if "loss_without_margins" in metrics["overall"] else ()
+    return (*ACCURACY, *plain, *((UNDECIDED,) if metrics["overall"]["undecided"] else ()))
 
 
 def _accuracy(figures: Figures, headings: Sequence[str]) -> list[str]:
-    more = [count(figures["undecided"])] if UNDECIDED in headings else []
+    more = {
+        PLAIN_LOSS: number(figures.get("loss_without_margins", figures["loss"])),
+        UNDECIDED: count(figures["undecided"]),
+    }
     return [
         count(figures["pairs"]),
         share(figures["accuracy"]),
@@ -35,7 +38,7 @@ def _accuracy(figures: Figures, headings: Sequence[str]) -> list[str]:
         share(figures["accuracy_ties_half"]),
         number(figures["margin"]),
         number(figures["loss"]),
-        *more,
+        *(figure for name, figure in more.items() if name in headings),
     ]
 
 
@@ -201,20 +204,3 @@ def suspects(metrics: Figures, rows: Sequence[Figures]) -> list[Table]:
         f"{which}, to be relabelled: suspects.csv."
     )
     return [Table("Labels worth a second look", heads, cells, note, names=4, folded=True)]
-
-
-def headline(metrics: Figures) -> list[tuple[str, str, str]]:
-    """`(name, figure, its interval or neighbour)` of what is read first."""
-    overall = metrics["overall"]
-    undecided = overall["undecided"]
-    apart = f" + {count(undecided)} without a better side" if undecided else ""
-    name, accuracy = best_null_model(metrics["bias"]["null_models"]) or ("none", None)
-    return [
-        ("accuracy", share(overall["accuracy"]), share_interval(overall["accuracy_interval"])),
-        ("margin", number(overall["margin"]), interval(overall["margin_interval"])),
-        ("loss", number(overall["loss"]), interval(overall["loss_interval"])),
-        ("best null model", share(accuracy), worded(name)),
-        ("calibration error", share(overall["ece"]), share_interval(overall["ece_interval"])),
-        ("Brier score", number(overall["brier"]), interval(overall["brier_interval"])),
-        ("held-out pairs", count(overall["pairs"]), f"{count(overall['groups'])} prompts{apart}"),
-    ]

@@ -69,6 +69,10 @@ def test_a_pairs_own_margin_is_subtracted_in_the_loss_and_nowhere_else():
     by_hand = (log(1 + exp(-1)) + log(2) + log(1 + exp(1)) + log(2)) / 4
     assert found["loss"] == pytest.approx(by_hand, rel=1e-12)
     assert found["margin"] == 0.375
+    plain = metrics_of(scores(FOUR))
+    assert "loss_without_margins" not in plain
+    for figure in ("loss", "loss_interval"):
+        assert found[figure.replace("loss", "loss_without_margins")] == plain[figure]
 
 
 def test_the_interval_of_the_calibration_error_is_that_of_drawing_whole_groups_anew():

@@ -6,6 +6,7 @@ import re
 from hashlib import sha256
 from html.parser import HTMLParser
 from importlib.resources import files
+from math import exp, log
 
 import pytest
 
@@ -14,8 +15,9 @@ from tasks.evaluation.measures.bias import Judges
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.report import render_report
+from tasks.evaluation.report.headline import headline
 from tasks.evaluation.report.page import Material
-from tasks.evaluation.report.tables import headline, sources
+from tasks.evaluation.report.tables import sources
 from tasks.evaluation.report.wording import number, share, visible
 from tests.evaluation.pieces import made_scores
 
@@ -156,6 +158,23 @@ def test_a_source_named_all_is_told_from_the_total():
     metrics = all_metrics(made_scores([1.0, -1.0], sources=["all", "b"]), how=Resampling(100))
     [table] = [table for table in sources(metrics) if table.title == "By source"]
     assert [row[0] for row in table.rows] == ["all", "b", "all sources"]
+
+
+def test_a_loss_with_margins_has_the_one_without_them_beside_it():
+    made = made_scores([1.0, 2.0], sources=["a", "b"], pair_margins=[3.0, 0.0])
+    found = all_metrics(made, how=Resampling(100))
+    # softplus(3 - 1), softplus(-2), softplus(-1)
+    losses = {"with": (log(1 + exp(2)) + log(1 + exp(-2))) / 2}
+    losses["without"] = (log(1 + exp(-1)) + log(1 + exp(-2))) / 2
+    tiles = {name: (figure, beside) for name, figure, beside in headline(found)}
+    assert tiles["loss"][0] == f"{losses['with']:.3f}"
+    assert tiles["loss"][1].endswith(f"; {losses['without']:.3f} without the data's margins")
+    [table] = [table for table in sources(found) if table.title == "By source"]
+    assert table.headings[-2:] == ("loss", "loss without margins")
+    assert table.rows[1][-2:] == [f"{log(1 + exp(-2)):.3f}"] * 2  # no pair of b has a margin
+    lines = result_lines({"metrics": found["overall"], "registered": None})
+    told = f"loss {losses['with']:.3f} ({losses['without']:.3f} without the data's margins), on 2"
+    assert told in lines[0]
 
 
 def test_every_heading_counts_its_cells(metrics):
