@@ -21,7 +21,12 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "stages": {name: stage_facts(artifacts[name]) for name in STAGES if name in artifacts},
         "model": stage_facts(artifacts["model"]) if "model" in artifacts else None,
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
-        "warnings": list(evaluated.report["warnings"]) if evaluated else [],
+        "warnings": [
+            warning
+            for stage in ("tokenization", "evaluation")
+            if stage in artifacts
+            for warning in artifacts[stage].report["warnings"]
+        ],
         "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
         "report": _report(registered, evaluated),
         "registered": _registered(registered) if registered else None,

@@ -84,8 +84,11 @@ class TokenizeShard:
         return {
             **{name: counts[name] for name in (*SPLITS, "tokens", "longest")},
             "encoders": encoders.used,
-            "longer_sides": longer if nothing else [],
+            "longer_sides": longer if nothing else self._too_long(longer),
         }
+
+    def _too_long(self, lengths: list[int]) -> list[int]:
+        return [n for n in lengths if self.max_length is not None and n > self.max_length]
 
     def _open(self, open_files: ExitStack, name: str) -> Any:
         path = open_files.enter_context(self.workspace.writing(name, "by_mark"))

@@ -25,6 +25,7 @@ from tasks.artifact.durable import files_below, write_json
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.task import CHAT_TEMPLATE_FILE
+from tasks.tokenization.concerns import losses
 from tasks.tokenization.params import TokenizationParams, fastokens_version
 from tasks.tokenization.shards import RENDERING_FILE, TOKENIZER_DIRECTORY
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 6
+VERSION = 7
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
 """The settings of templating that whoever serves the model has to know."""
 
@@ -92,12 +93,11 @@ def _build(
             f"{STAGE}: no training pair is left; ledger {workspace.report['ledger']}. Raise "
             f"tokenization.max_length (now {params.max_length}) or add data"
         )
-    for source, account in Ledger.from_json(workspace.report["ledger"]).accounts.items():
-        if account.rows_out == 0:
-            logger.warning(
-                "%s: nothing is left of the %s pairs of source %r: %s",
-                *(STAGE, f"{account.rows_in:,}", source, dict(account.dropped)),
-            )
+    longer = [n for c in numbers for n in c["longer_sides"] if n > (params.max_length or n)]
+    warnings = losses(Ledger.from_json(workspace.report["ledger"]), params.max_length, longer)
+    workspace.report["warnings"] = warnings
+    for warning in warnings:
+        logger.warning("%s", warning)
 
 
 def _fastokens(params: TokenizationParams) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
+from tasks.tokenization.concerns import losses
 from tasks.tokenization.shards import shards_in
 
 USER = [{"role": "user", "content": "What color is the sky?"}]
@@ -136,7 +137,34 @@ def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
     with caplog.at_level("WARNING"):
         _, tokenized = stages(tmp_path, tiny_model_directory, [[kept, lost]], max_length=100)
     assert tokenized.report["train"] == 1
-    assert "nothing is left of the 1 pairs of source 't': {'too_long': 1}" in caplog.text
+    told = "tokenization left out 1 of 2 pairs: all 1 of source 't' (too_long 1); of "
+    assert [message.startswith(told) for message in caplog.messages] == [True]
+    assert tokenized.report["warnings"] == caplog.messages
+
+
+def account(rows_in, **dropped):
+    kept = rows_in - sum(dropped.values())
+    return {"rows_in": rows_in, "added": 0, "rows_out": kept, "dropped": dropped}
+
+
+def test_what_is_left_out_is_told_from_a_twentieth_on_with_the_length_that_keeps_the_rest():
+    whole = account(100, too_long=4)
+    assert losses(Ledger.from_json({"a": whole}), 256, [300] * 4) == []
+    # of 200 pairs 10 may be lost: so many are longer than the eleventh from above
+    given = {"a": whole, "b": account(80, too_long=5, images=3), "c": account(20, too_long=20)}
+    lengths = [*range(301, 325), *range(400, 405)]
+    assert losses(Ledger.from_json(given), 256, lengths) == [
+        "tokenization left out 32 of 200 pairs: all 20 of source 'c' (too_long 20), 8 of 80 of "
+        "source 'b' (too_long 5, images 3); of tokenization.max_length (now 256) 319 would keep "
+        "95%, 404 would keep all"
+    ]
+    few = {"a": account(1000), "b": account(20, too_long=1)}
+    assert losses(Ledger.from_json(few), 256, [1300])[0].endswith(
+        "1 of 20 of source 'b' (too_long 1); of tokenization.max_length (now 256) 1,300 would keep "
+        "all"
+    )
+    [told] = losses(Ledger.from_json({"a": account(9, images=1)}), None, [])
+    assert told == "tokenization left out 1 of 9 pairs: 1 of 9 of source 'a' (images 1)"
 
 
 def test_the_shared_prefix_of_a_conversation_is_its_prompt(
