@@ -57,23 +57,27 @@ def cause_of(error: BaseException) -> str:
     return f"{kind}: {_BARE_QUERY.sub('?***', redacted(lines[0]))}" if lines else kind
 
 
-def tried(name: str, attempt: Callable[[], Result]) -> Result:
-    """What the attempt gives, made up to `TRIES` times.
+def tried(name: str, attempt: Callable[[], Result], done: Callable[[], int] = lambda: 0) -> Result:
+    """What the attempt gives, made until `TRIES` of them in a row came no further.
+
+    `done`: how far it has come; tries count anew when that is more than ever before.
 
     Raises:
         DataError: what it raises itself, at once; and when the last try failed, too.
     """
-    for number in range(1, TRIES + 1):
+    failed, furthest = 0, done()
+    while True:
         try:
             return attempt()
         except OSError as error:
-            if number == TRIES:
+            failed = failed + 1 if done() <= furthest else 1
+            furthest = max(furthest, done())
+            if failed == TRIES:
                 raise DataError(
                     f"{name}: not fetched in {TRIES} tries ({cause_of(error)}); check the address "
                     "and the network, then run again: it continues"
                 ) from error
-            time.sleep(PAUSE_SECONDS * 2 ** (number - 1))
-    raise AssertionError
+            time.sleep(PAUSE_SECONDS * 2 ** (failed - 1))
 
 
 def pinned_by_content(
@@ -114,6 +118,7 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
                 file.seek(start)  # else `tell` counts from where the file ended before
                 for piece in pieces:
                     file.write(piece)
+                    file.flush()  # a kill loses nothing that came
                     advance(len(piece))
                 if remote.size is None:
                     return
@@ -123,7 +128,7 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
                 if file.tell() <= size:
                     raise CutShort(f"{size:,} of {remote.size:,} bytes came")
 
-    tried(remote.name, attempt)
+    tried(remote.name, attempt, lambda: part.stat().st_size if part.exists() else 0)
     digest = file_digest(part)
     if remote.pin.startswith(DIGEST_PIN) and remote.pin != DIGEST_PIN + digest:
         part.unlink()

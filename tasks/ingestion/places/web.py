@@ -108,7 +108,7 @@ def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, I
 def _pieces(stream: Any, response: Any, announced: int | None) -> Iterator[bytes]:
     count = 0
     try:
-        while piece := response.read(PIECE_BYTES):
+        while piece := response.read1(PIECE_BYTES):  # what came before a reset is not lost
             count += len(piece)
             yield piece
     except http.client.HTTPException as error:
@@ -158,7 +158,7 @@ class _Nothing:
     def __init__(self, headers: Any) -> None:
         self.headers: Any = headers
 
-    def read(self, _: int) -> bytes:
+    def read1(self, _: int) -> bytes:
         return b""
 
 

@@ -1,0 +1,82 @@
+"""Downloads that go on where they were cut, whatever cut them and what a server makes of it."""
+
+import json
+import socket
+import struct
+
+import pytest
+
+from tasks.errors import DataError
+from tasks.ingestion.places import downloads
+from tests.ingestion.places.servers import serving
+
+LINES = "".join(json.dumps({"n": n, "text": "x" * 100}) + "\n" for n in range(3000)).encode()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0.001)
+
+
+class Cutting:
+    """Answers with at most `part_bytes` of what is asked for, then cuts in its way."""
+
+    part_bytes = 40_000
+
+    def __init__(self, way):
+        self.way = way
+        self.requests = []
+
+    def answer(self, request):
+        wanted = request.headers.get("Range")
+        self.requests.append(wanted)
+        start = int(wanted[6:-1]) if wanted else 0
+        part, whole = LINES[start:][: self.part_bytes], start + self.part_bytes >= len(LINES)
+        request.send_response(206 if wanted else 200)
+        request.send_header("ETag", '"1"')
+        if self.way == "chunk":
+            request.send_header("Transfer-Encoding", "chunked")
+        else:
+            request.send_header("Content-Length", str(len(LINES) - start))
+        request.end_headers()
+        if self.way == "chunk":
+            part = b"%x\r\n%b\r\n" % (len(part), part) + (b"0\r\n\r\n" if whole else b"")
+        request.wfile.write(part)
+        request.close_connection = True
+        if self.way == "reset" and not whole:
+            linger = struct.pack("ii", 1, 0)
+            request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+@pytest.mark.parametrize("way", ["end", "chunk", "reset"])
+@pytest.mark.catalogue(48)
+def test_a_download_continues_where_it_was_cut_as_long_as_every_try_comes_further(ingestion, way):
+    server = Cutting(way)
+    with serving(server.answer) as url:
+        artifact = ingestion.run(f"{url}/a.jsonl")
+    assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]
+    starts = [f"bytes={n}-" for n in range(40_000, len(LINES), 40_000)]
+    assert server.requests == [None, None, *starts]  # the version, the start, and what was left
+    assert len(starts) > downloads.TRIES
+
+
+@pytest.mark.catalogue(48)
+def test_what_came_of_a_download_is_on_disk_at_once(tmp_path):
+    part, sizes = tmp_path / "a.part", []
+    remote = downloads.Remote("http://x/a", "etag:1", 500, lambda _: (0, iter([b"x" * 100] * 5)))
+    downloads.download(remote, tmp_path / "a", lambda _: sizes.append(part.stat().st_size))
+    assert sizes == [100, 200, 300, 400, 500]
+
+
+def test_a_server_that_cannot_continue_and_is_always_cut_is_given_up(tmp_path):
+    asked = []
+
+    def read(offset):
+        asked.append(offset)
+        return 0, iter([b"x" * 100])
+
+    remote = downloads.Remote("http://x/a", "etag:1", 1000, read)
+    with pytest.raises(DataError, match=r"not fetched in 5 tries .*100 of 1,000 bytes came"):
+        downloads.download(remote, tmp_path / "a", lambda _: None)
+    assert asked[0] == 0
+    assert len(asked) < 2 * downloads.TRIES
