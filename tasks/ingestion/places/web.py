@@ -90,16 +90,28 @@ def pinned(url: str) -> Remote:
 
 
 def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, Iterator[bytes]]:
+    """From the offset on, or from the start where the server refuses to continue there."""
+    if offset:
+        try:
+            return _read_from(url, name, version, offset)
+        except DataError:
+            place = f"byte {offset:,}"
+            logger.warning("%s: its server does not continue at %s; begun anew", name, place)
+    return _read_from(url, name, version, 0)
+
+
+def _read_from(
+    url: str, name: str, version: str | None, offset: int
+) -> tuple[int, Iterator[bytes]]:
+    """Raises DataError where the server gives another version, or nothing from there on."""
     stream = _opened(url, name, offset)
     response = stream.__enter__()
     found = response.headers.get("ETag") or response.headers.get("Last-Modified")
-    if version is not None and found != version:
-        stream.__exit__(None, None, None)
-        if found is None and isinstance(response, _Nothing):  # nobody says of which version
-            return _read(url, name, version, 0)
-        raise changed(name)
     is_part, told = response.status == 206, response.headers.get("Content-Range")
     start = begins_at(told, offset) if is_part else 0
+    if start > offset or (version is not None and found != version):
+        stream.__exit__(None, None, None)
+        raise changed(name)
     if (length := _length(response)) is None and getattr(response, "chunked", True) is False:
         logger.warning("%s: its server tells no length; were it cut, nobody could tell", name)
     return start, _pieces(stream, response, length)
@@ -137,7 +149,8 @@ def _opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
         response = opener.open(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416 and offset:  # all of it is there already
+            told = str(error.headers.get("Content-Range") or "")
+            if error.code == 416 and told.endswith(f"*/{offset}"):  # all of it is there already
                 yield _Nothing(error.headers)
                 return
             raise _refused(name, error) from None

@@ -80,3 +80,32 @@ def test_a_server_that_cannot_continue_and_is_always_cut_is_given_up(tmp_path):
         downloads.download(remote, tmp_path / "a", lambda _: None)
     assert asked[0] == 0
     assert len(asked) < 2 * downloads.TRIES
+
+
+REFUSALS = {
+    "bad_request": (400, 0, {}),
+    "forbidden": (403, 0, {}),
+    "not_satisfiable": (416, 0, {}),
+    "not_implemented": (501, 0, {}),
+    "weak": (206, 5_000, {"ETag": 'W/"1"', "Content_Range": "bytes 5000-"}),
+    "unversioned": (206, 5_000, {"ETag": None, "Content_Range": "bytes 5000-"}),
+    "later": (206, 5_010, {"Content_Range": "bytes 5010-"}),
+}
+"""What is answered to a Range: status, where the body begins, headers."""
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.catalogue(48)
+def test_a_download_that_its_server_does_not_continue_is_begun_anew(ingestion, caplog, refusal):
+    status, start, headers = REFUSALS[refusal]
+    cuts = [None, 5_000]
+
+    def answer(request):
+        if request.headers.get("Range"):
+            return request.send(status, LINES[start:], **{"ETag": '"1"'} | headers)
+        return request.send(200, LINES, cuts.pop(0) if cuts else None, ETag='"1"')
+
+    with serving(answer) as url:
+        artifact = ingestion.run(f"{url}/a.jsonl")
+    assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]
+    assert "/a.jsonl: its server does not continue at byte 5,000; begun anew" in caplog.text
