@@ -27,7 +27,10 @@ def without_secrets(url: str) -> str:
     >>> without_secrets("https://me:pass@host/a.jsonl?signature=x")
     'https://host/a.jsonl'
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no URL, which may hold secrets all the same
+        return re.sub(r"://[^/?#]*@", "://", re.split(r"[?#]", url)[0])
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from tasks.artifact import Workspace
 from tasks.errors import DataError
 from tasks.ingestion.params import Source
+from tasks.ingestion.places.addresses import WEB, check_address
 from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.downloads import Remote, download, is_url
 from tasks.ingestion.places.files import (
@@ -116,12 +117,13 @@ def _of_hub(source: Source, repository: str) -> Located:
 def _of_url(source: Source, url: str, members: str | None) -> Located:
     from tasks.ingestion.places import buckets, web
 
-    if "@" in urlsplit(url).netloc and urlsplit(url).scheme in ("http", "https"):
+    check_address(f"source {source.name!r}: ", url, "correct `path`")
+    if "@" in urlsplit(url).netloc and urlsplit(url).scheme in WEB:
         raise DataError(
             f"source {source.name!r}: `path` holds a user name or password before the host; params "
             "are recorded, so leave them out: use a signed URL, or download the file yourself"
         )
-    if urlsplit(url).scheme in ("http", "https"):
+    if urlsplit(url).scheme in WEB:
         remotes = [web.pinned(url)]
     else:
         remotes = buckets.pinned(source.name, url, source.storage or {})

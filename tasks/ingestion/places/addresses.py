@@ -1,0 +1,35 @@
+"""What is wrong with a URL, before anything is asked."""
+
+from urllib.parse import unquote, urlsplit
+
+from tasks.errors import DataError
+from tasks.ingestion.redaction import without_secrets
+
+WEB = ("http", "https")
+
+
+def check_address(place: str, url: str, advice: str) -> None:
+    """Raises DataError for a URL that cannot be asked; `place` and `advice` begin and end it."""
+    if fault := _fault(url):
+        name = without_secrets(url)
+        raise DataError(f"{place}{name} is no URL that can be asked: {fault}; {advice}")
+
+
+def _fault(url: str) -> str:
+    try:
+        address = urlsplit(url)
+        host, _ = unquote(address.hostname or ""), address.port
+    except ValueError:
+        return "its brackets hold no IPv6 address, or its port is no number up to 65535"
+    if address.scheme not in WEB:  # what stands there is the store's matter
+        return ""
+    if not host:
+        return "it names no host"
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        pass
+    else:
+        if host.isprintable() and " " not in host:
+            return ""
+    return "a part of its host is empty, longer than 63 characters, or has one that none has"
