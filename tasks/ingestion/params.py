@@ -36,7 +36,8 @@ class Source(Params):
     data_files: tuple[str, ...] = ()
     """Globs of files within a hub dataset, in place of `config` and `split`."""
     storage: dict[str, JsonValue] | None = None
-    """What fsspec has to know of a URL's store, such as endpoint_url; never a secret."""
+    """What fsspec has to know of a URL's store, such as endpoint_url; never a secret. Files and
+    http(s) take none."""
     layout: str | None = None
     """How a row becomes a pair; None: recognised from the columns when exactly one layout fits."""
     columns: dict[str, str] | None = None
@@ -72,6 +73,12 @@ class Source(Params):
         of_hub = {"revision", "config", "split", "data_files"} & self.model_fields_set
         if self.hub is None and of_hub:
             raise ValueError(f"{self.name!r}: {sorted(of_hub)[0]} is for a `hub` dataset only")
+        if self.storage and not (self.path and _is_of_a_store(self.path)):
+            raise ValueError(
+                f"{self.name!r}: storage tells of a store behind a URL (s3, gs ...), and nothing "
+                "of it is used for files, http(s) or a hub dataset; leave it out, and give a "
+                "server that asks for a login a signed URL"
+            )
         if self.data_files and (self.config or self.split):
             raise ValueError(f"{self.name!r}: give data_files, or config and split, not both")
         return self
@@ -83,6 +90,10 @@ class Source(Params):
             return path
         archive, found, members = path.partition("!/")
         return without_secrets(archive) + found + members
+
+
+def _is_of_a_store(path: str) -> bool:
+    return is_url(path) and path.partition("://")[0].lower() not in ("http", "https")
 
 
 class IngestionParams(Params):

@@ -16,9 +16,15 @@ LEFT_OUT = "***"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _USER = re.compile(rf"({_SCHEME})[^/\s'\"@]*@")
 _QUERY = re.compile(rf"({_SCHEME}[^\s'\"?#]*[?#])[^\s'\"]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _SECRET_NAME = re.compile(
-    r"(?i)^key$|secret|(^|_)token$|passw|credential|account_key|(^|_)sas(_|$)|connection_string"
+    r"secret|passw|passphrase|credential|(^|_)pwd$|(^|_)sas(_|$)|connection_string|"
+    r"authorization|(^|_)cookies?$|(^|_)signature$|^key$|"
+    r"(api|access|account|private|shared|auth)_?key(_id)?$|"
+    r"((^|_)|access|auth|session|refresh|bearer|hub)token$"
 )
+_SPECIAL_TOKEN = re.compile(r"(pad|eos|bos|unk|sep|cls|mask)_token$")
+"""Of tokenizers: no secret."""
 
 
 def without_secrets(url: str) -> str:
@@ -61,12 +67,13 @@ def has_secrets(text: str) -> bool:
 
 
 def says_secret(name: str) -> bool:
-    """Whether a setting of this name is likely to be a secret.
+    """Whether a setting of this name, in any spelling, is likely to be a secret.
 
-    >>> says_secret("aws_session_token"), says_secret("special_tokens_in_text")
-    (True, False)
+    >>> says_secret("x-api-key"), says_secret("accessToken"), says_secret("special_tokens_in_text")
+    (True, True, False)
     """
-    return _SECRET_NAME.search(name) is not None
+    words = "_".join(_WORD.findall(name)).lower()
+    return bool(_SECRET_NAME.search(words)) and not _SPECIAL_TOKEN.search(words)
 
 
 def _is_secret(name: Any, value: Any) -> bool:

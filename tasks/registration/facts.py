@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.artifact import Artifact, canonical, digest_json
 from tasks.artifact.record import read_artifact
 from tasks.evaluation.measures.metrics import flat
+from tasks.ingestion.redaction import says_secret
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tracking import METRICS_PER_CALL, log_history
@@ -38,13 +39,6 @@ QUERY = re.compile(r"(://[^\s?#]*)[?#][^\s\"']*")
 """Of an address: signatures and tokens stand there."""
 BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 KEYS = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{20,}|sk-[\w-]{16,}|AKIA[0-9A-Z]{16})\b")
-SECRET = re.compile(
-    r"(^|[._-])(password|passwd|secret|secret_key|api_key|access_key|access_token|auth_token|"
-    r"hub_token|token|authorization|credentials?|signature)$",
-    re.IGNORECASE,
-)
-"""Names whose value is nobody's business; `pad_token` and the like are none of them."""
-SPECIAL = re.compile(r"(pad|eos|bos|unk|sep|cls|mask)_token$")
 UNNAMEABLE = re.compile(r"[^\w.\- /]")
 """Characters that MLflow takes in no name of a param or metric."""
 
@@ -119,8 +113,7 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
         items = [(str(index), inner) for index, inner in enumerate(value)]
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        secret = value is not None and SECRET.search(path) and not SPECIAL.search(path)
-        shown = REDACTED if secret else redacted(text)
+        shown = REDACTED if value is not None and _is_secret(path) else redacted(text)
         return {UNNAMEABLE.sub("_", path)[:250]: shown[:PARAM_LENGTH]}
     flat_items: dict[str, str] = {}
     for key, inner in items:
@@ -132,10 +125,16 @@ def redacted(text: str) -> str:
     """The text without what opens doors: user and query of an address, keys, and the value of an
     override `dotted.key=value` whose key says that it is a secret."""
     key, equals, _ = text.partition("=")
-    if equals and "://" not in key and SECRET.search(key) and not SPECIAL.search(key):
+    if equals and "://" not in key and _is_secret(key):
         return f"{key}={REDACTED}"
     text = QUERY.sub(rf"\1?{REDACTED}", USERINFO.sub("", text))
     return KEYS.sub(REDACTED, BEARER.sub(rf"\1 {REDACTED}", text))
+
+
+def _is_secret(path: str) -> bool:
+    """By the last of its names; `key` alone is an artifact's here, and a store's was refused."""
+    name = path.rpartition(".")[2]
+    return name != "key" and says_secret(name)
 
 
 def _log_params(client: "MlflowClient", run_id: str, context: Mapping[str, Any]) -> None:

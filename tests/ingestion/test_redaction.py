@@ -2,9 +2,16 @@
 
 import pytest
 
+from flows.params import RewardPipelineParams
 from tasks.ingestion import IngestionParams
 from tasks.ingestion.places.downloads import cause_of
-from tasks.ingestion.redaction import has_secrets, redacted, redacted_value, without_secrets
+from tasks.ingestion.redaction import (
+    has_secrets,
+    redacted,
+    redacted_value,
+    says_secret,
+    without_secrets,
+)
 
 SIGNED = "https://host/a.jsonl?X-Amz-Signature=hush&Expires=9"
 
@@ -47,6 +54,39 @@ def test_values_lose_what_their_names_call_secret():
         "key": "***",
         "special_tokens_in_text": "keep",
     }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x-api-key", "Authorization", "Proxy-Authorization", "api_key", "apikey", "private_key", "pwd",
+     "accountKey", "accessToken", "access_token", "cookie", "Set-Cookie", "AWSSecretKey", "key",
+     "aws_access_key_id", "sas_token", "X-Auth-Token", "hub_token", "signature", "HF_TOKEN"],
+)  # fmt: skip
+def test_a_name_says_secret_in_any_spelling(name):
+    assert says_secret(name)
+    assert redacted_value({name: "hush"}) == {name: "***"}
+
+
+@pytest.mark.parametrize(
+    "name", ["pad_token", "eos_token", "pad_token_id", "tokenizer", "tokens", "keys", "sort_key"]
+)
+def test_a_name_of_a_plain_setting_says_no_secret(name):
+    assert not says_secret(name)
+
+
+def test_no_name_in_params_says_secret():
+    names = set(_properties(RewardPipelineParams.model_json_schema()))
+    assert {"special_tokens_in_text", "max_tokens_per_micro_batch", "storage"} <= names
+    assert {name for name in names if says_secret(name)} == set()
+
+
+def _properties(schema):
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
+    children = schema.values() if isinstance(schema, dict) else schema
+    for child in children if isinstance(schema, dict | list) else ():
+        yield from _properties(child)
 
 
 def test_the_cause_of_an_error_loses_the_query_of_a_bare_path():

@@ -147,6 +147,8 @@ def test_no_secret_of_params_or_overrides_reaches_mlflow():
         "hub_token": "short",
         "pad_token": "<pad>",
         "api_key": None,
+        "headers": {"x-api-key": "hush", "accessToken": "hush"},
+        "stages": {"training": {"key": "0123abcd"}},
         "note": "hf_abcdefghijklmnopqrst in a text",
     }
     assert flattened(hidden) == {
@@ -160,6 +162,9 @@ def test_no_secret_of_params_or_overrides_reaches_mlflow():
         "hub_token": "<redacted>",
         "pad_token": "<pad>",
         "api_key": "null",
+        "headers.x-api-key": "<redacted>",
+        "headers.accessToken": "<redacted>",
+        "stages.training.key": "0123abcd",
         "note": "<redacted> in a text",
     }
 

@@ -5,6 +5,7 @@ http to https). Proxies are those of the environment.
 """
 
 import http.client
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -21,6 +22,8 @@ TIMEOUT_SECONDS = 60
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 """Statuses that may pass: tried again."""
 HEAD_BYTES = 80
+_QUERY = re.compile(rb"(?<!<)(\?|%3[Ff])[^\s\"<>]+")
+"""Of an address that an answer repeats: what signs it is a secret."""
 _HTML = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
@@ -62,11 +65,12 @@ def check_head(name: str, response: Any) -> None:
     kind = str(response.headers.get("Content-Type") or "")
     if not kind.startswith("text/html") and not head.lstrip().lower().startswith(_HTML):
         return
+    told = shown(_without_query(head), 2 * HEAD_BYTES)
     final = without_secrets(response.geturl())
     way = f", redirected to {final}" if final != name else ""
     raise DataError(
-        f"{name}: a web page and no data (status {response.status}{way}), starts with "
-        f"{shown(head, 2 * HEAD_BYTES)}; give the address of the file itself, without a login"
+        f"{name}: a web page and no data (status {response.status}{way}), starts with {told}; give "
+        "the address of the file itself, without a login"
     )
 
 
@@ -122,8 +126,9 @@ class _Nothing:
 
 
 def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
-    head = _up_to(error, HEAD_BYTES)
-    found = f"{name}: status {error.code} ({error.reason}), the answer starts with {shown(head)}"
+    head = shown(_without_query(_up_to(error, HEAD_BYTES)))
+    reason = shown(_without_query(str(error.reason).encode()).decode(), 2 * HEAD_BYTES)[1:-1]
+    found = f"{name}: status {error.code} ({reason}), the answer starts with {head}"
     if error.code in PASSING:
         return OSError(found)
     hint = {
@@ -132,6 +137,10 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
         404: "nothing is there: correct the address",
     }.get(error.code, "check the address")
     return DataError(f"{found}; {hint}")
+
+
+def _without_query(said: bytes) -> bytes:
+    return _QUERY.sub(rb"\1***", said)
 
 
 def _up_to(response: IO[bytes], count: int) -> bytes:

@@ -5,6 +5,7 @@ import json
 from importlib.util import find_spec
 
 import pytest
+from pydantic import ValidationError
 
 from tasks.artifact import Store
 from tasks.errors import DataError
@@ -163,6 +164,7 @@ def test_secrets_are_refused_or_left_out_of_what_is_recorded(ingestion):
         {"secret": "hush"},
         {"token": "hush"},
         {"client_kwargs": {"aws_session_token": "hush"}},
+        {"headers": {"x-api-key": "hush"}},
     ):
         with pytest.raises(
             DataError, match=r"looks like a secret.*AWS_SECRET_ACCESS_KEY"
@@ -173,6 +175,30 @@ def test_secrets_are_refused_or_left_out_of_what_is_recorded(ingestion):
     params = IngestionParams.model_validate({"sources": [source]})
     assert "hush" not in params.model_dump_json()
     assert params.sources[0].path == source["path"]
+
+
+@pytest.mark.parametrize(
+    "place", [{"path": "https://host/a.jsonl"}, {"path": "a.jsonl"}, {"hub": "owner/name"}]
+)
+def test_storage_is_refused_where_nothing_of_it_is_used(place):
+    source = {"name": "s", "storage": {"headers": {"a": "b"}}} | place
+    with pytest.raises(ValidationError, match=r"'s': storage tells of a store .*; leave it out"):
+        IngestionParams.model_validate({"sources": [source]})
+
+
+def test_the_query_of_an_address_that_an_answer_repeats_is_not_shown(ingestion):
+    def answer(request):
+        page = "<html>login?next=" if "page" in request.path else "no "
+        request.send(200 if "page" in request.path else 404, f"{page}{request.path}".encode())
+
+    with serving(answer) as url:
+        for name, says in [
+            ("gone", r"starts with b'no /gone.jsonl\?\*\*\*'; nothing is there"),
+            ("page", r"starts with b'<html>login\?\*\*\*'; give the address"),
+        ]:
+            with pytest.raises(DataError, match=says) as caught:
+                ingestion.run(f"{url}/{name}.jsonl?sig=hush&more=hush")
+            assert "hush" not in str(caught.value)
 
 
 @pytest.fixture
