@@ -59,8 +59,9 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
                 f"such as {name}/*"
             )
         raise DataError(f"source {source!r}: nothing matches {name}; correct `path`")
+    is_here = scheme in ("file", "local")  # where a name without its first slash is another
     return [
-        _pinned(source, files, one, f"{scheme}://{one.lstrip('/')}", info)
+        _pinned(source, files, one, f"{scheme}://{one if is_here else one.lstrip('/')}", info)
         for one, info in sorted(found.items())
     ]
 
@@ -132,6 +133,11 @@ def _asked(source: str, name: str, question: Any) -> Any:
                 "credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN), or storage: {anon: true}, of gs "
                 "{token: anon}"
+            ) from error
+        if isinstance(error, TypeError | AttributeError) or "Invalid endpoint" in str(error):
+            raise DataError(
+                f"source {source!r}: the client of {name}'s store does not take its settings "
+                f"({cause_of(error)}); correct `storage`"
             ) from error
         raise OSError(cause_of(error)) from error
 

@@ -284,6 +284,22 @@ def _ten(n):
     return b"".join(LINES.splitlines(keepends=True)[10 * n : 10 * n + 10])
 
 
+@pytest.mark.parametrize(
+    "storage",
+    [{"endpoint_ur": "http://x"}, {"client_kwargs": {"region": "x"}}, {"endpoint_url": "nonsense"}],
+)
+def test_a_misspelt_setting_of_a_store_is_told_at_once(ingestion, storage):
+    pytest.importorskip("s3fs")
+    with pytest.raises(DataError, match=r"'s': the client of s3://raw/.*; correct `storage`"):
+        ingestion.run("s3://raw/a.jsonl", storage=storage)
+
+
+def test_a_file_behind_a_url_is_recorded_under_its_own_path(ingestion):
+    path = ingestion.write("a.jsonl", LINES)
+    rows = ingestion.rows(ingestion.run(f"file://{path}"))
+    assert {row["file"] for row in rows} == {f"file://{path}"}
+
+
 @pytest.fixture
 def google():
     pytest.importorskip("gcsfs", reason="gs:// needs gcsfs; without it see the test below")
