@@ -6,22 +6,31 @@ http to https). Proxies are those of the environment.
 
 import http.client
 import re
+import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from tasks.errors import DataError, shown
+from tasks.ingestion.formats.decompression import codec_of
 from tasks.ingestion.places.addresses import check_address
-from tasks.ingestion.places.downloads import CutShort
+from tasks.ingestion.places.downloads import Busy, CutShort
 from tasks.ingestion.redaction import without_secrets
 
 TIMEOUT_SECONDS = 60
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 """Statuses that may pass: tried again."""
+LOOK_BYTES = 2048
 HEAD_BYTES = 80
+"""Of them, for a message."""
+UNREAD_ENCODINGS = ("deflate", "br", "compress", "x-compress")
+GZIP = ("gzip", "x-gzip")
+"""Of rows, their reader undoes it."""
 _QUERY = re.compile(rb"(?<!<)(\?|%3[Ff])[^\s\"<>]+")
 """Of an address that an answer repeats: what signs it is a secret."""
 _HTML = (b"<!doctype html", b"<html", b"<head", b"<body")
@@ -60,18 +69,45 @@ def opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
 
 
 def check_head(name: str, response: Any) -> None:
-    """Raises DataError for a web page: the answer of many a login, or a mistyped address."""
-    head = _up_to(response, HEAD_BYTES)
-    kind = str(response.headers.get("Content-Type") or "")
-    if not kind.startswith("text/html") and not head.lstrip().lower().startswith(_HTML):
+    """Raises DataError for a web page, the answer of many a login or a mistyped address, and for
+    what is encoded on its way in a manner that is not read here."""
+    head = _up_to(response, LOOK_BYTES)
+    encoding = str(response.headers.get("Content-Encoding") or "").strip().lower()
+    if encoding in UNREAD_ENCODINGS or (encoding in GZIP and _is_packed(_unzipped(head))):
+        raise DataError(
+            f"{name}: served with 'Content-Encoding: {encoding}', which is not undone here and was "
+            "not asked for; have the server send the file as it is, or download it yourself"
+        )
+    if not _is_page(str(response.headers.get("Content-Type") or ""), head):
         return
-    told = shown(_without_query(head), 2 * HEAD_BYTES)
+    told = shown(_without_query(head[:HEAD_BYTES]), 2 * HEAD_BYTES)
     final = without_secrets(response.geturl())
     way = f", redirected to {final}" if final != name else ""
     raise DataError(
         f"{name}: a web page and no data (status {response.status}{way}), starts with {told}; give "
         "the address of the file itself, without a login"
     )
+
+
+def _is_page(kind: str, head: bytes) -> bool:
+    """By the bytes: servers call rows `text/html`, too, and pages by other names."""
+    start = head.lstrip().lower()
+    if start.startswith(_HTML):
+        return True
+    is_rows = start.startswith((b"{", b"[")) or b"<" not in head or b"\0" in head
+    return kind.startswith("text/html") and not is_rows
+
+
+def _unzipped(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _is_packed(start: bytes) -> bool:
+    """Whether the file has a form of its own, whose reader undoes no second one around it."""
+    return start.startswith((b"PAR1", b"PK\3\4", b"ARROW1")) or bool(codec_of(start))
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -130,13 +166,23 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
     reason = shown(_without_query(str(error.reason).encode()).decode(), 2 * HEAD_BYTES)[1:-1]
     found = f"{name}: status {error.code} ({reason}), the answer starts with {head}"
     if error.code in PASSING:
-        return OSError(found)
+        return Busy(found, _retry_after(str(error.headers.get("Retry-After") or "")))
     hint = {
         401: "it asks for a login: download it yourself, or use a signed URL",
         403: "it is not public, or the signed URL is too old: check both",
         404: "nothing is there: correct the address",
     }.get(error.code, "check the address")
     return DataError(f"{found}; {hint}")
+
+
+def _retry_after(told: str) -> float:
+    """Seconds from now: servers tell them, or a date."""
+    if told.isdigit():
+        return float(told)
+    try:
+        return parsedate_to_datetime(told).timestamp() - time.time()
+    except ValueError:
+        return 0.0
 
 
 def _without_query(said: bytes) -> bytes:

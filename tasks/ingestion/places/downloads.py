@@ -5,6 +5,7 @@ download  tried again with growing pauses, continued where it was cut, and held 
 """
 
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +17,13 @@ from tasks.artifact import file_digest
 from tasks.errors import DataError
 from tasks.ingestion.redaction import redacted
 
+logger = logging.getLogger(__name__)
+
 TRIES = 5
 PAUSE_SECONDS = 1.0
 """Before the second try; doubled before each further one."""
+LONGEST_PAUSE_SECONDS = 60.0
+"""That a server is granted before a try, where it names the time after which it may be asked."""
 DIGEST_PIN = "sha256:"
 
 Result = TypeVar("Result")
@@ -28,6 +33,14 @@ _BARE_QUERY = re.compile(r"\?[^\s'\")]+")
 
 class CutShort(OSError):
     """Fewer bytes came than were announced; the rest may be asked for."""
+
+
+class Busy(OSError):
+    """The server is to be asked again after some seconds, 0 where it names none."""
+
+    def __init__(self, found: str, seconds: float) -> None:
+        super().__init__(found)
+        self.seconds = seconds
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,10 @@ def tried(name: str, attempt: Callable[[], Result], done: Callable[[], int] = la
                     f"{name}: not fetched in {TRIES} tries ({cause_of(error)}); check the address "
                     "and the network, then run again: it continues"
                 ) from error
-            time.sleep(PAUSE_SECONDS * 2 ** (failed - 1))
+            asked = min(error.seconds, LONGEST_PAUSE_SECONDS) if isinstance(error, Busy) else 0.0
+            if asked > (pause := PAUSE_SECONDS * 2 ** (failed - 1)):
+                logger.info("%s: its server asks to wait; next try in %.0f s", name, asked)
+            time.sleep(max(asked, pause))
 
 
 def pinned_by_content(

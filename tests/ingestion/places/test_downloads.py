@@ -3,6 +3,8 @@
 import json
 import socket
 import struct
+import time
+from email.utils import formatdate
 
 import pytest
 
@@ -109,3 +111,25 @@ def test_a_download_that_its_server_does_not_continue_is_begun_anew(ingestion, c
         artifact = ingestion.run(f"{url}/a.jsonl")
     assert [row["raw"]["n"] for row in ingestion.rows(artifact)] == [*range(3000)]
     assert "/a.jsonl: its server does not continue at byte 5,000; begun anew" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [("20", 20), ("3600", 60), (20, 20), (-20, 0), ("soon", 0), (None, 0)],
+    ids=["seconds", "too_long", "date", "past", "neither", "nothing"],
+)
+def test_a_server_that_names_the_time_to_wait_is_asked_then(ingestion, monkeypatch, told, seconds):
+    """`told`: text as it is, a number as the date in so many seconds."""
+    paused, answers = [], [429, 503]
+    monkeypatch.setattr(time, "sleep", paused.append)
+    when = formatdate(time.time() + told, usegmt=True) if isinstance(told, int) else told
+
+    def answer(request):
+        if answers:
+            return request.send(answers.pop(0), b"later", Retry_After=when)
+        return request.send(200, LINES, ETag='"1"')
+
+    with serving(answer) as url:
+        ingestion.run(f"{url}/a.jsonl")
+    waits = [pause for pause in paused if pause >= downloads.PAUSE_SECONDS][:2]
+    assert waits == pytest.approx([max(seconds, 0.001), max(seconds, 0.002)], abs=3 * bool(seconds))
