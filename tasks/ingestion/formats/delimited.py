@@ -10,73 +10,28 @@ import csv
 from collections.abc import Iterator
 from itertools import islice
 
-from tasks.errors import DataError, shown
-from tasks.ingestion.formats.batches import (
-    ROW_LIMIT_BYTES,
-    BadRow,
-    Batch,
-    Fault,
-    Origin,
-    too_large,
-)
+from tasks.errors import shown
+from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin
 from tasks.ingestion.formats.decompression import pieces
 from tasks.ingestion.formats.header import header_of
 from tasks.ingestion.formats.json_bytes import dumped
-from tasks.ingestion.formats.lines import Block, blocks, mixed_ends, parts, text_pieces, unmarked
+from tasks.ingestion.formats.lines import blocks, mixed_ends, parts, text_pieces
+from tasks.ingestion.formats.record_lines import OR_NONE, Oversized, RecordLines, unclosed
+from tasks.ingestion.formats.refused_records import whole
 
 BATCH_RECORDS = 512
-_OR_NONE = ", or set quotes: false on the source where they enclose nothing"
 
 csv.field_size_limit(ROW_LIMIT_BYTES)  # of the process; the module's own limit is 128 KB
-
-
-class _Oversized(Exception):
-    """A physical line above the limit was met."""
-
-
-class _Lines:
-    """Hands lines to the csv module and knows where the present record started."""
-
-    def __init__(self, origin: Origin, source: Iterator[Block]) -> None:
-        self.origin = origin
-        self.row = 0
-        """Line on which the record starts."""
-        self.at_start = True
-        self.oversized: BadRow | None = None
-        self.held: list[bytes] = []
-        self._size = 0
-        self._numbered = (
-            (block.first + i, line, block.oversized.get(i))
-            for block in source
-            for i, line in enumerate(block.lines)
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        number, line, full_size = next(self._numbered)
-        if self.at_start:
-            self.at_start, self.row, self._size, self.held = False, number, 0, []
-            line = unmarked(self.origin, number, line)
-        self.held.append(line)
-        if full_size is not None:
-            self.oversized = too_large(self.row, full_size, line)
-            raise _Oversized
-        self._size += len(line) + 1
-        if self._size > ROW_LIMIT_BYTES:
-            raise _unclosed(self.origin, self.row)
-        return line.decode("utf-8", "surrogateescape") + "\n"
 
 
 def read_csv(origin: Origin) -> Iterator[Batch]:
     """The records of a file under the names of its header row.
 
     Raises:
-        DataError: the header cannot be used, a quote is never closed, or a line holds several
-            records, for lines end in CR here and in LF there.
+        DataError: the header cannot be used, a quote is never closed, where a record ends cannot
+            be told, or a line holds several, for lines end in CR here and in LF there.
     """
-    lines = _Lines(origin, blocks(text_pieces(origin, pieces(origin))))
+    lines = RecordLines(origin, blocks(text_pieces(origin, pieces(origin))))
     records = _reader(origin, lines, strict=True)
     header: list[str] | None = None
     batch = Batch(read=0)
@@ -102,7 +57,7 @@ def _total(batch: Batch) -> int:
 
 
 def _cells(
-    origin: Origin, lines: _Lines, records: Iterator[list[str]]
+    origin: Origin, lines: RecordLines, records: Iterator[list[str]]
 ) -> Iterator[list[str] | BadRow]:
     """The cells of each record; a bad row for one that the csv module refuses."""
     while True:
@@ -111,38 +66,31 @@ def _cells(
             yield next(records)
         except StopIteration:
             return
-        except _Oversized:
+        except Oversized:
             assert lines.oversized is not None
             yield lines.oversized
         except csv.Error as error:
             if "unexpected end of data" in str(error) or "field limit" in str(error):
-                raise _unclosed(origin, lines.row) from error
+                raise unclosed(origin, lines.row) from error
             yield BadRow(lines.row, _refused(error, lines.held[-1]), b"\n".join(lines.held))
 
 
 def _refused(error: csv.Error, line: bytes) -> Fault:
     """What the csv module says of a record whose last line is `line`, and what to do."""
     if "new-line character" not in str(error):
-        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{_OR_NONE}")
+        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{OR_NONE}")
     end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
     message = f"a {end} stands outside of quotes within the line; put its cell in quotes, or "
     return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
 
 
-def _unclosed(origin: Origin, row: int) -> DataError:
-    limit = ROW_LIMIT_BYTES // 2**20
-    return DataError(
-        f"{origin.name} line {row}: a quoted cell of the record that starts here is not closed "
-        f"within {limit} MB or before the end of the file; close it, and write a quote inside a "
-        f"cell as two{_OR_NONE}"
-    )
-
-
-def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | BadRow) -> None:
+def _sort_in(
+    batch: Batch, lines: RecordLines, header: list[str], cells: list[str] | BadRow
+) -> None:
     if isinstance(cells, BadRow):
         if _holds_several(lines, header):
             raise mixed_ends(lines.origin, lines.row)
-        batch.bad.append(cells)
+        batch.bad.append(whole(lines, header, cells))
         return
     row = lines.row
     if not cells or (len(cells) == 1 < len(header) and not cells[0].strip()):
@@ -156,7 +104,7 @@ def _sort_in(batch: Batch, lines: _Lines, header: list[str], cells: list[str] | 
     batch.raws.append(dumped(dict(zip(header, cells, strict=True))))
 
 
-def _holds_several(lines: _Lines, header: list[str]) -> bool:
+def _holds_several(lines: RecordLines, header: list[str]) -> bool:
     """Whether line ends of the other kind part the last line into full records of several cells."""
     within = lines.held[-1][:ROW_LIMIT_BYTES]  # so no cell is above the module's limit
     texts = (part.decode("utf-8", "replace") for part in parts(within))
@@ -170,14 +118,14 @@ def _is_rows(held: list[bytes], cells: int) -> bool:
     return len(held) > 1 < cells and all(line.count(b"\t") == cells - 1 for line in held)
 
 
-def _fault(lines: _Lines, header: list[str], cells: list[str]) -> Fault | None:
+def _fault(lines: RecordLines, header: list[str], cells: list[str]) -> Fault | None:
     raw = b"\n".join(lines.held)
     if len(cells) != len(header):
         message = f"{len(cells)}!={len(header)}: {len(cells)} cells under {len(header)} names; "
         return Fault("csv_field_count", "", message + "complete the row, or quote its delimiters")
     if lines.origin.delimiter == "\t" and _is_rows(lines.held, len(header)):
         message = f"quotes enclose the ends of {len(lines.held)} lines that are full rows each; "
-        return Fault("csv_quote", "", message + f"write each quote in them as two{_OR_NONE}")
+        return Fault("csv_quote", "", message + f"write each quote in them as two{OR_NONE}")
     if not raw.isascii():
         try:
             raw.decode()
