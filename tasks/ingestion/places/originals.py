@@ -149,7 +149,7 @@ def _downloaded(
     total = sum(remote.size or 0 for remote in remotes)
     with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None) as bar:
         for index, remote in enumerate(remotes):
-            unit = f"download-{source.name}-{index:05d}"
+            unit = f"download+{source.name}-{index:05d}"
             target = workspace.scratch / DOWNLOADS / unit
             target.parent.mkdir(exist_ok=True)
             done = workspace.finished(unit)

@@ -30,7 +30,7 @@ def unpacked(
         if not file.is_archive:
             found.append(file)
             continue
-        unit = f"unpack-{source.name}-{index:05d}"
+        unit = f"unpack+{source.name}-{index:05d}"
         target = workspace.scratch / UNPACKED / unit
         archive = _members(workspace, unit, file, members, target, partial(is_wanted, source))
         if archive.left_out:

@@ -90,6 +90,20 @@ def test_an_archive_may_lie_behind_a_url(ingestion):
     assert row["file"] == f"{address}/raw.zip!/train/b.jsonl"
 
 
+def test_sources_may_be_called_as_what_is_done_for_another_one(ingestion):
+    files = Files({"/raw.zip": zip_of(MEMBERS)})
+    line = ingestion.write("a.jsonl", '{"n":7}\n')
+    names = ("unpack-s", "download-s")
+    with serving(files.answer) as address:
+        urls = {"name": "s", "path": f"{address}/raw.zip!/eval/*"}
+        step = ingestion.step(urls, *({"name": name, "path": str(line)} for name in names))
+        rows = ingestion.rows(ingestion.store.obtain(step))
+    assert [(row["source"], row["raw"]["n"]) for row in rows] == [
+        ("s", 9),
+        *((n, 7) for n in names),
+    ]
+
+
 def _tar_with(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
     sink = io.BytesIO()
     with tarfile.open(fileobj=sink, mode="w") as archive:
@@ -181,7 +195,7 @@ def test_an_unpacked_archive_is_not_unpacked_again_after_a_kill(ingestion):
     with pytest.raises(DataError, match=r"!/z\.json: truncated_json"):
         ingestion.store.obtain(step)
     work = ingestion.store.work(step)
-    assert json.loads((work / "units/unpack-s-00000.json").read_text())["of"][0]["name"]
+    assert json.loads((work / "units/unpack+s-00000.json").read_text())["of"][0]["name"]
     [first] = work.glob("scratch/unpacked/*/00000")
     before = first.stat().st_mtime_ns
     with pytest.raises(DataError, match="truncated_json"):
