@@ -1,7 +1,8 @@
 """The data files within `.tar` (plain or compressed) and `.zip`, unpacked one archive at a time.
 
     raw.zip                   every data file in it
-    raw.tar.gz!/train/*.jsonl only the members that the glob matches (`*` crosses directories)
+    raw.tar.gz!/train/*.jsonl only the members that the glob matches (`*` crosses directories,
+                              `**/` may match none)
 
 A member that leads out of the archive, or is a link or a device, refuses the whole archive,
 whether it is asked for or not; so does a bomb. Names of members never become paths on disk.
@@ -68,9 +69,11 @@ def unpack(
     if not size:
         raise DataError(f"{origin.name}: empty_file: an archive of no bytes; fetch it again")
 
+    globs = [] if pattern is None else _globs(pattern)
+
     def wanted(name: str) -> bool:
         if pattern is not None:
-            return fnmatchcase(name, pattern)
+            return any(fnmatchcase(name, glob) for glob in globs)
         return is_data(name) and not _is_hidden(name)
 
     read = zip_members if kind == "zip" else tar_members
@@ -103,6 +106,14 @@ def unpack(
     if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
     return Unpacked(found, sorted(left_out))
+
+
+def _globs(pattern: str) -> list[str]:
+    """The pattern with each of its `**/` crossing directories, or none."""
+    before, found, after = pattern.partition("**/")
+    if not found or before[-1:] not in ("", "/"):
+        return [pattern]
+    return [before + across + rest for across in ("*/", "") for rest in _globs(after)]
 
 
 def _is_hidden(name: str) -> bool:

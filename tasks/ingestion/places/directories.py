@@ -76,17 +76,18 @@ def _globbed(pattern: str) -> Iterator[str]:
         return
     for top in glob.glob(str(Path(*parts[:before]))):  # noqa: PTH207
         for path in _files(top):
-            if _matches(path.relative_to(top).parts, parts[before:]):
+            if matches(path.relative_to(top).parts, parts[before:]):
                 yield str(path)
 
 
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path fits a glob, both in parts: `*` stays within one, `**` fits any number."""
     if not pattern:
         return not parts
     first, *rest = pattern
     if first == ACROSS:
-        return any(_matches(parts[start:], rest) for start in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
+        return any(matches(parts[start:], rest) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], first) and matches(parts[1:], rest)
 
 
 def _files(top: str) -> Iterator[Path]:

@@ -10,13 +10,13 @@ read by the readers of this stage. No script of a repository is ever run.
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown, some
 from tasks.ingestion.formats.extensions import is_data
+from tasks.ingestion.places.directories import matches
 from tasks.ingestion.places.hub import api, endpoint, explained
 from tasks.ingestion.places.left_out import may_hold_rows
 from tasks.ingestion.places.prefixes import pieces_digest
@@ -77,7 +77,8 @@ def _among(
     """The files that the patterns match; without any, all that are not hidden of this config and
     split."""
     if patterns:
-        return [f for f in files if any(fnmatchcase(f, pattern) for pattern in patterns)]
+        found = {f for pattern in patterns for f in _matched(files, pattern)}
+        return sorted(found)
     hidden = re.compile(r"(^|/)[._]")
     found = [f for f in files if not hidden.search(f)]
     if config is not None:
@@ -87,6 +88,13 @@ def _among(
         word = re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])")
         found = [f for f in found if word.search(f)]
     return found
+
+
+def _matched(files: Sequence[str], pattern: str) -> list[str]:
+    """The file of this name, or those that fit it as a glob, as the `datasets` library takes it."""
+    if pattern in files:
+        return [pattern]
+    return [f for f in files if matches(f.split("/"), pattern.split("/"))]
 
 
 def _patterns_of_card(

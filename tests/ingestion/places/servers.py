@@ -125,7 +125,7 @@ class Hub:
             if self.gated:
                 return request.send(403, b"{}", X_Error_Code="GatedRepo")
             commit, _, name = path.removeprefix(files).partition("/")
-            body = self.commits[commit][name]
+            body = self.commits[commit][unquote(name)]
             return request.send(200, body, ETag=f'"{_blob(body)}"', X_Repo_Commit=commit)
         return request.send(401, b"{}", X_Error_Code="RepoNotFound")
 

@@ -82,6 +82,24 @@ def test_dots_among_the_directories_of_a_members_name_are_no_part_of_it(ingestio
     assert read == {f"{path}!/{name}" for name in ("a.jsonl", "train/b.jsonl", "train/c.jsonl")}
 
 
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("**/*.jsonl", ["a", "b/a", "b/c/a", "d/a"]),
+        ("b/**/*.jsonl", ["b/a", "b/c/a"]),
+        ("**/c/**/a.jsonl", ["b/c/a"]),
+        ("*/a.jsonl", ["b/a", "b/c/a", "d/a"]),
+        ("b**/a.jsonl", ["b/a", "b/c/a"]),
+    ],
+)
+def test_two_stars_match_the_archives_own_directory_too(ingestion, pack, glob, names):
+    members = [f"{name}.jsonl" for name in ("a", "b/a", "b/c/a", "d/a")]
+    path = ingestion.write("raw.any", pack(dict.fromkeys(members, b'{"n":1}\n')))
+    read = ingestion.run(f"{path}!/{glob}", format="zip" if pack is zip_of else "tar")
+    assert [r["file"] for r in ingestion.rows(read)] == [f"{path}!/{n}.jsonl" for n in names]
+
+
 def test_an_archive_may_lie_behind_a_url(ingestion):
     files = Files({"/raw.zip": zip_of(MEMBERS)})
     with serving(files.answer) as address:

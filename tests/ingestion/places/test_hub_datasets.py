@@ -117,6 +117,27 @@ def test_a_split_without_a_card_is_found_by_the_names_of_the_files(ingestion, hu
         assert [row["raw"]["n"] for row in rows] == numbers
 
 
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("*.jsonl", ["train"]),
+        ("data/train*", ["data/train-0"]),
+        ("**/train.jsonl", ["b/train", "data/train_raw/train", "train"]),
+        ("data/**", ["data/train-0", "data/train_raw/train"]),
+        ("b/[1].jsonl", ["b/[1]"]),
+    ],
+)
+@pytest.mark.parametrize("by_card", [True, False])
+def test_a_glob_means_what_it_means_to_the_datasets_library(ingestion, hub, glob, names, by_card):
+    files = ("train", "b/train", "b/[1]", "b/1", "data/train-0", "data/train_raw/train")
+    card = f'---\nconfigs:\n- data_files:\n  - {{split: train, path: "{glob}"}}\n---\n'
+    rows = {f"{name}.jsonl": b'{"n":1}\n' for name in files}
+    hub.commits[OLD] = {"README.md": card.encode(), **rows}
+    chosen = {"split": "train"} if by_card else {"data_files": [glob]}
+    read = ingestion.rows(_run(ingestion, **chosen))
+    assert [row["file"] for row in read] == [f"me/pairs/{name}.jsonl" for name in names]
+
+
 def test_what_a_repository_leaves_out_is_told_and_what_describes_it_is_no_rows(
     ingestion, hub, caplog
 ):
