@@ -59,8 +59,8 @@ def split_members(path: str) -> tuple[str, str | None]:
 def unpack(
     origin: Origin, kind: str, pattern: str | None, is_data: Wanted, target: Path
 ) -> Unpacked:
-    """The members that the pattern matches (None: all data files), unpacked below `target`, where
-    they are numbered.
+    """The member of this name, or those that match the pattern (None: all data files), unpacked
+    below `target`, where they are numbered.
 
     Raises:
         DataError: the archive is unsafe, a bomb, damaged, or has no such member.
@@ -73,7 +73,7 @@ def unpack(
 
     def wanted(name: str) -> bool:
         if pattern is not None:
-            return any(fnmatchcase(name, glob) for glob in globs)
+            return name == pattern or any(fnmatchcase(name, glob) for glob in globs)
         return is_data(name) and not _is_hidden(name)
 
     read = zip_members if kind == "zip" else tar_members
@@ -102,6 +102,7 @@ def unpack(
             + ("is a data file" if pattern is None else f"matches {shown(pattern)}")
             + f"; name them as {Path(origin.name).name}{SEPARATOR}train/*.jsonl"
         )
+    found = [member for member in found if member.name == pattern] or found
     found.sort(key=lambda member: member.name)
     if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")

@@ -76,6 +76,7 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
         raise DataError(
             f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
             f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
+            + (" (a [ that is part of a name is [[] in a glob)" if "[" in given else "")
         )
     return [_described(source, name) for name in names]
 

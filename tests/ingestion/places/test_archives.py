@@ -100,6 +100,16 @@ def test_two_stars_match_the_archives_own_directory_too(ingestion, pack, glob, n
     assert [r["file"] for r in ingestion.rows(read)] == [f"{path}!/{n}.jsonl" for n in names]
 
 
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_a_member_is_found_by_its_name_before_a_glob_is_made_of_it(ingestion, pack):
+    members = {f"{name}.jsonl": b'{"n":1}\n' for name in ("a 1", "a [1]", "b 1")}
+    path = ingestion.write("raw.any", pack(members))
+    for glob, name in [("a [1]", "a [1]"), ("b [1]", "b 1"), ("a [[]1]", "a [1]")]:
+        form = "zip" if pack is zip_of else "tar"
+        [row] = ingestion.rows(ingestion.run(f"{path}!/{glob}.jsonl", format=form))
+        assert row["file"] == f"{path}!/{name}.jsonl"
+
+
 def test_an_archive_may_lie_behind_a_url(ingestion):
     files = Files({"/raw.zip": zip_of(MEMBERS)})
     with serving(files.answer) as address:

@@ -85,6 +85,18 @@ def test_a_directory_gives_its_data_files_and_a_glob_crosses_directories(ingesti
 
 
 @pytest.mark.catalogue(45)
+def test_brackets_are_part_of_a_name_or_told_how_they_would_be(ingestion):
+    ingestion.write("raw/dir[1]/a [1].jsonl", '{"a":1}\n')
+    ingestion.write("raw/dir[1]/a 1.jsonl", '{"a":2}\n')
+    at = ingestion.directory / "raw"
+    for path in (at / "dir[1]/a [1].jsonl", f"file://{at}/dir[1]/a [1].jsonl"):
+        assert [row["raw"] for row in ingestion.rows(ingestion.run(path))] == [{"a": 1}]
+    with pytest.raises(DataError, match=r"nothing matches .* part of a name is \[\[\] in a glob"):
+        ingestion.run(at / "dir[1]/*.jsonl")
+    assert len(ingestion.rows(ingestion.run(at / "dir[[]1]/*.jsonl"))) == 2
+
+
+@pytest.mark.catalogue(45)
 def test_what_a_directory_leaves_out_is_told_at_every_run(ingestion, caplog):
     row = '{"a":1}\n'
     for name in ("a.jsonl", "part-00001", "b.txt", "deep/c.jsonl.lz4", "d.zip", "e"):
