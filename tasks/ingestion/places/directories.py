@@ -1,5 +1,5 @@
-"""The files below a directory that is given as a source: which are read, and which are left out;
-and those that a glob across directories (`**`) matches.
+"""The files below a directory that is given as a source, or that a glob matches: which are read,
+which are left out; and those that a glob across directories (`**`) matches.
 
 raw/a.jsonl  raw/deep/b.csv.gz  raw/link/c.jsonl    read; a link is followed, each place once
 raw/part-00001  raw/b.txt  raw/c.jsonl.lz4          left out: nothing says what they are
@@ -21,12 +21,12 @@ NAME_OR_DECLARE = "name them with a glob in `path`, or say what they are with `f
 
 @dataclass(frozen=True)
 class Below:
-    """The files of a directory."""
+    """The files of a directory, or of a glob that matches directories."""
 
     read: Sequence[str] = ()
     """As paths that begin with the directory's."""
     left_out: Sequence[str] = ()
-    """What may hold rows, and is not read; as paths from the directory."""
+    """What may hold rows, and is not read; as paths from the directory, or as the glob has them."""
 
     @property
     def instead(self) -> str:
@@ -52,8 +52,22 @@ def below(directory: str, is_wanted: Callable[[str], bool]) -> Below:
     return Below(sorted(read), sorted(left_out))
 
 
+def below_matched(pattern: str, is_wanted: Callable[[str], bool]) -> Below | None:
+    """The files that a glob matches, and those of every directory that it matches, each place once;
+    None where it matches nothing."""
+    names = named(pattern)
+    directories = [name for name in names if os.path.isdir(name)]  # noqa: PTH112 (of many names)
+    places: dict[Path, str] = {}
+    for name in sorted(directories, key=os.path.islink):
+        places.setdefault(Path(name).resolve(), name)
+    inner = {name: below(name, is_wanted) for name in places.values()}
+    read = ({*names} - {*directories}).union(*(one.read for one in inner.values()))
+    left_out = [f"{name}/{left}" for name, one in inner.items() for left in one.left_out]
+    return Below(sorted(read), sorted(left_out)) if names else None
+
+
 def named(given: str) -> list[str]:
-    """The file of this path, or those that match it as a glob, sorted.
+    """The file of this path, or the files and directories that match it as a glob, sorted.
 
     Raises:
         OSError: a directory that `**` crosses cannot be read.
@@ -65,14 +79,15 @@ def named(given: str) -> list[str]:
 
 
 def _globbed(pattern: str) -> Iterator[str]:
-    """The files that a glob matches. What `**` crosses is walked as a directory is: a link that
-    leads back is not followed, as `glob` does it forty times over, and each place is entered once.
+    """The files and directories that a glob matches; with `**`, files alone. What that crosses is
+    walked as a directory is: a link that leads back is not followed, as `glob` does it forty times
+    over, and each place is entered once.
     """
     parts = Path(pattern).parts
     before = parts.index(ACROSS) if ACROSS in parts else len(parts)
     if before == len(parts) or any(part.startswith(".") for part in parts[before:]):
         found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
-        yield from (name for name in found if not Path(name).is_dir())
+        yield from (n for n in found if ACROSS not in parts or not Path(n).is_dir())
         return
     for top in glob.glob(str(Path(*parts[:before]))):  # noqa: PTH207
         for path in _files(top):

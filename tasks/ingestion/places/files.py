@@ -22,7 +22,7 @@ from tasks.ingestion.formats.extensions import (
 )
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
 from tasks.ingestion.places.archives import SEPARATOR, split_members
-from tasks.ingestion.places.directories import Below, below, named
+from tasks.ingestion.places.directories import Below, below, below_matched
 from tasks.ingestion.places.left_out import is_nobodys, is_note, last_of
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.redaction import redacted
@@ -54,8 +54,8 @@ class SourceFile:
 
 
 def match(source: Source, found: Below | None = None) -> list[SourceFile]:
-    """The local files of a source's path, sorted by name; `found` is what is below it, if that is
-    a directory and has been looked through.
+    """The local files of a source's path, sorted by name; `found` is what it stands for, if that
+    has been looked for.
 
     Raises:
         DataError: nothing matches, or something that matches is no readable data file.
@@ -63,22 +63,21 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
     assert source.path is not None
     given = split_members(source.path)[0]
     found = found or found_below(source)
-    try:
-        names = named(given) if found is None else found.read
-    except OSError as error:
-        raise _unreadable(source, error) from error
-    if found is not None and not names:
-        raise DataError(
-            f"source {source.name!r}: the directory {given!r} ({_resolved(given)}) holds no file "
-            f"of a known format{found.instead}; {EXPECTED}: {_instead_of(given, found.left_out)}"
-        )
-    if not names:
+    if found is None:
         raise DataError(
             f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
             f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
             + (" (a [ that is part of a name is [[] in a glob)" if "[" in given else "")
         )
-    return [_described(source, name) for name in names]
+    if not found.read:
+        is_one = Path(_resolved(given)).is_dir()
+        called = "the directory" if is_one else "each directory that matches"
+        raise DataError(
+            f"source {source.name!r}: {called} {given!r} ({_resolved(given)}) holds no file of a "
+            f"known format{found.instead}; {EXPECTED}: "
+            + _instead_of(given if is_one else "", found.left_out)
+        )
+    return [_described(source, name) for name in found.read]
 
 
 def _instead_of(directory: str, left_out: Sequence[str]) -> str:
@@ -92,17 +91,19 @@ def _instead_of(directory: str, left_out: Sequence[str]) -> str:
 
 
 def found_below(source: Source) -> Below | None:
-    """What is below the source's path, if that is a directory.
+    """The files of the source's path: those below it, if it is a directory; None where it matches
+    nothing.
 
     Raises:
         DataError: a directory in it cannot be read.
     """
     assert source.path is not None
     path = os.path.expanduser(split_members(source.path)[0])  # noqa: PTH111 (keeps the spelling)
-    if not os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-        return None
+    wanted = partial(is_wanted, source)
     try:
-        return below(path, partial(is_wanted, source))
+        if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
+            return below(path, wanted)
+        return below_matched(path, wanted)
     except OSError as error:
         raise _unreadable(source, error) from error
 

@@ -85,6 +85,30 @@ def test_a_directory_gives_its_data_files_and_a_glob_crosses_directories(ingesti
 
 
 @pytest.mark.catalogue(45)
+def test_directories_that_a_glob_matches_are_read_as_one_that_is_given(ingestion, caplog):
+    row = '{"a":1}\n'
+    at = ingestion.directory / "gd"
+    for name in ("run1/a.jsonl", "run1/deep/b.jsonl", "run2/c.jsonl", "run2/x.txt", "z.jsonl"):
+        ingestion.write(f"gd/{name}", row)
+    ingestion.write("gd/out.jsonl/part-0", row)
+    ingestion.write("gd/out.jsonl/_SUCCESS", "")
+    (at / "latest").symlink_to("run2")
+    runs = ["run1/a.jsonl", "run1/deep/b.jsonl", "run2/c.jsonl"]
+    for glob, more, names in [
+        ("*", {}, [*runs, "z.jsonl"]),
+        ("run*", {}, runs),
+        ("*.jsonl", {"format": "jsonl"}, ["out.jsonl/part-0", "z.jsonl"]),
+    ]:
+        rows = ingestion.rows(ingestion.run(at / glob, **more))
+        assert [row["file"] for row in rows] == [f"{at}/{name}" for name in names]
+    assert f"2 of the files below '{at}/*' left out" in caplog.text
+    assert f"'{at}/out.jsonl/part-0', '{at}/run2/x.txt'; if they hold rows" in caplog.text
+    says = rf"each directory that matches '{at}/o\*' .* no file .* but '{at}/out.jsonl/part-0'; exp"
+    with pytest.raises(DataError, match=says):
+        ingestion.run(at / "o*")
+
+
+@pytest.mark.catalogue(45)
 def test_brackets_are_part_of_a_name_or_told_how_they_would_be(ingestion):
     ingestion.write("raw/dir[1]/a [1].jsonl", '{"a":1}\n')
     ingestion.write("raw/dir[1]/a 1.jsonl", '{"a":2}\n')
