@@ -51,8 +51,9 @@ class Source(Params):
     no other source's pairs are used; what any source holds out is trained on in none."""
     format: str | None = Field(default=None, pattern=FORMAT)
     """What the files are where their names do not say it, such as a download without an extension:
-    jsonl, json, csv, tsv, parquet or arrow, as jsonl.gz where compressed; or zip, tar, tar.gz. An
-    archive keeps what its own name says, and this is then the format of its members."""
+    jsonl, json, csv, tsv, parquet or arrow, as jsonl.gz where compressed; or zip, tar, tar.gz. It
+    overrules the names only where all of them say one thing. An archive keeps what its own name
+    says, and this is then the format of its members."""
     limit: int | None = Field(default=None, ge=1)
     """Rows to read at most, good or bad, in the order of the sorted files: for a quick try."""
     weight: float = Field(default=1.0, gt=0.0, le=1.0)

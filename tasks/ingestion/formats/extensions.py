@@ -34,6 +34,11 @@ def says_itself(name: str) -> bool:
     return is_data(name) or is_archive(name)
 
 
+def extension_of(name: str) -> str:
+    """That by which a file's name tells what it is; empty where it does not."""
+    return Path(split_codec(name)[0]).suffix if says_itself(name) else ""
+
+
 def is_archive(name: str) -> bool:
     """Whether a file of this name holds files."""
     return Path(split_codec(name)[0]).suffix in ARCHIVES

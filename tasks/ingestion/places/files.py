@@ -5,7 +5,7 @@ data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", 
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from tasks.ingestion.formats.extensions import (
     ARCHIVES,
     EXPECTED,
     FORMATS,
+    extension_of,
     is_archive,
     is_data,
     says_itself,
@@ -77,7 +78,16 @@ def match(source: Source, found: Below | None = None) -> list[SourceFile]:
             f"known format{found.instead}; {EXPECTED}: "
             + _instead_of(given if is_one else "", found.left_out)
         )
-    return [_described(source, name) for name in found.read]
+    declared = declaring(source, found.read)
+    return [_described(declared(name), name) for name in found.read]
+
+
+def declaring(source: Source, names: Sequence[str]) -> Callable[[str], Source]:
+    """The source as it declares a file among those of these names: its `format` is of those that do
+    not tell what they are, or of all, where they tell the same (archives keep what they tell)."""
+    told = {extension_of(last_of(name)) for name in names if not is_archive(last_of(name))}
+    undeclared = source.model_copy(update={"format": None})
+    return lambda name: undeclared if len(told) > 1 and says_itself(last_of(name)) else source
 
 
 def _instead_of(directory: str, left_out: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.downloads import Remote, download, is_url
 from tasks.ingestion.places.files import (
     SourceFile,
+    declaring,
     described,
     found_below,
     is_wanted,
@@ -103,8 +104,9 @@ def _of_hub(source: Source, repository: str) -> Located:
             instead = "name them with globs in `data_files`, and say what they are with `format`"
             among = f"the files of {repository}@{commit[:12]}"
             logger.warning("source %r: %s", source.name, told(left_out, among, instead))
+        declared = declaring(source, [name for name, _, _ in found])
         files = [
-            described(source, f"{repository}/{name}", path, path.stat().st_size, digest)
+            described(declared(name), f"{repository}/{name}", path, path.stat().st_size, digest)
             for name, path, digest in found
         ]
         facts = {"hub": repository, "commit": commit, "revision": source.revision}
@@ -128,7 +130,8 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
     else:
         remotes = buckets.pinned(source.name, url, source.storage or {})
     # An unknown kind is told before the download.
-    kinds = [described(source, r.name, Path(), 0, "", r.said) for r in remotes]
+    declared = declaring(source, [remote.name for remote in remotes])
+    kinds = [described(declared(r.name), r.name, Path(), 0, "", r.said) for r in remotes]
     formats = [f"{k.format}{k.codec}" for k in kinds]
     by_server = {"formats": formats} if any(not says_itself(r.name) for r in remotes) else {}
     return Located(
@@ -143,6 +146,7 @@ def _downloaded(
 ) -> Brought:
     from tqdm import tqdm
 
+    declared = declaring(source, [remote.name for remote in remotes])
     files: list[SourceFile] = []
     fetched: list[dict[str, Any]] = []
     title = f"ingestion: {source.name} from {urlsplit(remotes[0].name).netloc}"
@@ -158,7 +162,8 @@ def _downloaded(
                 done = {"sha256": digest, "digest": pieces_digest(target)}
                 workspace.finish(unit, done)
             size = target.stat().st_size
-            files.append(described(source, remote.name, target, size, done["digest"], remote.said))
+            known = remote.name, target, size, done["digest"], remote.said
+            files.append(described(declared(remote.name), *known))
             fetched.append(
                 {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
             )

@@ -13,7 +13,13 @@ from tasks.errors import DataError
 from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.archives import SEPARATOR, Member, Unpacked, unpack
-from tasks.ingestion.places.files import SourceFile, check_unchanged, described, is_wanted
+from tasks.ingestion.places.files import (
+    SourceFile,
+    check_unchanged,
+    declaring,
+    described,
+    is_wanted,
+)
 from tasks.ingestion.places.left_out import last_of, told
 
 UNPACKED = "unpacked"
@@ -38,7 +44,8 @@ def unpacked(
             instead = f"name them with a glob ({glob}), and say what they are with `format`"
             among = f"the members of {file.name!r}"
             logger.warning("source %r: %s", source.name, told(archive.left_out, among, instead))
-        found += [_described(source, file, member) for member in archive.members]
+        declared = declaring(source, [member.name for member in archive.members])
+        found += [_described(declared(m.name), file, m) for m in archive.members]
     return found
 
 

@@ -1,14 +1,17 @@
 """What a path matches: files, globs and directories; what is left out, and what cannot be read."""
 
+import gzip
 import os
 import tempfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from tasks.errors import DataError
 from tasks.ingestion.params import IngestionParams, Source
 from tasks.ingestion.places.files import check_unchanged, match
+from tests.ingestion.fuzz import zip_of
 
 
 @pytest.mark.catalogue(22)
@@ -106,6 +109,33 @@ def test_directories_that_a_glob_matches_are_read_as_one_that_is_given(ingestion
     says = rf"each directory that matches '{at}/o\*' .* no file .* but '{at}/out.jsonl/part-0'; exp"
     with pytest.raises(DataError, match=says):
         ingestion.run(at / "o*")
+
+
+@pytest.mark.catalogue(45)
+@pytest.mark.parametrize("place", ["raw", "raw/*", "raw.zip", "raw.zip!/*", "memory://raw/*"])
+def test_a_format_is_of_files_that_do_not_tell_it_where_others_do(ingestion, place):
+    files = {
+        "part-0": b'{"n":"1"}\n',
+        "b.csv": b"n\n2\n",
+        "c.jsonl.gz": gzip.compress(b'{"n":"3"}'),
+    }
+    memory = fsspec.filesystem("memory")
+    for name, content in files.items():
+        ingestion.write(f"raw/{name}", content)
+        memory.pipe(f"/raw/{name}", content)
+    ingestion.write("raw.zip", zip_of(files))
+    path = place if "://" in place else ingestion.directory / place
+    rows = ingestion.rows(ingestion.run(path, format="jsonl"))
+    assert sorted(row["raw"]["n"] for row in rows) == ["1", "2", "3"]
+
+
+@pytest.mark.catalogue(45)
+@pytest.mark.parametrize("path", ["raw/a.jsonl", "raw", "raw/*.jsonl", "raw.zip"])
+def test_a_format_overrules_names_that_all_say_one_thing(ingestion, path):
+    ingestion.write("raw/a.jsonl", '[{"n":1},\n {"n":2}]')
+    ingestion.write("raw.zip", zip_of({"a.jsonl": b'[{"n":1},\n {"n":2}]'}))
+    rows = ingestion.rows(ingestion.run(ingestion.directory / path, format="json"))
+    assert [row["raw"]["n"] for row in rows] == [1, 2]
 
 
 @pytest.mark.catalogue(45)
