@@ -59,10 +59,10 @@ def explained(
     elif "RepositoryNotFoundError" in kinds:
         way = "there is none, or it is private: correct `hub`, or set HF_TOKEN"
     elif os.environ.get("HF_HUB_OFFLINE") or "OfflineModeIsEnabled" in kinds:
-        way = (
-            "HF_HUB_OFFLINE is set: unset it, or give as `revision` the full commit of a "
-            f"{kind} that was fetched before"
-        )
+        way = "HF_HUB_OFFLINE is set: unset it"
+        if not COMMIT.fullmatch(revision):
+            done = "ingested" if kind == "dataset" else "fetched"
+            way += f", or give as `revision` the full commit of a {kind} that was {done} before"
     else:
         way = f"check the network, or set HF_ENDPOINT to a mirror (now {where})"
     way = f"{way}; or give `path` with a local copy"

@@ -11,21 +11,29 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from posixpath import normpath
+from typing import Any
 
 from tasks.artifact import file_digest
 from tasks.errors import DataError, shown, some
 from tasks.ingestion.formats.extensions import is_data
 from tasks.ingestion.places.directories import matches
 from tasks.ingestion.places.hub import api, endpoint, explained
-from tasks.ingestion.places.left_out import may_hold_rows
+from tasks.ingestion.places.hub_cards import CARD, Chosen, chosen_by_card
+from tasks.ingestion.places.left_out import is_note, may_hold_rows
 from tasks.ingestion.places.prefixes import pieces_digest
 
-CARD = "README.md"
 Wanted = Callable[[str], bool]
 """Whether a file of this name holds rows."""
-SPLIT_WORDS = {"validation": "validation|valid|val|dev", "test": "test|testing|eval|evaluation"}
+SPLIT_WORDS = {
+    "train": "train|training",
+    "validation": "validation|valid|val|dev",
+    "test": "test|testing|eval|evaluation",
+}
 """What files of a split may be called beside its own name; the hub's convention."""
+_NOT_MEANT = re.compile(r"(^|/)[._]")
+_HIDDEN = re.compile(r"(^|/)(\.|__)")
+"""From globs, as the `datasets` library has it."""
 
 
 def data_files(
@@ -48,14 +56,14 @@ def data_files(
             api().list_repo_tree(repository, recursive=True, revision=commit, repo_type="dataset")
         )
         files = {entry.path: entry for entry in tree if hasattr(entry, "blob_id")}
-        chosen = list(patterns)
-        if not chosen and (config or split) and CARD in files:
-            card = _fetched(repository, commit, CARD).read_text("utf-8", "replace")
-            chosen = _patterns_of_card(repository, card, config, split)
-        among = _among(sorted(files), chosen, config, split)
+        chosen = Chosen(patterns, config)
+        if not patterns and (config or split) and CARD in files:
+            card = _fetched(repository, commit, CARD).read_text("utf-8-sig", "replace")
+            chosen = chosen_by_card(repository, card, config, split)
+        among = _among(sorted(files), chosen, split)
         wanted = [*filter(is_wanted, among)]
         # A `format` is for files that do not tell it; beside others, these are none of the rows.
-        names = among if chosen else [*filter(is_data, wanted)] or wanted
+        names = among if chosen.patterns else [*filter(is_data, wanted)] or wanted
         if not names:
             raise _none(repository, commit, sorted(files), config, split)
         others = sorted(name for name in {*among} - {*names} if may_hold_rows(name))
@@ -71,79 +79,29 @@ def data_files(
         raise explained("dataset", repository, commit, error, DataError) from error
 
 
-def _among(
-    files: Sequence[str], patterns: Sequence[str], config: str | None, split: str | None
-) -> list[str]:
-    """The files that the patterns match; without any, all that are not hidden of this config and
-    split."""
-    if patterns:
-        found = {f for pattern in patterns for f in _matched(files, pattern)}
-        return sorted(found)
-    hidden = re.compile(r"(^|/)[._]")
-    found = [f for f in files if not hidden.search(f)]
-    if config is not None:
-        found = [f for f in found if f.startswith(f"{config}/")]
-    if split is not None:
-        words = SPLIT_WORDS.get(split, re.escape(split))
-        word = re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])")
-        found = [f for f in found if word.search(f)]
-    return found
+def _among(files: Sequence[str], chosen: Chosen, split: str | None) -> list[str]:
+    """The files that the patterns match; without any, all that are not hidden of this directory
+    and split."""
+    if chosen.patterns:
+        return sorted({f for pattern in chosen.patterns for f in _matched(files, pattern)})
+    top = f"{normpath(chosen.directory or '')}/".removeprefix("./")
+    below = [f for f in files if f.startswith(top) and not _NOT_MEANT.search(f)]
+    if split is None:
+        return below
+    words = SPLIT_WORDS.get(split, re.escape(split))
+    word = re.compile(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])")
+    return [f for f in below if word.search(f.removeprefix(top))]
 
 
 def _matched(files: Sequence[str], pattern: str) -> list[str]:
-    """The file of this name, or those that fit it as a glob, as the `datasets` library takes it."""
+    """The file of this name, or those that fit it as a glob, as the `datasets` library takes it:
+    what is hidden, or nobody's rows, has to be named."""
+    pattern = normpath(pattern)
     if pattern in files:
         return [pattern]
-    return [f for f in files if matches(f.split("/"), pattern.split("/"))]
-
-
-def _patterns_of_card(
-    repository: str, card: str, config: str | None, split: str | None
-) -> list[str]:
-    """The globs of `configs:` in the card's front matter; empty where it has none.
-
-    Raises:
-        DataError: it has configs, but not this one, or not this split.
-    """
-    import yaml
-
-    parts = card.split("---\n", 2)
-    try:
-        front: Any = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
-    except yaml.YAMLError:
-        return []
-    configs: list[dict[str, Any]] = front.get("configs") or [] if isinstance(front, dict) else []
-    entries = {str(c.get("config_name", "default")): c for c in configs if c.get("data_files")}
-    if not entries:
-        return []
-    default = next((n for n, c in entries.items() if c.get("default")), "default")
-    name = config or (default if default in entries else next(iter(entries)))
-    if name not in entries or (config is None and len(entries) > 1 and default not in entries):
-        raise DataError(
-            f"{repository} has the configs {', '.join(sorted(entries))}"
-            + (f", not {shown(config)}" if config else "")
-            + "; give one as `config`"
-        )
-    by_split = _by_split(entries[name]["data_files"])
-    if split is not None and split not in by_split:
-        raise DataError(
-            f"{repository} config {name} has the splits {', '.join(sorted(by_split))}, not "
-            f"{shown(split)}; correct `split`"
-        )
-    return [p for s, patterns in by_split.items() if split in (None, s) for p in patterns]
-
-
-def _by_split(given: Any) -> dict[str, list[str]]:
-    """Split -> globs, of any form that the card allows: a glob, several, or one entry per split."""
-    if isinstance(given, str):
-        return {"train": [given]}
-    entries = cast(list[Any], given)
-    if all(isinstance(entry, str) for entry in entries):
-        return {"train": [str(entry) for entry in entries]}
-    return {
-        str(entry["split"]): [entry["path"]] if isinstance(entry["path"], str) else entry["path"]
-        for entry in entries
-    }
+    fit = [f for f in files if matches(f.split("/"), pattern.split("/"))]
+    seen = fit if _HIDDEN.search(pattern) else [f for f in fit if not _HIDDEN.search(f)]
+    return [f for f in seen if may_hold_rows(f) or (is_data(f) and not is_note(f))]
 
 
 def _fetched(repository: str, commit: str, name: str) -> Path:

@@ -105,16 +105,86 @@ def test_a_split_without_a_card_is_found_by_the_names_of_the_files(ingestion, hu
         "en/val.jsonl": b'{"n":2}\n',
         "de/train-1.jsonl": b'{"n":3}\n',
         "constraint.jsonl": b'{"n":4}\n',
+        "train_x/training.jsonl": b'{"n":5}\n',
+        "train_x/test.jsonl": b'{"n":6}\n',
     }
     hub.branches["main"] = NEW
     for chosen, numbers in [
-        ({"split": "train"}, [3, 1]),
+        ({"split": "train", "config": "train_x"}, [5]),
         ({"split": "validation"}, [2]),
         ({"split": "train", "config": "en"}, [1]),
-        ({}, [4, 3, 1, 2]),
+        ({}, [4, 3, 1, 2, 6, 5]),
     ]:
         rows = ingestion.rows(_run(ingestion, **chosen))
         assert [row["raw"]["n"] for row in rows] == numbers
+
+
+def _card(configs: str) -> bytes:
+    return f"---\nconfigs:{configs}\n---\n".encode()
+
+
+def _names(ingestion, **chosen):
+    return [
+        row["file"].removeprefix("me/pairs/") for row in ingestion.rows(_run(ingestion, **chosen))
+    ]
+
+
+def test_a_config_may_be_a_directory_of_the_card(ingestion, hub):
+    card = _card(
+        "\n- {config_name: en, data_dir: data/en}\n- {config_name: de, data_dir: ./data/de/}"
+    )
+    files = [
+        f"data/{config}/{split}.jsonl" for config in ("de", "en") for split in ("dev", "train")
+    ]
+    hub.commits[OLD] = {"README.md": card, **dict.fromkeys(files, b'{"n":1}\n')}
+    assert _names(ingestion, config="en", split="train") == ["data/en/train.jsonl"]
+    assert _names(ingestion, config="de") == files[:2]
+    with pytest.raises(DataError, match="me/pairs has the configs de, en; give one as `config`"):
+        _run(ingestion, split="train")
+
+
+@pytest.mark.parametrize(
+    ("mark", "glob", "names"),
+    [
+        (b"", "./data/a.jsonl", ["data/a.jsonl"]),
+        (b"", "data/*", ["data/_b.jsonl", "data/a.jsonl"]),
+        (b"", "data/.h*", ["data/.hidden.jsonl"]),
+        (b"\xef\xbb\xbf", "data/a.jsonl", ["data/a.jsonl"]),
+    ],
+)
+def test_a_card_chooses_what_it_chooses_for_the_datasets_library(ingestion, hub, mark, glob, names):
+    card = _card(f'\n- data_files: [{{split: train, path: "{glob}"}}]')
+    rows = ("data/a.jsonl", "data/_b.jsonl", "data/.hidden.jsonl", "old/train.jsonl")
+    others = ("data/README.md", "data/.gitkeep", "data/dataset_infos.json")
+    hub.commits[OLD] = {"README.md": mark + card, **dict.fromkeys(others, b"{}")}
+    hub.commits[OLD] |= dict.fromkeys(rows, b'{"n":1}\n')
+    assert _names(ingestion, split="train") == names
+
+
+@pytest.mark.parametrize(
+    ("configs", "says"),
+    [
+        (" foo", "has 'foo'; expected a list of configs"),
+        ("\n- foo", r"has \['foo'\]; expected a list of configs"),
+        (
+            "\n- data_files: [{split: train}]",
+            r"has \[{'split': 'train'}\]; .*entries of split and p",
+        ),
+        ("\n- data_files: {train: a.jsonl}", "has {'train': 'a.jsonl'}; .* give globs as `data_fi"),
+    ],
+)
+def test_a_malformed_card_is_told_as_what_it_is(ingestion, hub, configs, says):
+    hub.commits[OLD] = {"README.md": _card(configs), "train.jsonl": b'{"n":1}\n'}
+    with pytest.raises(DataError, match=f"me/pairs: `configs` of its card .README.md. {says}"):
+        _run(ingestion, split="train")
+
+
+@pytest.mark.usefixtures("hub")
+def test_offline_a_commit_that_is_given_is_not_advised(ingestion, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataError, match="OFFLINE is set: unset it; or give `path` with a local"):
+        _run(ingestion, revision=NEW)
 
 
 @pytest.mark.parametrize(
