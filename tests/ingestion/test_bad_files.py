@@ -167,6 +167,18 @@ def test_a_bad_file_is_named_with_what_is_wrong(ingestion, name, content, says):
     assert not list(ingestion.directory.glob("store/1_ingestion/*"))
 
 
+@pytest.mark.parametrize("window", [27, 28])
+def test_a_window_of_zstd_that_is_too_large_is_no_damage(ingestion, window):
+    options = zstandard.ZstdCompressionParameters(window_log=window, enable_ldm=True)
+    packer = zstandard.ZstdCompressor(compression_params=options).compressobj()
+    path = ingestion.write("x.jsonl.zst", packer.compress(LINES) + packer.flush())
+    if window == 27:
+        assert len(ingestion.rows(ingestion.run(path))) == 3000
+        return
+    with pytest.raises(DataError, match=r"window above 128 MB, .*; compress it again without"):
+        ingestion.run(path)
+
+
 def test_one_pointer_among_files_is_no_three_bad_rows(ingestion):
     ingestion.write("some/a.jsonl", LINES)
     pointer = ingestion.write("some/b.jsonl", POINTER)

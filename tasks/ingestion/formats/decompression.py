@@ -119,6 +119,11 @@ def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
             f"{size_out:,} decompressed bytes; fetch the file again"
         ) from error
     except (zlib.error, lzma.LZMAError, OSError) as error:
+        if "too much memory" in str(error):
+            raise DataError(
+                f"{origin.name}: compressed by zstd with a window above 128 MB, as --long=28 "
+                "and more do, which is not read; compress it again without --long, or decompress it"
+            ) from error
         raise DamagedFile(
             f"{origin.name}: corrupt_{_NAMES[codec]} after {size_out:,} decompressed bytes "
             f"({said(error)}); fetch the file again"

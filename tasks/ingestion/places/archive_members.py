@@ -3,7 +3,8 @@
 Out: the name of every file in it, and the pieces of its content, or None where it is not wanted.
 
 Raises on the way:
-    DataError: a member leads out of the archive, is a link or a device, or is encrypted.
+    DataError: a member leads out of the archive, is a link or a device, or is encrypted; or a zip
+        is compressed once more.
     DamagedFile: the archive is cut or damaged.
 """
 
@@ -18,7 +19,13 @@ from typing import IO, Any
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import Origin
-from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, pieces, said
+from tasks.ingestion.formats.decompression import (
+    PIECE_BYTES,
+    DamagedFile,
+    codec_of,
+    pieces,
+    said,
+)
 
 _BLOCK = 512
 _DAMAGE = (
@@ -55,6 +62,7 @@ def _no_file(origin: Origin, name: str, kind: str) -> DataError:
 
 def zip_members(origin: Origin, wanted: Wanted) -> Members:
     """The members of a zip."""
+    _check_plain(origin)
     with _damage_told(origin), zipfile.ZipFile(origin.path) as archive:
         entries = archive.infolist()
         for entry in entries:
@@ -72,6 +80,17 @@ def zip_members(origin: Origin, wanted: Wanted) -> Members:
                 raise DataError(f"{origin.name}: member {shown(name)} is encrypted; unpack it")
             with archive.open(entry) as file:
                 yield name, _read(origin, file)
+
+
+def _check_plain(origin: Origin) -> None:
+    """Raises DataError where the bytes are compressed, as a tar's may be and a zip's are not."""
+    with origin.path.open("rb") as file:
+        codec = codec_of(file.read(16))
+    if codec:
+        raise DataError(
+            f"{origin.name}: starts as {codec} does, not as a zip, and no zip is read from "
+            f"{codec}: decompress the file, and give what is in it"
+        )
 
 
 def tar_members(origin: Origin, wanted: Wanted) -> Members:

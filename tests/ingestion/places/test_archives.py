@@ -110,6 +110,13 @@ def test_a_member_is_found_by_its_name_before_a_glob_is_made_of_it(ingestion, pa
         assert row["file"] == f"{path}!/{name}.jsonl"
 
 
+@pytest.mark.parametrize("name", ["raw.zip.gz", "raw.zip"])
+def test_a_zip_that_is_compressed_once_more_is_no_damaged_one(ingestion, name):
+    path = ingestion.write(name, gzip.compress(zip_of(MEMBERS)))
+    with pytest.raises(DataError, match=rf"{name}: starts as \.gz does, .*: decompress the file"):
+        ingestion.run(path)
+
+
 def test_an_archive_may_lie_behind_a_url(ingestion):
     files = Files({"/raw.zip": zip_of(MEMBERS)})
     with serving(files.answer) as address:
