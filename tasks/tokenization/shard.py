@@ -74,15 +74,20 @@ class TokenizeShard:
                 counts["tokens"] += int(sides[:, fits].sum())
                 counts["longest"] = max(counts["longest"], int(sides[:, fits].max(initial=0)))
                 for split in SPLITS:
-                    part = _rows_where(rows, fits & equals(batch.rows["split"], split))
+                    wanted = fits & equals(batch.rows["split"], split)
+                    part = _rows_where(rows, wanted)
                     if part.num_rows and split not in writers:
                         writers[split] = self._open(open_files, f"{split}/{shard.stem}.arrow")
                     if part.num_rows:
                         writers[split].write_batch(part)
                         counts[split] += part.num_rows
+                    if split == "train":
+                        counts["text"] += int(
+                            (wanted & equals(batch.rows["format"], "standard")).sum()
+                        )
         nothing = counts["train"] + counts["eval"] == 0
         return {
-            **{name: counts[name] for name in (*SPLITS, "tokens", "longest")},
+            **{name: counts[name] for name in (*SPLITS, "text", "tokens", "longest")},
             "encoders": encoders.used,
             "longer_sides": longer if nothing else self._too_long(longer),
         }

@@ -86,6 +86,7 @@ def _build(
         raise
     end_workers()  # no later stage has shards
     totals = {n: sum(c[n] for c in numbers) for n in (*SPLITS, "tokens")}
+    _write_rendering(workspace, templating, totals["train"], sum(c["text"] for c in numbers))
     workspace.report.update(totals | {"longest": max(c["longest"] for c in numbers)})
     workspace.report["encoders"] = _encoders(numbers)
     if totals["train"] == 0:
@@ -151,6 +152,12 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
         save(model.path, templating.path / CHAT_TEMPLATE_FILE, directory)
         saved = [path.relative_to(workspace.path).as_posix() for path in files_below(directory)]
         memo.keep(directory.name, saved, {})
+
+
+def _write_rendering(workspace: Workspace, templating: Artifact, pairs: int, texts: int) -> None:
+    """`formats`: which the training pairs have, `texts` of all `pairs` being no conversations."""
     said = templating.record["ingredients"]["params"]
-    rendering = {name: said.get(name) for name in RENDERING_FIELDS}
+    rendering: dict[str, Any] = {name: said.get(name) for name in RENDERING_FIELDS}
+    counts = {"standard": texts, "conversational": pairs - texts}
+    rendering["formats"] = [name for name, count in counts.items() if count]
     write_json(workspace.path / RENDERING_FILE, rendering, "later")

@@ -113,9 +113,10 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     trainer.gather_model()
     if trainer.is_world_process_zero():
         with explained_disk_errors(Path(job.output)):
+            rendered = rendering_policy(Path(job.pairs))
+            trainer.formats = tuple(rendered["formats"] or ())
             export(trainer, Path(job.output), tokens)
-            policy = rendering_policy(Path(job.pairs))
-            write_contract(Path(job.output) / "model", held_out or (), **policy)
+            write_contract(Path(job.output) / "model", held_out or (), **rendered)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 

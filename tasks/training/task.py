@@ -16,7 +16,7 @@ from tasks.training.settings.names import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 8
+VERSION = 9
 
 
 def step(

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from tasks.training.bar import show_bar
 from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.given_rows import formats_of
 from tasks.training.batches.own_collator import OwnCollator
 from tasks.training.batches.pairs import COLUMNS
 from tasks.training.computing import ComputingTrainer
@@ -145,7 +146,7 @@ class RewardTrainer(ComputingTrainer):
             use_usual_passes(body)
         self.layout = self._choose_layout()
         compile_layers(body, self.args, self.accelerator)
-        self.base_name = name
+        self.base_name, self.formats = name, formats_of(train_dataset)
         self._tag()
         self.user_metrics = compute_metrics
         self.user_preprocessing = preprocess_logits_for_metrics

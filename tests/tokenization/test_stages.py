@@ -96,6 +96,21 @@ def test_ids_equal_the_tokenizers_own_for_conversations_and_for_text(
     assert (tokenized.path / "tokenizer/chat_template.jinja").exists()
 
 
+def test_what_the_training_pairs_are_is_told_to_whoever_serves_the_model(
+    tmp_path, tiny_model_directory
+):
+    talk, text = pair(USER, says("Blue."), says("Green.")), pair("The sky is", " blue.", " red.")
+    held = {"split": "eval"}
+    kinds = {
+        "texts": ([text, talk | held], ["standard"]),
+        "talks": ([talk, text | held], ["conversational"]),
+        "both": ([talk, text], ["standard", "conversational"]),
+    }
+    for name, (pairs, formats) in kinds.items():
+        _, tokenized = stages(tmp_path / name, tiny_model_directory, [pairs])
+        assert json.loads((tokenized.path / "rendering.json").read_text())["formats"] == formats
+
+
 @pytest.mark.catalogue(90, 91)
 def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     long = says("blue " * 500)

@@ -80,6 +80,19 @@ def policy_of(directory: Path) -> Any:
     return policy
 
 
+def formats_of(directory: Path) -> tuple[str, ...]:
+    """`standard` (text), `conversational`, or both: which the rows of training had; none where no
+    contract says it.
+
+    Raises:
+        ValueError: the contract is of another format.
+    """
+    path = directory / CONTRACT
+    if not path.is_file():
+        return ()
+    return tuple(read_contract(path)["rendering"].get("formats") or ())
+
+
 def _check_refused(
     model: Scorer, path: Path, probe: Mapping[str, Any], rendering: Mapping[str, Any]
 ) -> None:

@@ -23,7 +23,7 @@ from transformers import AutoTokenizer
 from tasks.registration.loader import reward_scale
 from tasks.registration.loader.allowed_files import check_files
 from tasks.registration.loader.champion_scale import map_to
-from tasks.registration.loader.contract_replay import policy_of, replay
+from tasks.registration.loader.contract_replay import formats_of, policy_of, replay
 from tasks.registration.loader.given_rows import OPTIONS, content, conversations, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
@@ -70,6 +70,8 @@ class ServedModel:
         self.model: Any = model.to(self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))
         self.scorer = IdScorer(self.model)
+        self.formats = formats_of(directory)
+        """Which the rows of training had: `standard`, `conversational`; none if nobody knows."""
         trained_with = policy_of(directory)
         self.texts = RowTexts(self.tokenizer, trained_with)
         self.golden = replay(self, directory)

@@ -39,7 +39,8 @@ class Reader:
 
     def __init__(self, model: ServedModel, settings: ServeSettings) -> None:
         self.model, self.settings = model, settings
-        self.conversational = model.tokenizer.chat_template is not None
+        has_template = model.tokenizer.chat_template is not None
+        self.conversational = has_template and model.formats != ("standard",)
         self.rendered = settings.query_form == "rendered" or (
             settings.query_form == "auto" and self.conversational
         )

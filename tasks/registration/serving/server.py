@@ -47,6 +47,12 @@ def serve(
 
         contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
         service = Service(model, name, settings)
+        if len(model.formats) > 1 and settings.query_form == "auto":
+            logger.info(
+                "training had text and conversations: bare strings are read as rendered by the "
+                "chat template, and /score makes conversations; --query-form text reads strings as "
+                "text"
+            )
         app = build_app(service)
         config = uvicorn.Config(
             app,

@@ -47,7 +47,7 @@ class ServeSettings(BaseModel):
     query_form: QueryForm = "auto"
     """How bare strings are read: `rendered` by the chat template already, to which nothing is added
     but what that writes behind the end token (closing.py); or `text`, which gets the end token and
-    special tokens; `auto`: by whether there is a template."""
+    special tokens; `auto`: as text where training had nothing else, or there is no template."""
     special_tokens_in_text: Literal["quarantine", "encode"] | None = None
     """What a special token in a row's words becomes, if not what training made of it: an error, or
     ordinary text. In rendered strings and token ids they are markup."""

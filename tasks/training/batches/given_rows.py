@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, Value
 
 from tasks.errors import DataError, shown
 
@@ -46,6 +46,18 @@ def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
             f"the {name} dataset's row {number}: {column} is {other}, but {first} in the rows "
             "before it; all rows of a list have one format: give the kinds as lists of their own"
         ) from error
+
+
+def formats_of(rows: Any) -> tuple[str, ...]:
+    """The one format of raw rows, `standard` (text) or `conversational`; none where they do not say
+    it: token ids, and a stream whose columns nobody knows."""
+    if isinstance(rows, Dataset | IterableDataset):
+        chosen: Any = (rows.features or {}).get("chosen")
+    else:
+        chosen = rows[0].get("chosen") if rows else None
+    if chosen is None:
+        return ()
+    return ("standard",) if isinstance(chosen, str | Value) else ("conversational",)
 
 
 def _of_plain_values(rows: Dataset | IterableDataset) -> Dataset | IterableDataset:

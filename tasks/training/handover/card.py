@@ -63,7 +63,7 @@ def model_card(
         + (" and low-rank adapters." if adapter else "."),
         "",
         "## Load",
-        LOAD.format(name=name, read=_read(trainer.processing_class)),
+        LOAD.format(name=name, read=_read(trainer)),
         "The reward is read at the last token of a sequence and is no probability: only the "
         "differences between answers to one prompt have a meaning.",
         "",
@@ -91,9 +91,10 @@ def sources(rows: Any) -> dict[str, int]:
     return dict(Counter(map(str, rows["source"])).most_common())
 
 
-def _read(tokenizer: Any) -> str:
+def _read(trainer: "RewardTrainer") -> str:
     """How what is judged becomes ids, in code: as training read it."""
-    if tokenizer.chat_template:
+    tokenizer: Any = trainer.processing_class
+    if tokenizer.chat_template and trainer.formats != ("standard",):
         return CONVERSATION
     end = own_tokens(tokenizer).end
     return TEXT.format(end=f" + {end!r}" if end else "")

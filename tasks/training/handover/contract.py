@@ -3,7 +3,7 @@ and held against the model wherever it is loaded.
 
     <model>/reward_contract.json
         rendering   template and its hash, the date written into it, EOS, padding, BOS, the policy
-                    for special tokens in text
+                    for special tokens in text, and which formats the training rows had
         pooling     where the reward is read
         tolerance   largest accepted difference of rewards, by dtype, relative to max(1, |reward|)
         probes      golden rows: both texts, both lists of ids, both rewards in float32
@@ -14,7 +14,7 @@ A probe that the template or the policy refuses says so: it must be refused agai
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,11 +80,13 @@ def write_contract(
     *,
     policy: Policy = "quarantine",
     date: str | None = None,
+    formats: Sequence[str] | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
     """Writes the contract of the model in `directory`; the model is loaded from there anew.
 
-    `pairs`: tokenized held-out pairs, of which the first few are taken.
+    `pairs`: tokenized held-out pairs, of which the first few are taken. `formats`: those that the
+    rows had, `standard` or `conversational`; None where nobody knows.
 
     Raises:
         ModelError: the directory holds no complete reward model.
@@ -93,7 +95,7 @@ def write_contract(
     reader = RowReader(scored.tokenizer, policy)
     contract = {
         "format": FORMAT,
-        "rendering": rendering(scored.tokenizer, policy, date),
+        "rendering": rendering(scored.tokenizer, policy, date, formats),
         "pooling": POOLING,
         "tolerance": TOLERANCE,
         "probes": [_probe(name, row, reader, scored) for name, row in GOLDEN.items()],
@@ -104,9 +106,10 @@ def write_contract(
 
 
 def rendering_policy(tokenization: Path) -> dict[str, Any]:
-    """`policy` and `date` by which the pairs of a tokenization artifact were rendered."""
+    """`policy`, `date` and `formats` of a tokenization artifact's pairs, as they were rendered."""
     said = read_json(tokenization / RENDERING_FILE) or {}
-    return {"policy": said.get("special_tokens_in_text", "quarantine"), "date": said.get("date")}
+    policy = said.get("special_tokens_in_text", "quarantine")
+    return {"policy": policy, "date": said.get("date"), "formats": said.get("formats")}
 
 
 def read_contract(directory: Path) -> dict[str, Any]:
@@ -130,12 +133,15 @@ def read_contract(directory: Path) -> dict[str, Any]:
         raise ModelError(str(error)) from error
 
 
-def rendering(tokenizer: Any, policy: str, date: str | None) -> dict[str, Any]:
+def rendering(
+    tokenizer: Any, policy: str, date: str | None, formats: Sequence[str] | None
+) -> dict[str, Any]:
     """How rows become ids, as far as the tokenizer's own settings say."""
     template: str | None = tokenizer.chat_template
     return {
         "chat_template_sha256": template and hashlib.sha256(template.encode()).hexdigest(),
         "date": date,
+        "formats": formats and [*formats],
         "special_tokens_in_text": policy,
         "text": CLOSED if own_tokens(tokenizer).closes else TEXT,
         "conversation": "the chat template over prompt + answer as one, nothing added",
@@ -156,8 +162,9 @@ def replay(directory: Path, device: str = "cpu") -> list[Verdict]:
     contract = read_contract(directory)
     scored = _Scored(directory, device)
     expected = contract["rendering"]
-    reader = RowReader(scored.tokenizer, expected["special_tokens_in_text"])
-    now = rendering(scored.tokenizer, expected["special_tokens_in_text"], expected["date"])
+    policy = expected["special_tokens_in_text"]
+    now = rendering(scored.tokenizer, policy, expected["date"], expected.get("formats"))
+    reader = RowReader(scored.tokenizer, policy)
     limit = float(contract["tolerance"]["float32"])
     verdicts = [Verdict("rendering", difference_of_settings(expected, now))]
     for probe in contract["probes"]:

@@ -25,6 +25,8 @@ class SharedTrainer(ResumableTrainer):
 
     base_name: str
     """What the model was given as."""
+    formats: tuple[str, ...] = ()
+    """Which the training rows had, `standard` or `conversational`; none where nobody knows."""
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """As Trainer's; a whole model gets its score contract, for which it is loaded once more, in
@@ -46,7 +48,8 @@ class SharedTrainer(ResumableTrainer):
             held_out = next(iter(held_out.values()), None)
         pairs: Any = held_out if isinstance(held_out, Dataset) else ()
         try:
-            write_contract(directory, pairs, policy=settings.special_tokens_in_text)
+            policy = settings.special_tokens_in_text
+            write_contract(directory, pairs, policy=policy, formats=self.formats or None)
         except Exception as error:  # whatever loading raises: the model is saved, and training over
             logger.warning("%s gets no %s: %s", directory, CONTRACT, error)
 

@@ -16,8 +16,8 @@ def client(model):
 
     with ExitStack() as stack:
 
-        def make(headers=None, base_url="http://127.0.0.1", **settings):
-            app = build_app(Service(model, "models:/reward-model/4", ServeSettings(**settings)))
+        def make(headers=None, base_url="http://127.0.0.1", served=model, **settings):
+            app = build_app(Service(served, "models:/reward-model/4", ServeSettings(**settings)))
             asked = TestClient(app, base_url, headers=headers or {}, raise_server_exceptions=False)
             return stack.enter_context(asked)
 

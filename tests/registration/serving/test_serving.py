@@ -81,6 +81,33 @@ def test_a_rendered_query_that_stops_within_the_templates_closing_is_completed(c
     assert found == pytest.approx(model.rewards_of_ids(ids), abs=1e-5)
 
 
+@pytest.mark.parametrize("formats", [["standard"], ["standard", "conversational"], None])
+def test_strings_are_text_to_a_model_of_text_though_its_tokenizer_has_a_template(
+    client, copied, formats
+):
+    from tasks.registration import load_reward_model
+    from tasks.training.handover.contract import write_contract
+
+    write_contract(copied, formats=formats)
+    model = load_reward_model(copied, "cpu")
+    assert model.tokenizer.chat_template
+    server = client(served=model)
+    text = "What color? So"
+    asked = [
+        ("/get_reward", {"query": [text]}),
+        ("/reward", {"prompt": "What color?", "response": " So"}),
+        ("/classify", {"input": [text]}),
+        ("/score", {"queries": "What color?", "documents": " So"}),
+    ]
+    (own, *found) = [
+        server.post(path, json=body).text
+        for path, body in [("/v1/rewards", {"input": [{"text": text}]}), *asked]
+    ]
+    reward = json.loads(own)["data"][0]["reward"]
+    assert reward == pytest.approx(float(model.rewards([text])[0]), abs=1e-5)
+    assert [f"{reward}" in answer for answer in found] == [formats == ["standard"]] * 4
+
+
 @pytest.mark.parametrize(
     ("template_end", "cut", "completed"),
     [

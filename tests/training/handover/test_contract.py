@@ -120,7 +120,7 @@ def test_a_directory_without_a_contract_is_refused(copied):
 
 def test_the_stage_leaves_a_contract_with_its_policy_and_real_held_out_pairs(base, pairs, tmp_path):
     held = shutil.copytree(pairs, tmp_path / "pairs")
-    said = {"special_tokens_in_text": "keep", "date": "2026-01-02"}
+    said = {"special_tokens_in_text": "keep", "date": "2026-01-02", "formats": ["standard"]}
     (held / "rendering.json").write_text(json.dumps(said))
     trained = Store(tmp_path / "data").obtain(
         stage_step(base, held, {"device": "cpu", "max_steps": 2, "learning_rate": 1e-3})
@@ -128,5 +128,7 @@ def test_the_stage_leaves_a_contract_with_its_policy_and_real_held_out_pairs(bas
     contract = read_contract(trained.path / "model")
     assert contract["rendering"]["special_tokens_in_text"] == "keep"
     assert contract["rendering"]["date"] == "2026-01-02"
+    assert contract["rendering"]["formats"] == ["standard"]
+    assert "# prompt, and answer" in (trained.path / "model" / "README.md").read_text()
     assert [pair["pair_id"] for pair in contract["pairs"]] == [f"pair000{n}" for n in range(4)]
     assert differences(trained.path / "model") == {}

@@ -57,6 +57,25 @@ def test_a_saved_model_reads_special_tokens_as_in_training(tiny_model_directory,
     assert {verdict.difference for verdict in replay(tmp_path)} == {None}
 
 
+@pytest.mark.parametrize("kind", ["text", "listed text", "talk", "ids"])
+def test_a_saved_model_says_whether_its_rows_were_text(tiny_model_directory, tmp_path, kind):
+    said = {"talk": talk("How?", "Well."), "ids": [1, 2]}.get(kind, "How? Well.")
+    other = {"talk": talk("How?", "Ill."), "ids": [1, 3]}.get(kind, "How? Ill.")
+    names = [f"{side}_input_ids" if kind == "ids" else side for side in ("chosen", "rejected")]
+    rows = [dict(zip(names, (said, other), strict=True))] * 2
+    trainer = RewardTrainer(
+        str(tiny_model_directory),
+        RewardConfig(output_dir=str(tmp_path), **QUIET),
+        train_dataset=rows if kind == "listed text" else Dataset.from_list(rows),
+    )
+    trainer.save_model()
+    trainer.create_model_card()
+    formats = {"talk": ["conversational"], "ids": None}.get(kind, ["standard"])
+    assert read_contract(tmp_path)["rendering"]["formats"] == formats
+    of_text = "# prompt, and answer" in (tmp_path / "README.md").read_text()
+    assert of_text == (formats == ["standard"])
+
+
 def test_a_contract_of_another_model_does_not_stay(tiny_model_directory, tmp_path):
     trainer_of(tiny_model_directory, tmp_path / "run", "encode").save_model(str(tmp_path / "out"))
     assert (tmp_path / "out" / CONTRACT).is_file()
