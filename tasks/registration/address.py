@@ -43,3 +43,10 @@ def check_store(params: RegistrationParams, root: Path) -> None:
 def database_path(uri: str) -> Path | None:
     """The file of a SQLite store, or None for any other."""
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
+
+
+def is_of_another(place: Path, database: Path) -> bool:
+    """Whether files stand below another registry, as those do that a copied database names: of the
+    directories above them, the first with a database of that name is another one's."""
+    beside = next((p / database.name for p in place.parents if (p / database.name).is_file()), None)
+    return beside is not None and not beside.samefile(database)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
-from tasks.registration.address import database_path, store_uri
+from tasks.registration.address import database_path, is_of_another, store_uri
 from tasks.registration.params import RegistrationParams
 
 if TYPE_CHECKING:
@@ -39,15 +39,11 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
             f"exist; expected {location}. The directory was moved: move it back, or set "
             "registration.experiment_name and registration.model_name to new names"
         )
-    if database and _is_of_another(Path(kept), database):
+    if database and is_of_another(Path(kept), database):
         raise RegistrationError(
             f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which belong to "
             f"the registry beside them; this one, {database}, is a copy of that: set "
-            "registration.experiment_name to a new name, and they are kept here"
+            "registration.experiment_name and registration.model_name to new names, and all is "
+            "kept here"
         )
     return found.experiment_id
-
-
-def _is_of_another(artifacts: Path, database: Path) -> bool:
-    beside = artifacts.parent / database.name
-    return beside.exists() and not beside.samefile(database)

@@ -41,8 +41,8 @@ def ensure_model(
     `version`: the one that stands, whose own model it is, whatever experiment that is in.
 
     Raises:
-        RegistrationError: that one's files stood where the registry was moved away from, or its
-            model was deleted.
+        RegistrationError: that one's files stood where the registry was moved away from, or belong
+            to the registry that this one was copied from; or its model was deleted.
     """
     model = _logged_model(client, experiment, run_id, params, subject, version)
     if version is not None:

@@ -52,6 +52,32 @@ def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place
     assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
 
 
+def test_a_copied_registry_writes_nothing_into_the_versions_of_the_first(defended, tmp_path):
+    made, root = defended.better, defended.root
+    copy = replace(defended, root=Path(shutil.copytree(root, tmp_path / "copy")))
+
+    def files():
+        found = {path: path.stat() for path in (root / "mlruns").rglob("*") if path.is_file()}
+        return {path: (status.st_mtime_ns, status.st_size) for path, status in found.items()}
+
+    before = files()
+
+    def registered(**names):
+        asked = {"min_improvement": 0.5, **names}
+        return replace(copy, params=copy.params.model_copy(update=asked)).register(made)
+
+    with pytest.raises(RegistrationError, match=r"experiment_name and .*model_name to new names"):
+        registered()
+    with pytest.raises(
+        RegistrationError, match=r"version 1 of 'reward-model' .* is a copy of that"
+    ):
+        registered(experiment_name="copied")
+    own = receipt(registered(experiment_name="copied", model_name="copied-model"))
+    assert Path(own["location"]).is_relative_to(copy.root / "mlruns")
+    assert (own["version"], own["alias"]) == (1, "champion")
+    assert files() == before
+
+
 @pytest.mark.slow
 def test_a_version_whose_logged_model_was_deleted_is_to_be_deleted_too(place):
     made = place.evaluated(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
-from tasks.registration.address import database_path
+from tasks.registration.address import database_path, is_of_another
 from tasks.registration.proving.package import identity
 from tasks.registration.proving.seal import changed
 from tasks.registration.registry import ARTIFACT_DIGEST, SEAL
@@ -50,13 +50,23 @@ def download(client: "MlflowClient", version: "ModelVersion", destination: Path)
 
 
 def check_not_moved(client: "MlflowClient", version: "ModelVersion", place: str) -> None:
-    """Refuses a version whose files stood where the registry was moved away from.
+    """Refuses a version whose files stood where the registry was moved away from, or stand in the
+    one that it was copied from, which nothing is written into.
 
     Raises:
-        RegistrationError: they did; nothing is there any more.
+        RegistrationError: they did, and nothing is there any more; or they do.
     """
-    if _stands_elsewhere(client.tracking_uri, place) and not local_path(place).exists():
+    if not _stands_elsewhere(client.tracking_uri, place):
+        return
+    if not local_path(place).exists():
         raise _no_files(client.tracking_uri, version, place)
+    database = database_path(client.tracking_uri)
+    if database and is_of_another(local_path(place), database):
+        raise RegistrationError(
+            f"{named(version)} has its files at {place}, which belong to the registry beside them; "
+            f"this one, {database}, is a copy of that: set registration.experiment_name and "
+            "registration.model_name to new names, and all is kept here"
+        )
 
 
 def _no_files(uri: str, version: "ModelVersion", place: str) -> RegistrationError:
