@@ -9,6 +9,7 @@ from tasks.conversion.task import check_overrides, check_sources
 from tasks.errors import DataError, ParamsError
 from tasks.evaluation.task import benchmarks_found, check_device
 from tasks.registration.address import check_store
+from tasks.registration.usable import check_usable
 from tasks.templating.template import template_source
 from tasks.training.task import check_launch
 
@@ -60,6 +61,16 @@ def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact])
         )
     if not pipeline.store.place(pipeline.step("training", artifacts)).exists():
         check_device(pipeline.params.evaluation)
+
+
+def check_before_work(pipeline: Pipeline, until: str | None) -> None:
+    """Before the first stage that is not there yet is built: what it leads to can be registered.
+
+    Raises:
+        RegistrationError: MLflow's store cannot take it.
+    """
+    if comes_to("registration", until):
+        check_usable(pipeline.params.registration, pipeline.root)
 
 
 def comes_to(stage: str, until: str | None) -> bool:

@@ -5,9 +5,15 @@ What a registered version was made from stays beyond the runs: later champions a
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from flows.beforehand import check_before_training, check_beforehand, comes_to
+from flows.beforehand import (
+    check_before_training,
+    check_before_work,
+    check_beforehand,
+    comes_to,
+)
 from flows.pipeline import Pipeline, run_steps
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Step, Store
@@ -40,7 +46,9 @@ def run_pipeline(
         return store.obtain(step, force=step.stage in force)
 
     address = pipeline.params.registration.tracking_uri
-    progress = _Progress(store, obtain or ask_store, address and redacted(address))
+    before_work = partial(check_before_work, pipeline, until)
+    known = address and redacted(address)
+    progress = _Progress(store, obtain or ask_store, known, before_work, force)
     artifacts = progress.artifacts
     with in_use(store):
         for stage, artifact in run_steps(pipeline, progress, until):
@@ -67,13 +75,21 @@ class _Progress:
     obtain: Obtain
     registry: str | None
     """Its address, as params have it, without a secret."""
+    before_work: Callable[[], None]
+    """Called before anything is built, unless it is only found to be damaged."""
+    force: Collection[str]
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
     name: str = ""
     kept: int = 0
+    working: bool = False
 
     def __call__(self, step: Step) -> Artifact:
         """The step's artifact."""
-        if not self.store.place(step).exists():
+        absent = not self.store.place(step).exists()
+        if (absent or step.stage in self.force) and not self.working:
+            self.before_work()
+            self.working = True
+        if absent:
             self._keep()
         if step.stage == "registration":  # whose version may come to stand, and this process die
             told = {"training": self.artifacts["training"].key, "tracking_uri": self.registry}

@@ -5,7 +5,7 @@ mlruns/mlflow.db  mlruns/artifacts/     the place is written down in the databas
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.errors import RegistrationError
 from tasks.registration.address import database_path, is_of_another, store_uri
@@ -13,6 +13,16 @@ from tasks.registration.params import RegistrationParams
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+
+class Kept(NamedTuple):
+    """An experiment as the store holds it."""
+
+    id: str
+    stage: str
+    """`active`, or `deleted`."""
+    place: str
+    """Where its artifacts are kept."""
 
 
 def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Path) -> str:
@@ -27,23 +37,34 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
     found = client.get_experiment_by_name(params.experiment_name)
     if found is None:
         return client.create_experiment(params.experiment_name, artifact_location=location)
-    if found.lifecycle_stage != "active":
+    kept = Kept(found.experiment_id, found.lifecycle_stage, found.artifact_location)
+    check_experiment(params.experiment_name, kept, database)
+    return found.experiment_id
+
+
+def check_experiment(name: str, found: Kept, database: Path | None) -> None:
+    """Refuses an experiment that no run can be put into; `database`: SQLite's, which it is in.
+
+    Raises:
+        RegistrationError: as `experiment_for`.
+    """
+    if found.stage != "active":
         raise RegistrationError(
-            f"experiment {params.experiment_name!r} was deleted in MLflow; restore it (`mlflow "
-            f"experiments restore -x {found.experiment_id}`) or set registration.experiment_name"
+            f"experiment {name!r} was deleted in MLflow; restore it (`mlflow experiments restore "
+            f"-x {found.id}`) or set registration.experiment_name"
         )
-    kept = found.artifact_location
+    kept = found.place
+    location = str(database.parent / "artifacts") if database else None
     if location and kept != location and kept.startswith("/") and not Path(kept).exists():
         raise RegistrationError(
-            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which does not "
+            f"experiment {name!r} keeps its artifacts in {kept}, which does not "
             f"exist; expected {location}. The directory was moved: move it back, or set "
             "registration.experiment_name and registration.model_name to new names"
         )
     if database and is_of_another(Path(kept), database):
         raise RegistrationError(
-            f"experiment {params.experiment_name!r} keeps its artifacts in {kept}, which belong to "
+            f"experiment {name!r} keeps its artifacts in {kept}, which belong to "
             f"the registry beside them; this one, {database}, is a copy of that: set "
             "registration.experiment_name and registration.model_name to new names, and all is "
             "kept here"
         )
-    return found.experiment_id

@@ -109,7 +109,7 @@ def came_of(training: str, tracking_uri: str | None, root: Path) -> bool:
 
             asked = f"tags.`stage.training` = '{training}'"
             return bool(MlflowClient(uri, uri).search_model_versions(asked))
-        with _reading(database) as store:
+        with reading(database) as store:
             return store.execute(TRAINING_QUERY, (training,)).fetchone() is not None
 
     return _told(address_of(tracking_uri, root), found, True)
@@ -134,7 +134,7 @@ def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:
         return _entry_by_client(uri, name, version)
     if not database.is_file():
         return None
-    with _reading(database) as store:
+    with reading(database) as store:
         tags = store.execute(VERSION_QUERY, (ARTIFACT_DIGEST, name, version)).fetchone()
         if tags is None:
             return None
@@ -142,7 +142,8 @@ def _entry(uri: str, registered: Mapping[str, Any]) -> Entry | None:
     return Entry(tags[0], tuple(sorted(aliases)))
 
 
-def _reading(database: Path) -> "closing[sqlite3.Connection]":
+def reading(database: Path) -> "closing[sqlite3.Connection]":
+    """SQLite's store, read-only."""
     return closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30))
 
 
@@ -153,7 +154,7 @@ def _has_run(uri: str, run_id: str) -> bool:
         from mlflow import MlflowClient
 
         return bool(MlflowClient(uri, uri).search_model_versions(f"run_id = '{run_id}'"))
-    with _reading(database) as store:
+    with reading(database) as store:
         return store.execute(RUN_QUERY, (run_id,)).fetchone() is not None
 
 

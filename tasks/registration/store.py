@@ -18,6 +18,7 @@ from tasks.registration.params import RegistrationParams
 from tasks.registration.quiet import quietly
 from tasks.registration.registry import prepare_environment
 from tasks.registration.tracking import client_for
+from tasks.registration.usable import refusal
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -34,26 +35,37 @@ def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, Non
     with quietly():
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
-    noisy = logging.getLogger("mlflow.store.db.utils")  # tells the same with two tracebacks
-    level = noisy.level
-    noisy.setLevel(logging.CRITICAL)
+    # they tell the same with two tracebacks, and of every attempt
+    noisy = [logging.getLogger(n) for n in ("mlflow.store.db.utils", "urllib3.connectionpool")]
+    levels = [logger.level for logger in noisy]
+    for logger in noisy:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
-        said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0]
-        said = said.partition("\n(Background on")[0].strip()
-        raise RegistrationError(
-            redacted(f"MLflow's store {store_uri(params, root)} refuses: {said}")
-            + "; see that it is there, runs and can be written, or name another "
-            "(registration.tracking_uri, --tracking-uri). What a run has computed is kept"
-        ) from error
+        said = refusal(store_uri(params, root), _reason(error))
+        raise RegistrationError(f"{said}. What a run has computed is kept") from error
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, shutil.Error) as error:
         raise RegistrationError(
             redacted(f"the files of MLflow's store {store_uri(params, root)} are damaged: {error}")
             + "; remove what that names, and run again: what is missing is written anew"
         ) from error
     finally:
-        noisy.setLevel(level)
+        for logger, level in zip(noisy, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _reason(error: BaseException) -> str:
+    """What was refused, without the statement of SQL; of a server that is away, without the names
+    of the exceptions around what the network said."""
+    said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0]
+    said, nested, _ = said.partition("\n(Background on")[0].strip().partition(" failed with exc")
+    if not nested:
+        return said
+    inner, last = error.__cause__ or error.__context__, error
+    while inner is not None:
+        last, inner = inner, inner.__cause__ or inner.__context__
+    return f"{said} failed: {last}"
 
 
 def client_of_existing(params: RegistrationParams, root: Path) -> "MlflowClient":

@@ -43,8 +43,10 @@ Points = set[tuple[str, int]]
 def client_for(params: RegistrationParams, root: Path) -> "MlflowClient":
     """A client of the store; nothing is sent anywhere else, and nothing is printed."""
     prepare_environment()
-    for chatty in ("mlflow.store.db.utils", "mlflow.store.model_registry", "alembic"):
+    for chatty in ("mlflow.store.model_registry", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # what is refused, this one tells with two tracebacks, and raises it, too
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     uri = store_uri(params, root)
     with quietly():
         import mlflow

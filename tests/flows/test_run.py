@@ -15,7 +15,7 @@ from flows.plan import plan
 from flows.run import run_pipeline
 from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
-from tasks.errors import ParamsError, PipelineError
+from tasks.errors import ParamsError, PipelineError, RegistrationError
 from tasks.registration import RegistrationParams
 from tasks.registration.address import check_store
 
@@ -142,3 +142,50 @@ def test_a_root_that_mlflow_would_read_as_an_address_is_refused_before_any_work(
     assert not odd.root.exists()
     assert run_pipeline(odd, until="conversion")["registered"] is None
     check_store(RegistrationParams(tracking_uri="http://127.0.0.1:5000"), odd.root)
+
+
+@pytest.mark.parametrize(
+    ("registry", "said"),
+    [
+        ("http://127.0.0.1:9", r"store http://127.0.0.1:9 refuses: no answer: \[Errno 111\] Conn"),
+        ("sqlite:///taken/mlflow.db", "refuses: .*/taken is no directory; see that it is there"),
+        ("sqlite:///no.db", "refuses: file is not a database; see that it is there"),
+    ],
+)
+def test_a_registry_that_cannot_be_used_is_told_before_any_work(pipeline, registry, said):
+    for name in ("taken", "no.db"):
+        (pipeline.root / name).write_text("no database, and no directory")
+    given = pipeline.params.model_dump(exclude_unset=True)
+    given["registration"] = {"tracking_uri": registry}
+    away = Pipeline(check(given, "test"), pipeline.root)
+    with pytest.raises(RegistrationError, match=said) as caught:
+        run_pipeline(away)
+    assert "or stop before it with --until evaluation" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (pipeline.root / "data" / "1_ingestion").exists()
+    run_pipeline(away, until="ingestion")
+    run_pipeline(away, until="conversion")
+
+
+def test_a_registry_that_nothing_is_to_be_written_into_may_be_read_only(pipeline, monkeypatch):
+    run_pipeline(pipeline, until="ingestion")
+    monkeypatch.setattr("flows.pipeline.ORDER", ("ingestion",))  # the rest is cached, too
+    monkeypatch.setattr("flows.run.summary_of", lambda _: {"registered": None})
+    (pipeline.root / "mlruns").mkdir()
+    monkeypatch.setattr("os.access", lambda path, _mode: "mlruns" not in str(path))
+    run_pipeline(pipeline)
+    with pytest.raises(RegistrationError, match=r"/mlruns cannot be written; see that it is there"):
+        run_pipeline(pipeline, force=["ingestion"])
+
+
+def test_a_registry_that_was_copied_is_told_before_any_work(pipeline, tmp_path):
+    from tasks.registration.experiment import experiment_for
+    from tasks.registration.tracking import client_for
+
+    params = pipeline.params.registration
+    experiment_for(client_for(params, tmp_path), params, tmp_path)
+    (tmp_path / "mlruns" / "artifacts").mkdir(exist_ok=True)
+    copy = Path(shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy")))
+    with pytest.raises(RegistrationError, match=r"copy/mlruns/mlflow\.db, is a copy of that: set "):
+        run_pipeline(Pipeline(pipeline.params, copy))
+    assert not (copy / "data" / "1_ingestion").exists()

@@ -144,7 +144,7 @@ def test_the_history_tells_of_every_alias(place, command, tmp_path):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("http://127.0.0.1:9", "refuses: API request to .* failed"),
+        ("http://127.0.0.1:9", r"refuses: API request to \S* failed: \[Errno 111\] \w+ refused;"),
         ("other://store", "refuses: .* unsupported URI"),
         ("sqlite:///{root}/no.db", "refuses: file is not a database"),
         ("sqlite:///{root}/absent/mlflow.db", "does not exist: no model is registered"),

@@ -1,0 +1,89 @@
+"""Whether MLflow's store can take what a run is to register, found out before the run's work.
+
+A database is looked at and a server asked whether it is there, without MLflow, whose import alone
+takes seconds. What this cannot know is refused at registration, in the same words.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from tasks.errors import RegistrationError
+from tasks.ingestion.redaction import redacted
+from tasks.registration.address import database_path, store_uri
+from tasks.registration.experiment import Kept, check_experiment
+from tasks.registration.params import RegistrationParams
+from tasks.registration.registry import reading
+
+EXPERIMENT_QUERY = """
+SELECT experiment_id, lifecycle_stage, artifact_location FROM experiments WHERE name = ?
+"""
+HEALTH_SECONDS = 10
+
+
+def check_usable(params: RegistrationParams, root: Path) -> None:
+    """Refuses a store that is not there, cannot be written, or is another's copy.
+
+    Raises:
+        RegistrationError: names the store, says why, and what to do.
+    """
+    uri = store_uri(params, root)
+    database = database_path(uri)
+    try:
+        said = _not_writable(database) if database else _no_server(uri)
+        if database and database.is_file() and not said:
+            _check_experiment(params.experiment_name, database)
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+    if said:
+        raise RegistrationError(f"{refusal(uri, said)}, or stop before it with --until evaluation")
+
+
+def refusal(uri: str, said: str) -> str:
+    """The sentence of a store that refuses, and what to do."""
+    return redacted(f"MLflow's store {uri} refuses: {said}") + (
+        "; see that it is there, runs and can be written, or name another "
+        "(registration.tracking_uri, --tracking-uri)"
+    )
+
+
+def _not_writable(database: Path) -> str:
+    """Why a database cannot be written, or made where there is none; empty if it can be."""
+    directory = next(place for place in database.parents if place.exists())
+    if not directory.is_dir():
+        return f"{directory} is no directory"
+    needed = [database, directory] if database.exists() else [directory]
+    return next(
+        (f"{path} cannot be written" for path in needed if not os.access(path, os.W_OK)), ""
+    )
+
+
+def _check_experiment(name: str, database: Path) -> None:
+    with reading(database) as store:
+        try:
+            found = store.execute(EXPERIMENT_QUERY, (name,)).fetchone()
+        except sqlite3.OperationalError:  # it is busy, or has no tables yet: MLflow makes them
+            return
+    if found is not None:
+        check_experiment(name, Kept(*map(str, found)), database)
+
+
+def _no_server(uri: str) -> str:
+    """Why no server answers at an address, or empty: whatever answers is one, and one whose
+    certificate MLflow may be told to trust is there."""
+    if not uri.startswith(("http://", "https://")):
+        return ""
+    import ssl
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.request import urlopen
+
+    try:
+        urlopen(f"{uri.rstrip('/')}/health", timeout=HEALTH_SECONDS).close()
+    except HTTPError:
+        return ""
+    except URLError as error:
+        return "" if isinstance(error.reason, ssl.SSLError) else f"no answer: {error.reason}"
+    except (OSError, HTTPException) as error:
+        return f"no answer: {error or type(error).__name__}"
+    return ""
