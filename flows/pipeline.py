@@ -94,8 +94,9 @@ def _training(p: Pipeline, done: Artifacts) -> Step:
 
 
 def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[[Workspace], None]:
-    """The build, with the MLflow run closed when it does not end well: as failed, or as killed
-    where it was stopped (Prefect's signals, like Ctrl-C, are no `Exception`)."""
+    """The build, with the MLflow run closed at its end: as finished, which registration takes up
+    again, as failed, or as killed where it was stopped (Prefect's signals, like Ctrl-C, are no
+    `Exception`)."""
 
     def build_and_close(workspace: Workspace) -> None:
         try:
@@ -104,7 +105,7 @@ def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[
             failed = isinstance(error, Exception) and not isinstance(error, Interrupted)
             sink.close("FAILED" if failed else "KILLED")
             raise
-        sink.flush()
+        sink.close("FINISHED")
 
     return build_and_close
 

@@ -61,7 +61,7 @@ class MetricsSink:
             self._give_up(TimeoutError(f"no answer within {FLUSH_SECONDS:.0f} s"))
 
     def close(self, status: str = "FAILED") -> None:
-        """Says that training ended without a model; a finished one is closed at registration."""
+        """Says how training ended; registration takes the run of a finished one up again."""
         self.flush()
         if self._client is None or self.run_id is None or self._broken:
             return

@@ -29,6 +29,8 @@ from flows.reward_pipeline import reward_pipeline
 from tasks.artifact import Artifact, Quarantine, Workspace
 from tasks.errors import Interrupted, TrainingError
 from tasks.registration.metrics_sink import MetricsSink
+from tasks.registration.params import RegistrationParams
+from tasks.registration.tracking import client_for, run_for
 
 REPOSITORY = Path(__file__).parents[2]
 HOSTILE = "a|b\n| c | <img src=x> **bold** `code` ![i](http://x.example) www.x.example \\| $m$ # h"
@@ -252,6 +254,17 @@ def test_the_mlflow_run_tells_a_stopped_training_from_a_failed_one(tmp_path, end
     with pytest.raises(type(end)):
         build(Workspace(tmp_path, 0))
     sink.close.assert_called_once_with(status)
+
+
+def test_the_mlflow_run_of_a_training_that_nothing_comes_behind_is_finished(tmp_path):
+    params = RegistrationParams()
+    sink = MetricsSink(params, tmp_path, "abc")
+    _closing(sink, lambda _: sink({"global_step": 10, "loss": 0.5}))(Workspace(tmp_path, 0))
+    client = client_for(params, tmp_path)
+    assert client.get_run(sink.run_id).info.status == "FINISHED"
+    assert client.get_run(sink.run_id).data.metrics == {"loss": 0.5}
+    assert run_for(client, params, tmp_path, "abc") == sink.run_id  # as registration does
+    assert client.get_run(sink.run_id).info.status == "RUNNING"
 
 
 def test_a_server_that_is_away_costs_the_progress_and_not_the_training(tmp_path):
