@@ -10,7 +10,7 @@ files alone. MLflow loads this module through `_load_pyfunc`; it may import only
 with it, which package.py lists.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -137,14 +137,15 @@ class ServedModel:
         check_lengths(ids, positions(config), why_no_more(config))
         return ids
 
-    def token_ids(self, row: Any) -> list[int]:
-        """The token ids that the model reads for a row.
+    def token_ids(self, row: Any, check: Callable[[str], None] = lambda _: None) -> list[int]:
+        """The token ids that the model reads for a row; `check` sees its text before it is encoded,
+        as the chat template renders it.
 
         Raises:
             ValueError: the row is none of the forms above, comes out empty, or holds a special
                 token that the policy does not allow.
         """
-        ids = self.texts.ids(*content(row))
+        ids = self.texts.ids(*content(row), check)
         if not ids:
             raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
         return ids

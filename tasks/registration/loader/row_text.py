@@ -10,7 +10,7 @@ What a special token in a row's own words becomes is the score contract's
 travel with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,8 +45,13 @@ class RowTexts:
         self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
         self.own = own_tokens(self.tokenizer)
 
-    def ids(self, content: Any, options: Mapping[str, Any]) -> list[int]:
-        """The ids of a text or of messages.
+    def ids(
+        self,
+        content: Any,
+        options: Mapping[str, Any],
+        check: Callable[[str], None] = lambda _: None,
+    ) -> list[int]:
+        """The ids of a text or of messages; `check` sees the text before it is encoded.
 
         Raises:
             ValueError: a special token in the row's own words, and the policy does not allow it;
@@ -54,7 +59,7 @@ class RowTexts:
         """
         is_text = isinstance(content, str)
         text, literals = self._text(content) if is_text else self._conversation(content, options)
-        encodable(text)
+        check(encodable(text))
         if literals:
             encode = literal_encoder(self.tokenizer)
             return encode(text, literals, add_special_tokens=is_text).tolist()

@@ -5,6 +5,7 @@
     protocols.py   what the endpoints of others take and answer
     own_form.py    what ours takes
     closing.py     what the chat template writes behind an answer
+    text_bound.py  how many tokens a text has at least
     reading.py     rows -> token ids
     batching.py    concurrent requests -> batches of one model thread
     guards.py      Host, token, body size: before anything is read

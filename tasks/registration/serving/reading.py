@@ -16,6 +16,7 @@ from tasks.registration.serving.closing import Closing
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query
 from tasks.registration.serving.settings import ServeSettings
+from tasks.registration.serving.text_bound import TextBound
 from tasks.templating.tokenizer.own_tokens import end_of
 
 
@@ -47,6 +48,7 @@ class Reader:
         self.closing = Closing.of(model.tokenizer)
         limits = [n for n in (settings.max_tokens, model.max_tokens) if n is not None]
         self.limit = min(limits, default=None)
+        self.bound = TextBound.of(model.tokenizer) if settings.too_long == "error" else None
 
     def read(self, asked: Asked) -> Read:
         """The ids of all rows.
@@ -71,14 +73,22 @@ class Reader:
         return Read(ids, asked.prompts, cut)
 
     def _ids(self, row: Any, name: str) -> list[int]:
+        def check(text: str) -> None:
+            """Refuses what is far too long before the tokenizer reads it, for which all others
+            would wait."""
+            least = self.bound.least(text) if self.bound else 0
+            if self.limit is not None and least > self.limit:
+                raise self._too_long(name, f"{least} tokens or more")
+
         try:
             if isinstance(row, list):
                 return list(check_ids(row, self.model.scorer.vocabulary))
             if not isinstance(row, Query):
-                return list(self.model.token_ids(row))
+                return list(self.model.token_ids(row, check))
             if not self.rendered:
-                return list(self.model.token_ids(row.text))
+                return list(self.model.token_ids(row.text, check))
             text = encodable(self.closing.completed(row.text))
+            check(text)
             ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
         except UNREADABLE as error:
             raise RequestProblem(422, "bad_row", f"{name}: {error}", name) from error
@@ -91,10 +101,13 @@ class Reader:
             return ids
         if self.settings.too_long == "cut_start":
             return end_of(np.asarray(ids), self.limit, self.model.tokenizer).tolist()
-        raise RequestProblem(
+        raise self._too_long(name, f"{len(ids)} tokens")
+
+    def _too_long(self, name: str, tokens: str) -> RequestProblem:
+        return RequestProblem(
             422,
             "too_long",
-            f"{name} has {len(ids)} tokens, the limit is {self.limit}; shorten it, or start the "
+            f"{name} has {tokens}, the limit is {self.limit}; shorten it, or start the "
             "server with --too-long cut_start",
             name,
         )
