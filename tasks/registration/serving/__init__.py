@@ -9,6 +9,7 @@
     reading.py     rows -> token ids
     batching.py    concurrent requests -> batches of one model thread
     guards.py      Host, token, body size: before anything is read
+    patience.py    how long a body is waited for
     refusing.py    a refusal that reaches a client that is still sending
     app.py         the FastAPI application
     server.py      from the command line to the end of the process

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasks.registration.serving.leaving import answered
 from tasks.registration.serving.meters import Meters
+from tasks.registration.serving.patience import STALLED, Patience
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.refusing import Incoming, refuse
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
@@ -37,6 +38,7 @@ class Guards:
         self.hosts = {*LOCAL_NAMES, socket.gethostname().lower()}
         self.hosts |= {name.lower() for name in settings.allowed_hosts}
         self.taken = Taken()
+        self.patience = Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -74,7 +76,8 @@ class Guards:
         except RequestProblem as problem:
             self._take(mine, -mine.requests, -mine.bytes)
             self.meters.errors.labels(problem.reason).inc()
-            await refuse(problem, incoming, send, self.settings.max_waiting_bytes)
+            most = 0 if problem.reason == STALLED else self.settings.max_waiting_bytes
+            await refuse(problem, incoming, send, most)
         finally:
             self._take(mine, -mine.requests, -mine.bytes)
 
@@ -115,17 +118,20 @@ class Guards:
             raise _too_large(limit)
         parts: list[bytes] = []
         size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RequestProblem(400, "gone", "the client left before its request was read")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            self._take(mine, 0, len(parts[-1]))
-            if size > limit:
-                raise _too_large(limit)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+        more = True
+        async with self.patience.waiting() as came:
+            while more:
+                message = await receive()
+                came()
+                if message["type"] == "http.disconnect":
+                    raise RequestProblem(400, "gone", "the client left before its request was read")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                self._take(mine, 0, len(parts[-1]))
+                if size > limit:
+                    raise _too_large(limit)
+                more = message.get("more_body", False)
+        return b"".join(parts)
 
 
 @dataclass

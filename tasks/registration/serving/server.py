@@ -1,6 +1,6 @@
 """A server from the command line to the end of the process.
 
-SIGTERM and SIGINT: no new connections, requests in flight are answered, exit code 0.
+SIGTERM and SIGINT: no new connections, requests that are here are answered, exit code 0.
 """
 
 import logging
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from uvicorn import Config
 
     from tasks.registration.loader.inference import ServedModel
+    from tasks.registration.serving.guards import Guards
 
 logger = logging.getLogger(__name__)
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -73,7 +74,7 @@ def serve(
         # uvicorn raises the signal again once it has stopped: stopping as told is success.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
-        _run(config, listening, tell)
+        _run(config, app, listening, tell)
         logger.info("stopped; %d requests were scored or refused", service.meters.answered())
 
 
@@ -115,7 +116,9 @@ def _share_cores(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
-def _run(config: "Config", listening: socket.socket, tell: Callable[[], None]) -> None:
+def _run(
+    config: "Config", app: "Guards", listening: socket.socket, tell: Callable[[], None]
+) -> None:
     """Runs until a signal; `tell` is called once the address is listened on."""
     import uvicorn
 
@@ -124,6 +127,10 @@ def _run(config: "Config", listening: socket.socket, tell: Callable[[], None]) -
             await super().startup(sockets)
             if self.started:
                 tell()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.patience.stop()
+            await super().shutdown(sockets)
 
     Server(config).run([listening])
 

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 import uvicorn
 
+from tasks.registration.serving import patience
 from tasks.registration.serving.app import build_app
 from tasks.registration.serving.service import Service
 from tasks.registration.serving.settings import ServeSettings
@@ -72,3 +73,24 @@ def test_a_client_that_asks_first_is_refused_before_it_sends_its_body(model):
     ):
         connection.sendall(asked.encode())
         assert answer.readline().split()[1] == "401"
+
+
+def begun(connection):
+    """Sends the head of a request, and a part of its body."""
+    head = "POST /get_reward HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    connection.sendall(f'{head}content-length: 900\r\n\r\n{{"query": ['.encode())
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(model, monkeypatch):
+    monkeypatch.setattr(patience, "BODY_SECONDS", 0.5)
+    with (
+        listening(model) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
+        connection.makefile() as answer,
+    ):
+        begun(connection)
+        for _ in range(4):  # slow, and not stalled
+            time.sleep(0.2)
+            connection.sendall(b" ")
+        assert answer.readline().split()[1] == "408"
+        assert "none of it came for 0.5 s; send the request again" in answer.read()

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from tasks.errors import RegistrationError
 from tasks.registration import load_reward_model
 from tasks.registration.serving.source import local_model
 from tasks.registration.task import receipt
+from tests.registration.serving.test_refusing import begun
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "REWARD_PIPELINE_LOG": "INFO"}
 
@@ -128,6 +130,21 @@ def test_a_server_that_is_stopped_under_load_answers_what_it_took(model_director
 
 
 @pytest.mark.slow
+def test_a_stalled_upload_does_not_keep_a_server_from_stopping(model_directory):
+    process, url = start(str(model_directory), "--threads", "1")
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=60) as connection:
+        begun(connection)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=15)[1]  # of 30 seconds' grace
+        answer = connection.makefile().read()
+    assert process.returncode == 0
+    assert "Traceback" not in told
+    assert answer.startswith("HTTP/1.1 503")
+    assert "the body is not here in full, and the server stops" in answer
+
+
 def test_the_champion_is_served_and_sigterm_answers_what_is_in_flight(place):
     registered = receipt(place.register(place.evaluated(1)))
     expected = load_reward_model(registered["location"], "cpu").rewards(["The sky is blue"])[0]
