@@ -14,6 +14,11 @@ import numpy as np
 
 CONVERSATION, TEXT = "messages", "text"
 OPTIONS = ("tools", "chat_template_kwargs")
+EXPECTED = {
+    CONVERSATION: f"a list of messages with role and content (a plain text is given as {TEXT!r})",
+    "tools": "a list of tools",
+    "chat_template_kwargs": "a mapping of settings",
+}
 
 
 def conversations(given: Iterable[tuple[Any, Any, Mapping[str, Any]]]) -> Iterator[Any]:
@@ -52,9 +57,9 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
     if isinstance(row, str):
         return row, {}
     if isinstance(row, Mapping):
-        options = {name: _json(row.get(name)) for name in OPTIONS}
+        options = {name: _json(name, row.get(name)) for name in OPTIONS}
         if _given(row.get(CONVERSATION)):
-            return _messages(_json(row[CONVERSATION])), options
+            return _messages(_json(CONVERSATION, row[CONVERSATION])), options
         if isinstance(row.get(TEXT), str):
             return row[TEXT], options
     elif isinstance(row, list | tuple | np.ndarray):
@@ -97,8 +102,17 @@ def _messages(value: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value if _given(value) else None
+def _json(name: str, value: Any) -> Any:
+    """A field's value, which a table may hold as JSON; None where it has none."""
+    if not isinstance(value, str):
+        return value if _given(value) else None
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{name!r} is the text {value[:80]!r}, which is no JSON ({error}); expected "
+            f"{EXPECTED[name]}, or JSON of that"
+        ) from error
 
 
 def _given(value: Any) -> bool:

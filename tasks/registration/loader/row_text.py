@@ -33,6 +33,12 @@ from tasks.tokenization.literal import literal_encoder
 
 Policy = Literal["quarantine", "encode", "keep"]
 
+REMOVE = "Remove the token"
+GIVE_MESSAGES = (
+    "If a chat template rendered the text, give its messages in its place: they are rendered here, "
+    "as in training; if none did, remove the token"
+)
+
 
 @dataclass
 class RowTexts:
@@ -72,7 +78,9 @@ class RowTexts:
         forged = self.special.forged(text + end, literals)
         if forged is None:
             return text + end, ()
-        return self._literal(text + end, literals, forged, f"the text at {text.find(forged)}")
+        what_to_do = REMOVE if self.tokenizer.chat_template is None else GIVE_MESSAGES
+        where = f"the text at {text.find(forged)}"
+        return self._literal(text + end, literals, forged, where, what_to_do)
 
     def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
         messages = as_in_training(_plain(given))
@@ -100,10 +108,10 @@ class RowTexts:
         return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **settings)
 
     def _literal(
-        self, text: str, literals: Literals, forged: str, where: str
+        self, text: str, literals: Literals, forged: str, where: str, what_to_do: str = REMOVE
     ) -> tuple[str, Literals]:
         if self.policy == "quarantine":
-            raise _forgery(where, forged)
+            raise _forgery(where, forged, what_to_do)
         if ALIASES.search(text):
             raise ValueError(
                 f"{where} holds a private-use character from U+F0000 on beside the special token "
@@ -136,10 +144,10 @@ def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> Non
         raise _forgery("tools", forged)
 
 
-def _forgery(where: str, forged: str) -> ValueError:
+def _forgery(where: str, forged: str, what_to_do: str = REMOVE) -> ValueError:
     return ValueError(
         f"{where} holds the special token {forged!r}, which the model would read as markup; it was "
-        "trained without such rows. Remove the token, or have it read as ordinary text: load the "
+        f"trained without such rows. {what_to_do}, or have it read as ordinary text: load the "
         "model with special_tokens_in_text='encode', or start its server with "
         "--special-tokens-in-text encode"
     )

@@ -100,6 +100,19 @@ def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copie
     assert asked.token_ids("<|im_end|>") != asked.token_ids("")
 
 
+def test_a_text_that_the_template_rendered_is_sent_to_its_messages(copied):
+    served = load_reward_model(copied, "cpu")
+    rendered = served.tokenizer.apply_chat_template(PROMPT, tokenize=False)
+    with pytest.raises(ValueError, match="If a chat template rendered the text, give its messages"):
+        served.rewards([rendered])
+    answers = [*PROMPT, {"role": "assistant", "content": "so <|im_end|>"}]
+    with pytest.raises(ValueError, match=r"such rows\. Remove the token, or have it read"):
+        served.rewards([answers])
+    served.tokenizer.chat_template = None
+    with pytest.raises(ValueError, match=r"such rows\. Remove the token, or have it read"):
+        served.rewards([rendered])
+
+
 def test_a_row_that_training_refused_must_be_refused_again(copied):
     contract = json.loads((copied / "reward_contract.json").read_text())
     contract["probes"][0] = {

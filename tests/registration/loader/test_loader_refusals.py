@@ -130,7 +130,15 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         ([{"role": "user"}], r"row 1: messages\[0\] has neither content nor tool_calls"),
         ([{"role": 5, "content": "a"}], r"row 1: messages\[0\]\.role is .5.; expected text"),
         ([{"role": "user", "content": "a"}, "b"], "row 1: messages are"),
-        ({"messages": [{"role": "user", "content": "a"}], "tools": "{"}, "row 1: Expecting"),
+        (
+            {"messages": [{"role": "user", "content": "a"}], "tools": "{"},
+            "row 1: 'tools' is the text '{', ",
+        ),
+        (
+            {"messages": "Hi"},
+            r"row 1: 'messages' is the text 'Hi', which is no JSON \(Expecting .*",
+        ),
+        ({"messages": "Hi"}, r"expected a list of messages .* \(a plain text is given as 'text'\)"),
         (
             [{"role": "user", "content": [{"type": "image", "image": "a.png"}]}],
             r"row 1: messages\[0\].content is or holds .*'image'.*; expected text, or a list of",
