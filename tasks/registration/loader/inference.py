@@ -10,6 +10,7 @@ files alone. MLflow loads this module through `_load_pyfunc`; it may import only
 with it, which package.py lists.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,13 +29,20 @@ from tasks.registration.loader.given_rows import OPTIONS, content, conversations
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
 from tasks.registration.loader.sound_weights import model_of
+from tasks.templating.tokenizer.own_tokens import end_of
 from tasks.training.model.device import check_device
 from tasks.training.model.positions import check_lengths, longest_row, positions, why_no_more
 from tasks.training.model.products import use_onednn
 
+logger = logging.getLogger(__name__)
+
 Scale = Literal["raw", "normalized", "champion", "reference"]
 """As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
 the scale of the champion before it, or of the first one (champion_scale.py)."""
+
+TooLong = Literal["error", "cut_start"]
+"""What becomes of a row that is longer than the model reads: an error, or its end without its
+start, which a warning counts."""
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
 """What a row ends in that tokenizer or template does not take."""
@@ -50,9 +58,11 @@ class ServedModel:
         *,
         scale: Scale = "raw",
         special_tokens_in_text: Policy | None = None,
+        too_long: TooLong = "error",
     ) -> None:
         directory = Path(directory)
         options = {"scale": scale, "special_tokens_in_text": special_tokens_in_text}
+        options |= {"too_long": too_long}
         self.again = partial(ServedModel, directory.absolute(), device, **options)
         """Loads the same once more."""
         check_files(directory)
@@ -61,6 +71,9 @@ class ServedModel:
             raise ValueError(f"scale is {scale!r}, expected one of {get_args(Scale)}")
         if scale == "normalized" and self.scale is None:
             raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
+        if too_long not in get_args(TooLong):
+            raise ValueError(f"too_long is {too_long!r}, expected one of {get_args(TooLong)}")
+        self.too_long: TooLong = too_long
         self.answers_in: Scale = scale
         self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -121,8 +134,8 @@ class ServedModel:
         """The token ids of each row, none longer than the model has positions for.
 
         Raises:
-            ValueError: a row is too long, cannot be rendered or encoded, or as `token_ids`; it is
-                named by its number, from 0.
+            ValueError: a row is too long and not to be cut, cannot be rendered or encoded, or as
+                `token_ids`; it is named by its number, from 0.
         """
         ids: list[list[int]] = []
         for number, row in enumerate(rows):
@@ -133,9 +146,24 @@ class ServedModel:
             except (TypeError, KeyError, AttributeError, TemplateError) as error:
                 told = f"{type(error).__name__}: {error}"
                 raise ValueError(f"row {number} cannot be read: {told}") from error
+        if self.too_long == "cut_start":
+            return self._cut(ids)
         config = self.model.config
         check_lengths(ids, positions(config), why_no_more(config))
         return ids
+
+    def _cut(self, ids: list[list[int]]) -> list[list[int]]:
+        """The rows, those that are longer than the model reads without their start."""
+        most = self.max_tokens
+        longer = [n for n, row in enumerate(ids) if most is not None and len(row) > most]
+        if most is None or not longer:
+            return ids
+        told = (
+            "%d of %d rows have more than %d tokens, and are scored without their start: first %d"
+        )
+        logger.warning(told, len(longer), len(ids), most, longer[0])
+        ends = {n: end_of(np.asarray(ids[n]), most, self.tokenizer).tolist() for n in longer}
+        return [ends.get(n, row) for n, row in enumerate(ids)]
 
     def token_ids(self, row: Any, check: Callable[[str], None] = lambda _: None) -> list[int]:
         """The token ids that the model reads for a row; `check` sees its text before it is encoded,
@@ -177,19 +205,25 @@ def load_reward_model(
     *,
     scale: Scale = "raw",
     special_tokens_in_text: Policy | None = None,
+    too_long: TooLong = "error",
 ) -> ServedModel:
     """The reward model in a downloaded directory; raw rewards unless another `scale` is asked
     for: with `reference`, coefficients of RL stay good when the model is retrained.
 
     `special_tokens_in_text`: another policy than training's (row_text.py): `encode` scores rows
-    that a model trained with `quarantine` refuses.
+    that a model trained with `quarantine` refuses. `too_long`: `cut_start` scores the end of a row
+    that is longer than the model reads, in place of an error.
 
     Raises:
         ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
             reward model, damaged ones, or not that scale; or there is no such device.
     """
     return ServedModel(
-        directory, device, scale=scale, special_tokens_in_text=special_tokens_in_text
+        directory,
+        device,
+        scale=scale,
+        special_tokens_in_text=special_tokens_in_text,
+        too_long=too_long,
     )
 
 

@@ -87,5 +87,5 @@ def check_lengths(sequences: Sequence[Sequence[int]], limit: int | None, why: st
             raise ValueError(
                 f"row {number} has {len(ids)} tokens, expected {limit} or fewer: {why}; "
                 "shorten its prompt or its answer (in RL, the lengths of prompts and completions), "
-                "or leave it out"
+                "leave it out, or load the model with too_long='cut_start', which scores its end"
             )

@@ -151,6 +151,22 @@ def test_a_row_beyond_the_models_positions_is_refused_by_its_number(copied, monk
     assert np.isfinite(served.rewards([fits, long])).all()
 
 
+def test_a_row_beyond_the_models_positions_is_scored_by_its_end_where_asked_for(copied, caplog):
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 40}))
+    (copied / "reward_contract.json").unlink()
+    served = load_reward_model(copied, "cpu", too_long="cut_start")
+    fits, long = "blue", "The sky is " + "blue or green " * 40
+    ends = [served.token_ids(fits), served.token_ids(long)[-40:]]
+    expected = pytest.approx(served.rewards_of_ids(ends), abs=1e-5)
+    assert served.rewards([fits, long]) == expected
+    assert "1 of 2 rows have more than 40 tokens" in caplog.text
+    again = pickle.loads(pickle.dumps(as_reward_func(served)))
+    assert again(["", ""], [fits, long]) == expected
+    with pytest.raises(ValueError, match="too_long is 'cut', expected one of"):
+        load_reward_model(copied, "cpu", too_long="cut")
+
+
 def test_the_loader_refuses_by_the_positions_that_training_refuses_by():
     from types import SimpleNamespace as Model
 
