@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 19
+VERSION = 15
 MARKS = 3
 """Of what is noted of a file beside its rows: notes of another form are not read."""
 
