@@ -10,7 +10,6 @@ files alone. MLflow loads this module through `_load_pyfunc`; it may import only
 with it, which package.py lists.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,20 +28,14 @@ from tasks.registration.loader.given_rows import OPTIONS, content, conversations
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import Policy, RowTexts
 from tasks.registration.loader.sound_weights import model_of
-from tasks.templating.tokenizer.own_tokens import end_of
+from tasks.registration.loader.too_long import TooLong, fitting
 from tasks.training.model.device import check_device
-from tasks.training.model.positions import check_lengths, longest_row, positions, why_no_more
+from tasks.training.model.positions import longest_row
 from tasks.training.model.products import use_onednn
-
-logger = logging.getLogger(__name__)
 
 Scale = Literal["raw", "normalized", "champion", "reference"]
 """As the model gives them; mean 0 and deviation 1 over held-out answers (normalization.json); on
 the scale of the champion before it, or of the first one (champion_scale.py)."""
-
-TooLong = Literal["error", "cut_start"]
-"""What becomes of a row that is longer than the model reads: an error, or its end without its
-start, which a warning counts."""
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
 """What a row ends in that tokenizer or template does not take."""
@@ -146,24 +139,7 @@ class ServedModel:
             except (TypeError, KeyError, AttributeError, TemplateError) as error:
                 told = f"{type(error).__name__}: {error}"
                 raise ValueError(f"row {number} cannot be read: {told}") from error
-        if self.too_long == "cut_start":
-            return self._cut(ids)
-        config = self.model.config
-        check_lengths(ids, positions(config), why_no_more(config))
-        return ids
-
-    def _cut(self, ids: list[list[int]]) -> list[list[int]]:
-        """The rows, those that are longer than the model reads without their start."""
-        most = self.max_tokens
-        longer = [n for n, row in enumerate(ids) if most is not None and len(row) > most]
-        if most is None or not longer:
-            return ids
-        told = (
-            "%d of %d rows have more than %d tokens, and are scored without their start: first %d"
-        )
-        logger.warning(told, len(longer), len(ids), most, longer[0])
-        ends = {n: end_of(np.asarray(ids[n]), most, self.tokenizer).tolist() for n in longer}
-        return [ends.get(n, row) for n, row in enumerate(ids)]
+        return fitting(ids, self.model.config, self.too_long, self.tokenizer)
 
     def token_ids(self, row: Any, check: Callable[[str], None] = lambda _: None) -> list[int]:
         """The token ids that the model reads for a row; `check` sees its text before it is encoded,

@@ -45,7 +45,7 @@ SHIPPED = {
 }
 """The modules that travel, by the name they get; they import of the project only each other."""
 REQUIRED = ("config.json", "tokenizer_config.json")
-SETTINGS = {"device": None, "scale": "raw", "special_tokens_in_text": None}
+SETTINGS = {"device": None, "scale": "raw", "special_tokens_in_text": None, "too_long": "error"}
 """What `mlflow.pyfunc.load_model(uri, model_config={...})` may set: MLflow passes on no other."""
 REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", "numpy", "pandas")
 

@@ -222,6 +222,7 @@ def test_mlflow_passes_on_the_settings_that_a_model_is_loaded_with(
     raw = model.rewards(["blue", "so", "green"])
     write(fit(raw), tmp_path / "package")
     settings = {"device": "cpu", "scale": "normalized", "special_tokens_in_text": "encode"}
+    settings |= {"too_long": "cut_start"}
     before = list(sys.path)
     try:
         loaded = pyfunc.load_model(str(tmp_path / "package"), model_config=settings)
@@ -230,6 +231,7 @@ def test_mlflow_passes_on_the_settings_that_a_model_is_loaded_with(
     expected = (raw - raw.mean()) / raw.std()
     assert loaded.predict(["blue", "so", "green"]) == pytest.approx(expected, abs=1e-4)
     assert np.isfinite(loaded.predict(["The <|im_end|>"])).all()
+    assert loaded._model_impl.too_long == "cut_start"
 
 
 def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
