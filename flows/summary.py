@@ -23,7 +23,7 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
         "warnings": [
             warning
-            for stage in ("tokenization", "evaluation")
+            for stage in ("conversion", "tokenization", "evaluation")
             if stage in artifacts
             for warning in artifacts[stage].report["warnings"]
         ],

@@ -9,6 +9,9 @@ Out: pair_id -> action; and a pair as the action has it.
     drop   the pair is left out
     tie    neither is better: left out, or kept with preference 0.5, as `ties` says
     (empty: the label stands)
+
+A pair that was flipped has another id from then on. What is decided of it by that one stands beside
+the flip, in the same file: `cat suspects-1.csv suspects-2.csv`, but for the second header.
 """
 
 import csv

@@ -33,6 +33,12 @@ class Plan:
         return {"both": self.eval_fraction, "train": 0.0}.get(use, 1.0)
 
     @cached_property
+    def overrides_of_new_ids(self) -> Mapping[str, Action]:
+        """What a person may decide of a pair by the id that an earlier decision gave it; a flip is
+        not taken back by another: that would be no decision."""
+        return {pair_id: action for pair_id, action in self.overrides.items() if action != "flip"}
+
+    @cached_property
     def joined(self) -> frozenset[str]:
         """The sources of which several rows may make one pair."""
         return frozenset(n for n, (layout, *_) in self.layouts.items() if LAYOUTS[layout].joins)

@@ -171,7 +171,8 @@ def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list
         return []
     return [
         f"{params.overrides}: {told['unknown']} of {told['listed']} overrides name a pair_id that "
-        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside"
+        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside (a pair "
+        "that was flipped has its new id only while its flip stands in this file, too)"
     ]
 
 

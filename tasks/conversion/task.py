@@ -137,7 +137,8 @@ def build(
         workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
     told = workspace.report
     told["overrides"] = report.overridden(plan.overrides, summaries)
-    for warning in report.override_warnings(told["overrides"], params):
+    told["warnings"] = report.override_warnings(told["overrides"], params)
+    for warning in told["warnings"]:
         logger.warning("%s", warning)
     told["cycles"] = cycles
     told["near_duplicates"] = near.result()

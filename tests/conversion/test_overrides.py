@@ -61,6 +61,30 @@ def test_flip_drop_and_tie_are_applied_and_counted(convert, pairs_of, tmp_path):
     assert kept["Question 1?"]["preference"] == 0.5
 
 
+@pytest.mark.parametrize(("second", "left"), [("drop", 0), ("tie", 0), ("flip", 1), ("", 1)])
+def test_a_pair_that_was_flipped_is_decided_anew_by_its_new_id(
+    convert, pairs_of, tmp_path, second, left
+):
+    (before,) = pairs_of(convert(ROWS[:1]))
+    flip = (before["pair_id"], "flip")
+    first = written(tmp_path / "one.csv", [flip])
+    (flipped,) = pairs_of(convert(ROWS[:1], overrides=first))
+    assert flipped["pair_id"] != before["pair_id"]
+    both = written(tmp_path / "both.csv", [flip, (flipped["pair_id"], second)])
+    rows = [*ROWS[:1], ROWS[1]]
+    artifact = convert(rows, overrides=both)
+    found = by_prompt(pairs_of(artifact))
+    assert len(found) == 1 + left
+    if left:
+        assert found["Question 0?"]["chosen"] == flipped["chosen"]
+    listed = 1 + bool(second)
+    assert artifact.report["overrides"]["listed"] == listed
+    assert artifact.report["overrides"]["unknown"] == (1 if second == "flip" else 0)
+    alone = written(tmp_path / "alone.csv", [(flipped["pair_id"], "drop")])
+    (warning,) = convert(rows, overrides=alone).report["warnings"]
+    assert "only while its flip stands in this file, too" in warning
+
+
 @pytest.mark.parametrize(("ties", "action", "left"), [
     ("drop", "drop", []),
     ("drop", "tie", []),

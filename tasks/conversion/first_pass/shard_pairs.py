@@ -137,8 +137,9 @@ class ShardPairs:
         plan = self.plan
         split = plan.seed, plan.held_out_of(origin.source), plan.split_by
         identity = identify(pair, *split)
-        action = plan.overrides.get(identity.pair_id)
-        if action is not None:
+        for known in (plan.overrides, plan.overrides_of_new_ids):
+            if (action := known.get(identity.pair_id)) is None:
+                break
             self.overridden.setdefault(action, Counter())[identity.pair_id] += 1
             self.decided.add(identity.key.hex())
             pair = overridden(pair, action, plan.ties)
