@@ -113,8 +113,9 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
             told = WHOLE_TABLE
     raise DataError(
         f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
-        f"{', '.join(NAMES)}; name one with 'layout', or map flat columns, for example columns: "
-        "{prompt: question, chosen: better, rejected: worse}"
+        f"{', '.join(NAMES)} (`reward-pipeline layouts` tells what each reads): name one with "
+        "'layout' (two answers and a label: pairwise_label; answers with scores: scored), or map "
+        "flat columns, for example columns: {prompt: question, chosen: better, rejected: worse}"
     )
 
 
