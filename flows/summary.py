@@ -23,9 +23,9 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
         "warnings": [
             warning
-            for stage in ("conversion", "tokenization", "evaluation")
+            for stage in ("model", "conversion", "tokenization", "evaluation")
             if stage in artifacts
-            for warning in artifacts[stage].report["warnings"]
+            for warning in artifacts[stage].report.get("warnings", ())
         ],
         "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
         "report": _report(registered, evaluated),

@@ -4,6 +4,7 @@ A local directory and a hub snapshot stay where they are and are described; a sc
 built into the artifact itself.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,14 @@ from tasks.model.directory import BaseModel, describe
 from tasks.model.hub import download
 from tasks.model.params import ModelParams, ScratchParams
 
+logger = logging.getLogger(__name__)
+
 STAGE = "model"
 SHELF = "model"
 VERSION = 3
 DESCRIPTION = "model.json"
+HEADS = ("ForSequenceClassification", "RewardModel")
+"""What the classes of models with a trained head of one number are called."""
 PLACES = {
     "commit": "model.revision",
     **{name: f"model.scratch.{name}" for name in ScratchParams.model_fields},
@@ -47,9 +52,25 @@ def step(params: ModelParams, ingestion: Artifact | None) -> Step:
     def build(workspace: Workspace) -> None:
         workspace.write_json(DESCRIPTION, {"path": str(model.path), "provenance": provenance})
         workspace.report.update(provenance)
+        workspace.report["warnings"] = warnings_of(model.path)
+        for warning in workspace.report["warnings"]:
+            logger.warning("%s", warning)
 
     files = {"tokenizer": model.tokenizer_digest, "weights": model.weights_digest}
     return Step(STAGE, VERSION, SHELF, provenance, {}, build, files=files, places=PLACES)
+
+
+def warnings_of(directory: Path) -> list[str]:
+    """A sentence where the base model has been trained on preferences already."""
+    config: dict[str, Any] = read_json(directory / "config.json") or {}
+    heads = [name for name in config.get("architectures") or () if name.endswith(HEADS)]
+    if not heads or len(config.get("id2label") or ()) > 1:  # two labels: another task's head
+        return []
+    return [
+        f"the base model {directory} is a reward model already ({heads[0]}): pairs that it was "
+        "trained on may be held out here, which nothing can tell; what it never saw, as a source "
+        "with `use: eval`, can"
+    ]
 
 
 def base_model(artifact: Artifact) -> BaseModel:

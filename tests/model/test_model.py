@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from flows.summary import summary_of
 from tasks.artifact import Artifact, Store
 from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
@@ -99,6 +100,32 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     assert before.tokenizer_digest != after.tokenizer_digest
     assert before.weights_digest == after.weights_digest
     assert payload_digests(copy).keys() == payload_digests(tiny_model_directory).keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, False),
+        ({"architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "r"}}, True),
+        (
+            {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "", "1": ""}},
+            False,
+        ),
+        ({"architectures": ["SkyworkRewardModel"]}, True),
+    ],
+)
+def test_a_base_that_is_a_reward_model_already_is_told(tmp_path, ingestion, fields, told):
+    scratch = Store(tmp_path / "a").obtain(step(SCRATCH, ingestion))
+    base = tmp_path / "base"
+    shutil.copytree(scratch.path, base)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | fields))
+    made = Store(tmp_path / "b").obtain(step(ModelParams(path=str(base)), None))
+    warnings = made.report["warnings"]
+    assert [f"the base model {base} is a reward model already" in w for w in warnings] == [
+        True
+    ] * told
+    assert summary_of({"model": made})["warnings"] == warnings
 
 
 @pytest.mark.parametrize("name", ["spiece.model", "sentencepiece.bpe.model", "bpe.codes"])
