@@ -20,7 +20,7 @@ from tasks.registration import current_alias, logged_model, register, still_regi
 from tasks.registration.aliases import alias
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
-from tasks.registration.loader import inference
+from tasks.registration.loader import too_long
 from tasks.registration.proving import proof
 from tasks.registration.task import receipt
 
@@ -231,7 +231,7 @@ def test_a_champion_with_another_tokenizer_reads_the_same_conversations(
     build_scratch(ScratchParams(vocab_size=300, hidden_size=32), iter(corpus), place.base)
     other = place.evaluated(2)
     # The pairs fit the new model, whatever their length in the champion's own tokens.
-    monkeypatch.setattr(inference, "positions", lambda _: 4)
+    monkeypatch.setattr(too_long, "positions", lambda _: 4)
     found = place.register(other)
     kept = pq.read_table(found.path / "champion_scores.parquet")
     expected = pq.read_table(champion[1].path / "scores.parquet")
