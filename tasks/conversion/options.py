@@ -11,9 +11,9 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.artifact import Params
+from tasks.conversion.conversation.message_names import Role
 
 Rule = Literal["all", "best_worst", "adjacent"]
-Role = Literal["system", "developer", "user", "assistant", "tool"]
 TurnKey = Literal["role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"]
 MAX_PAIRS = 36
 """Every pair of a ranking of nine, the longest that InstructGPT's labelers were given

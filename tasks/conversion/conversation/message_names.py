@@ -4,7 +4,10 @@ Travels inside the registered model, which reads messages as conversion does: it
 other part of the project.
 """
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+from typing import Literal, get_args
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+ROLES = frozenset(get_args(Role))
 ROLE_MAP = {
     "human": "user",
     "prompter": "user",

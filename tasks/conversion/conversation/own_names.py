@@ -12,7 +12,7 @@ that are known anyway (`message_names.ROLE_MAP`) need no word here.
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import orjson
 
@@ -26,7 +26,12 @@ class OwnNames:
     turns: Mapping[str, str]
     """Key of a message -> the source's name of it."""
     roles: Mapping[str, str]
-    """The source's name of a role, whatever its case -> the role."""
+    """The source's name of a role, in lower case -> the role."""
+
+    @classmethod
+    def of(cls, turns: Mapping[Any, str], roles: Mapping[str, str]) -> Self:
+        """As a source's options have them; the case of a role's name is nothing to go by."""
+        return cls(turns, {name.strip().lower(): role for name, role in roles.items()})
 
     def __bool__(self) -> bool:
         """Whether it has any names of its own."""
@@ -35,12 +40,10 @@ class OwnNames:
     def away(self, row: Mapping[str, Any], json_columns: Collection[str] = ()) -> dict[str, Any]:
         """The row with its turns under the names known here; those columns may hold turns as JSON,
         and still do."""
-        known = {name.strip().lower(): role for name, role in self.roles.items()}
-        names = OwnNames(self.turns, known)
         return {
-            column: names._in_json(value)
+            column: self._in_json(value)
             if isinstance(value, str) and column in json_columns
-            else names._in(value)
+            else self._in(value)
             for column, value in row.items()
         }
 

@@ -59,7 +59,7 @@ def _of_layout(known: Layout, options: Options) -> Read:
     stated = options.json_columns if isinstance(options, CellOptions) else None
     cells = known.json_columns if stated is None else tuple(stated)
     within: Read = (lambda row: read(opened(row, cells))) if cells else read
-    names = OwnNames({**options.turns}, {**options.roles})
+    names = OwnNames.of(options.turns, options.roles)
     return (lambda row: within(names.away(row, cells))) if names else within
 
 

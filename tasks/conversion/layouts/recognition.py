@@ -51,7 +51,7 @@ def recognise(
     if found not in ("trl", "columns"):
         return found
     named = _named(rows, mapping)
-    if own := OwnNames({**options.turns}, {**options.roles}):
+    if own := OwnNames.of(options.turns, options.roles):
         named = [own.away(row, json_cells.COLUMNS) for row in named]
     if printed := json_cells.printed(named):
         raise DataError(

@@ -108,13 +108,14 @@ def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusabl
     is judged several times there is one (`repeated`).
     """
     labels = all(isinstance(answer.score, bool) for answer in answers)
-    once = [*judged([_name(a) for a in answers], [a.score for a in answers])]
+    names = [*map(_name, answers)]
+    once = [*judged(names, [answer.score for answer in answers])]
     said = [one for one in once if one.score is not None]
     left_out = [(undecided(one.ratings), one.place) for one in once if one.score is None]
     answers = [replace(answers[one.place], score=one.score) for one in said]
     averaged = [one.ratings > 1 for one in said]
     scores = [Decimal(answer.score) for answer in answers]
-    up = pair_up(scores, [_name(a) for a in answers], rules.pairs, rules.max_pairs)
+    up = pair_up(scores, [names[one.place] for one in said], rules.pairs, rules.max_pairs)
     made = [
         _noted(
             _pair(answers[i], answers[j], scores[i] - scores[j], labels), averaged[i] | averaged[j]

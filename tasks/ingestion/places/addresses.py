@@ -25,11 +25,14 @@ def _fault(url: str) -> str:
         return ""
     if not host:
         return "it names no host"
+    if _is_name(host):
+        return ""
+    return "a part of its host is empty, longer than 63 characters, or has one that none has"
+
+
+def _is_name(host: str) -> bool:
     try:
         host.encode("idna")
     except UnicodeError:
-        pass
-    else:
-        if host.isprintable() and " " not in host:
-            return ""
-    return "a part of its host is empty, longer than 63 characters, or has one that none has"
+        return False
+    return host.isprintable() and " " not in host

@@ -66,7 +66,7 @@ def test_several_answers_have_them_too():
 def test_what_is_within_a_turn_is_left_as_it_is():
     call = {"name": "f", "arguments": {"speaker": "customer", "text": "x"}}
     turn = {"speaker": "agent", "text": "", "tool_calls": [{"function": call}]}
-    row = OwnNames(**OWN).away({"a": [turn], "b": "customer", "c": [1, None]})
+    row = OwnNames.of(**OWN).away({"a": [turn], "b": "customer", "c": [1, None]})
     assert row == {
         "a": [{"tool_calls": [{"function": call}], "role": "assistant", "content": ""}],
         "b": "customer",
@@ -76,10 +76,10 @@ def test_what_is_within_a_turn_is_left_as_it_is():
 
 def test_the_names_that_are_told_win_and_one_of_them_is_enough():
     row = {"a": [{"role": "x", "speaker": "customer", "content": "y", "text": "z"}]}
-    named = OwnNames(**OWN).away(row)
+    named = OwnNames.of(**OWN).away(row)
     assert named == {"a": [{"role": "user", "content": "z"}]}
-    assert OwnNames({"role": "role"}, {"x": "tool"}).away(row)["a"][0]["role"] == "tool"
-    assert OwnNames({}, {"kunde": "user"}).away({"a": [{"from": "kunde"}]}) == {
+    assert OwnNames.of({"role": "role"}, {"x": "tool"}).away(row)["a"][0]["role"] == "tool"
+    assert OwnNames.of({}, {"kunde": "user"}).away({"a": [{"from": "kunde"}]}) == {
         "a": [{"from": "user"}]
     }
 
