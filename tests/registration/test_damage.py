@@ -53,6 +53,7 @@ def test_a_changed_byte_of_a_registered_file_is_found_and_mended_by_the_next_run
     assert place.register(made).cached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["config", "others"])
 def test_damage_to_any_file_of_a_version_is_told_and_mended_by_the_next_run(
     defended, tmp_path, damage

@@ -58,7 +58,7 @@ def written(expression):
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(expressions(), min_size=1, max_size=4), st.sampled_from((Undefined, StrictUndefined))
 )

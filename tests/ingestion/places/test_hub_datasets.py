@@ -183,6 +183,7 @@ def test_a_malformed_card_is_told_as_what_it_is(ingestion, hub, configs, says):
 def test_offline_a_commit_that_is_given_is_not_advised(ingestion, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(DataError, match="OFFLINE is set: unset it; or give `path` with a local"):
         _run(ingestion, revision=NEW)
 

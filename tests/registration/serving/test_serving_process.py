@@ -145,6 +145,7 @@ def test_a_stalled_upload_does_not_keep_a_server_from_stopping(model_directory):
     assert "the body is not here in full, and the server stops" in answer
 
 
+@pytest.mark.slow
 def test_the_champion_is_served_and_sigterm_answers_what_is_in_flight(place):
     registered = receipt(place.register(place.evaluated(1)))
     expected = load_reward_model(registered["location"], "cpu").rewards(["The sky is blue"])[0]

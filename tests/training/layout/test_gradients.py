@@ -73,7 +73,9 @@ def gradients(base, directory, layout, lora, **fields):
     return kept
 
 
-@pytest.mark.parametrize("lora", [False, True], ids=["full", "adapters"])
+@pytest.mark.parametrize(
+    "lora", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["full", "adapters"]
+)
 @pytest.mark.parametrize("layout", ["padded", "padding_free", "prefix_shared"])
 def test_gradients_are_the_same_whatever_saves_memory(base, tmp_path, layout, lora):
     plain = gradients(base, tmp_path / "plain", layout, lora)

@@ -122,7 +122,7 @@ def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
     assert twice.evaluate()["eval_loss"] == pytest.approx(2 * usual.evaluate()["eval_loss"], 1e-4)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 5])
+@pytest.mark.parametrize("step", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 5))])
 def test_a_run_that_goes_on_logs_the_loss_of_its_whole_interval(base, tmp_path, step):
     def given(directory):
         return RewardConfig(output_dir=str(directory), **{**FIELDS, **fields})

@@ -193,6 +193,7 @@ def compiled_layers(model):
     return [layer._compiled_call_impl is not None for layer in model.model.layers]
 
 
+@pytest.mark.slow
 def test_a_backend_may_be_named_in_capitals_and_none_is_none(base, tmp_path):
     for name, graphs in (("EAGER", True), ("no", False)):
         counters.clear()
@@ -200,6 +201,7 @@ def test_a_backend_may_be_named_in_capitals_and_none_is_none(base, tmp_path):
         assert bool(counters["stats"]["unique_graphs"]) is graphs
 
 
+@pytest.mark.slow
 def test_the_backend_that_a_launcher_names_compiles_layers_not_the_whole(
     base, tmp_path, monkeypatch
 ):
