@@ -7,7 +7,7 @@ from flows.pipeline import ORDER, Pipeline, checked_stage
 from tasks.artifact import Artifact
 from tasks.conversion.task import check_overrides, check_sources
 from tasks.errors import DataError, ParamsError
-from tasks.evaluation.task import benchmarks_found, check_device
+from tasks.evaluation.task import benchmarks_found, check_device, check_slices
 from tasks.registration.address import check_store
 from tasks.registration.usable import check_usable
 from tasks.templating.template import template_source
@@ -46,10 +46,11 @@ def check_given(params: RewardPipelineParams, until: str | None = None) -> None:
 
 
 def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact]) -> None:
-    """Before any training that is to be evaluated: there are pairs, and the device can compute.
+    """Before any training that is to be evaluated: there are pairs, their rows have the columns
+    that are asked for, and the device can compute.
 
     Raises:
-        DataError: every held-out pair was left out.
+        DataError: every held-out pair was left out, or none has a column of `slice_by`.
         ParamsError: the device of the evaluation cannot be used here.
     """
     before, left = artifacts["conversion"].report, artifacts["tokenization"].report
@@ -61,6 +62,7 @@ def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact])
         )
     if not pipeline.store.place(pipeline.step("training", artifacts)).exists():
         check_device(pipeline.params.evaluation)
+        check_slices(pipeline.params.evaluation, artifacts["conversion"], artifacts["ingestion"])
 
 
 def check_before_work(pipeline: Pipeline, until: str | None) -> None:

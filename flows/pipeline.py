@@ -112,7 +112,11 @@ def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[
 
 def _evaluation(p: Pipeline, done: Artifacts) -> Step:
     return evaluation.step(
-        p.params.evaluation, done["training"], done["tokenization"], done["conversion"]
+        p.params.evaluation,
+        done["training"],
+        done["tokenization"],
+        done["conversion"],
+        done["ingestion"],
     )
 
 
@@ -150,7 +154,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "templating": ("conversion", "model"),
     "tokenization": ("templating", "model"),
     "training": ("tokenization", "model"),
-    "evaluation": ("conversion", "training", "tokenization"),
+    "evaluation": ("ingestion", "conversion", "training", "tokenization"),
     "registration": ("training", "evaluation", "tokenization"),
 }
 

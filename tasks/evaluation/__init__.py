@@ -1,10 +1,11 @@
 """How good is the reward model: per-pair scores of held-out pairs, and every figure from them.
 
-In: the reward model, the tokenized pairs, (for what needs texts) the pairs of conversion, and files
-of public benchmarks. Out:
+In: the reward model, the tokenized pairs, (for what needs texts) the pairs of conversion, (for
+slices by their columns) the rows of ingestion, and files of public benchmarks. Out:
 
     scores.parquet      a row per pair, see `tables/table.py`; other tables are in the same order
     texts.parquet       what each pair looks like (`tables/texts.py`)
+    row_columns.parquet what the rows' own columns say (`tables/row_columns.py`); only if asked for
     truncated.parquet   rewards of answers cut short (`scoring/truncation.py`)
     probes.parquet      rewards of extreme answers (`scoring/probes.py`)
     suspects.parquet, suspects.csv   labels worth a second look (`measures/suspects.py`)
@@ -29,6 +30,7 @@ interval `[low, high]` of x; a figure that cannot be computed is null. Shares li
                  slices), min_/mean_/max_/std_reward
     sources      {source: as overall}
     slices       {length_ratio | prompt_tokens | turns | language | format: [{slice, as overall}]}
+    columns      {column: [{slice, as overall}]}: by the values that `slice_by` asks for
     calibration  [{pairs, confidence, accuracy}]: the reliability diagram
     rewards      levels (of the quantiles); chosen, rejected, all, margin: {mean, std, quantiles}
     bias         null_models {name: decides, accuracy, ...}, the model first (`note`: why one cannot

@@ -15,6 +15,7 @@ from tasks.evaluation.measures.metrics import all_metrics
 from tasks.evaluation.measures.null_models import fit_null_models
 from tasks.evaluation.measures.suspects import suspect_table, write_csv
 from tasks.evaluation.params import EvaluationParams
+from tasks.evaluation.tables.row_columns import labels_of
 from tasks.evaluation.tables.table import Floats, Scores, read_scores
 from tasks.evaluation.tables.texts import read_texts
 
@@ -33,13 +34,14 @@ def write_figures(
     """
     directory = workspace.path
     scores = read_scores(directory / "scores.parquet")
-    probes = directory / "probes.parquet"
+    probes, columns = directory / "probes.parquet", directory / "row_columns.parquet"
     metrics = all_metrics(
         scores,
         read_texts(directory / "texts.parquet") if conversion else None,
         Resampling(params.resamples, params.seed),
         judges=_judges(params, scores, conversion, directory),
         probes=pq.read_table(probes) if probes.is_file() else None,
+        columns=labels_of(pq.read_table(columns)) if columns.is_file() else None,
     )
     if benchmarks:
         metrics["warnings"] += benchmark_warnings(benchmarks)

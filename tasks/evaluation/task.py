@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 11
+VERSION = 12
 SHELF = "6_evaluation"
 
 
@@ -27,24 +27,30 @@ def step(
     training: Artifact,
     tokenization: Artifact,
     conversion: Artifact | None = None,
+    ingestion: Artifact | None = None,
 ) -> Step:
     """The evaluation of a trained model on the held-out pairs.
 
     `conversion` holds the texts of the pairs that were tokenized; without it, figures that need
-    texts or prompts are left out. The benchmarks' files are matched and hashed here.
+    texts or prompts are left out. `ingestion` holds the rows whose columns `slice_by` names; only
+    where it names one are they read, and in the key. The benchmarks' files are matched and hashed
+    here.
 
     Raises:
         DataError: a benchmark's path matches no data file.
     """
     texts = {"conversion": conversion} if conversion else {}
+    rows = {"ingestion": ingestion} if ingestion and params.slice_by else {}
     files = benchmarks_found(params)
     return Step(
         stage="evaluation",
         version=VERSION,
         shelf=SHELF,
         params=params,
-        inputs={"training": training, "tokenization": tokenization, **texts},
-        build=partial(build, params, files, training, tokenization, conversion),
+        inputs={"training": training, "tokenization": tokenization, **texts, **rows},
+        build=partial(
+            build, params, files, training, tokenization, conversion, rows.get("ingestion")
+        ),
         libraries=("torch", "transformers"),
         files={
             f"{label}/{file.name}": file.digest for label, each in files.items() for file in each
@@ -87,6 +93,7 @@ def build(
     training: Artifact,
     tokenization: Artifact,
     conversion: Artifact | None,
+    ingestion: Artifact | None,
     workspace: Workspace,
 ) -> None:
     """Writes the tables, `metrics.json`, `plots/` and `report.html`; the package's docstring lists
@@ -108,6 +115,8 @@ def build(
     passes = Passes(params, training.path / "model", tokenization.path, workspace)
     texts = conversion.path if conversion else None
     passes.run(texts)
+    if conversion and ingestion:
+        _write_row_columns(params, ingestion, workspace)
     found: dict[str, Any] = {}
     if items:
         benchmarks = BenchmarkPasses(params, items, passes.scorer, tokenization.path, workspace)
@@ -125,6 +134,33 @@ def build(
     if found:
         report["benchmarks"] = {label: heads(each) for label, each in metrics["benchmarks"].items()}
     workspace.report.update(report)
+
+
+def check_slices(params: EvaluationParams, conversion: Artifact, ingestion: Artifact) -> None:
+    """Refuses columns in `slice_by` that no row of a held-out pair has.
+
+    Raises:
+        DataError: as above.
+    """
+    if not params.slice_by:
+        return
+    from tasks.evaluation.tables.row_columns import ORIGIN, labels_at
+    from tasks.evaluation.tables.texts import split_rows
+
+    places = [tuple(row[name] for name in ORIGIN) for row in split_rows(conversion.path)]
+    labels_at(ingestion, places, params.slice_by)
+
+
+def _write_row_columns(params: EvaluationParams, ingestion: Artifact, workspace: Workspace) -> None:
+    import pyarrow.parquet as pq
+
+    from tasks.evaluation.tables.row_columns import row_column_table
+
+    texts = pq.read_table(workspace.path / "texts.parquet")
+    with workspace.writing("row_columns.parquet") as path:
+        pq.write_table(
+            row_column_table(ingestion, texts, params.slice_by), path, compression="zstd"
+        )
 
 
 HEADS = ("title", "overall", "item_mean", "complete", "items")

@@ -102,7 +102,7 @@ def stored(
     def build(workspace: Workspace) -> None:
         shutil.copytree(source, workspace.path, dirs_exist_ok=True)
 
-    shelf = {"conversion": 2, "templating": 3, "tokenization": 4, "training": 5}[stage]
+    shelf = 1 + ("ingestion", "conversion", "templating", "tokenization", "training").index(stage)
     return store.obtain(Step(stage, 1, f"{shelf}_{stage}", params, inputs or {}, build))
 
 

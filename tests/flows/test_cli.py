@@ -108,11 +108,14 @@ def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
     assert list(root.iterdir()) == []
 
 
-def test_held_out_pairs_none_of_which_fits_end_the_run_before_training(tmp_path):
-    shorter = [*SMALLER, "tokenization.max_length=17", "--root", str(tmp_path)]
-    done = cli("run", "params/quickstart.yaml", *shorter)
-    assert done.returncode == 1, done.stdout
-    assert "held-out pairs is left" in done.stderr
+def test_what_cannot_be_evaluated_ends_the_run_before_training(tmp_path):
+    for setting, said in (
+        ("tokenization.max_length=17", "held-out pairs is left"),
+        ("evaluation.slice_by=[promt]", "has 'promt'; found the columns prompt, chosen"),
+    ):
+        done = cli("run", "params/quickstart.yaml", *SMALLER, setting, "--root", str(tmp_path))
+        assert done.returncode == 1, done.stdout
+        assert said in done.stderr
     assert not (tmp_path / "data" / "5_training").exists()
 
 

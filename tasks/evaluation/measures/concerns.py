@@ -1,6 +1,6 @@
 """What in the figures a person must not overlook before this reward is optimised against."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.evaluation.measures.null_models import best_null_model
@@ -21,12 +21,36 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {"figure": figure, "message": message}
         for figure, message in (
+            *_below_a_coin(metrics["sources"], metrics.get("columns", {})),
             *_null_models(metrics["bias"]["null_models"]),
             *_place(metrics["bias"]["leanings"].get("first")),
             *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
             *_ties(metrics["readiness"], _scored(metrics["overall"])),
             *_probes(metrics["readiness"].get("probes") or {}, metrics["rewards"]["all"]),
         )
+    ]
+
+
+def _below_a_coin(
+    sources: Mapping[str, Any], columns: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[tuple[str, str]]:
+    """Sources, and values of the rows' columns, that the model judges wrongly beyond chance."""
+    sets = [(f"sources.{source}", f"source {source!r}", each) for source, each in sources.items()]
+    sets += [
+        (f"columns.{name}", f"the pairs whose rows have {name} = {each['slice']}", each)
+        for name, slices in columns.items()
+        for each in slices
+    ]
+    return [
+        (
+            figure,
+            f"of {which} the model gets {each['accuracy_ties_half']:.0%} right (95% {low:.0%} to "
+            f"{high:.0%}), worse than a coin: look whether its labels are the wrong way round",
+        )
+        for figure, which, each in sets
+        if each["pairs"]
+        for low, high in [each["accuracy_ties_half_interval"]]
+        if high < 0.5
     ]
 
 

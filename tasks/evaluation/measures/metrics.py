@@ -25,10 +25,10 @@ from tasks.evaluation.measures.concerns import warnings_of
 from tasks.evaluation.measures.distribution import reward_distribution
 from tasks.evaluation.measures.intervals import Resampling, halved, intervals_of
 from tasks.evaluation.measures.readiness import readiness
-from tasks.evaluation.measures.slices import slices_of
+from tasks.evaluation.measures.slices import Slices, slices_of, slices_of_labels
 from tasks.evaluation.measures.suspects import suspect_figures
 from tasks.evaluation.scoring.probes import probe_figures
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.table import Floats, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
 FORMAT = 2
@@ -44,9 +44,10 @@ def all_metrics(
     *,
     judges: Judges | None = None,
     probes: pa.Table | None = None,
+    columns: Mapping[str, Strings] | None = None,
 ) -> dict[str, Any]:
-    """The families of figures that one model's tables give (`texts` and `judges` aligned with
-    `scores`); what would need a table that is not given is left out.
+    """The families of figures that one model's tables give (`texts`, `judges` and the labels
+    of `columns` aligned with `scores`); what would need a table that is not given is left out.
 
     Raises:
         DataError: no pair has a better side.
@@ -72,7 +73,7 @@ def all_metrics(
             for source in sorted(set(scores.source.tolist()))
         },
         "slices": {
-            name: [{"slice": label, **metrics_of(scores.take(rows), how)} for label, rows in slices]
+            name: _metrics_of_each(scores, slices, how)
             for name, slices in slices_of(scores, texts).items()
         },
         "calibration": calibration_bins(decided.margin, decided.preference),
@@ -82,7 +83,16 @@ def all_metrics(
         | {"probes": None if probes is None else probe_figures(probes, scores)},
         "suspects": suspect_figures(scores),
     }
+    if columns:
+        found["columns"] = {
+            name: _metrics_of_each(scores, slices_of_labels(labels[order]), how)
+            for name, labels in columns.items()
+        }
     return found | {"warnings": warnings_of(found)}
+
+
+def _metrics_of_each(scores: Scores, slices: Slices, how: Resampling) -> list[Metrics]:
+    return [{"slice": label, **metrics_of(scores.take(rows), how)} for label, rows in slices]
 
 
 def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
@@ -137,7 +147,7 @@ def losses(scores: Scores) -> Floats:
     return q * softplus(-x) + (1 - q) * softplus(x)
 
 
-UNNAMED = {"slices", "calibration", "scale"}
+UNNAMED = {"slices", "columns", "calibration", "scale"}
 """Families that are lists, or are of no use as a series of numbers."""
 
 

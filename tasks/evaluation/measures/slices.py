@@ -1,11 +1,13 @@
-"""The sets of pairs that are looked at apart: by length, turns, language and format."""
+"""The sets of pairs that are looked at apart: by length, turns, language and format, and by what
+the sources' rows say."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Floats, Mask, Scores
+from tasks.evaluation.tables.table import Floats, Mask, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
 Slices = list[tuple[str, Mask]]
@@ -13,6 +15,8 @@ Slices = list[tuple[str, Mask]]
 LENGTH_RATIOS = (0.5, 0.8, 1.25, 2.0)
 PROMPT_TOKENS = (32, 128, 512, 2048)
 TURNS = (2, 3, 5)
+MOST_LABELS = 30
+"""Values of a column that are looked at apart: the most frequent ones."""
 
 
 def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
@@ -37,6 +41,27 @@ def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
             for name, values in named.items()
         },
     }
+
+
+def slices_of_labels(labels: Strings) -> Slices:
+    """The pairs of each label, `[N]`, in the order of the labels, numbers as such; of more than 30
+    labels the rarer ones together, at the end."""
+    counts = Counter(sorted(labels.tolist()))  # of equally frequent ones the first
+    several = len(counts) > MOST_LABELS
+    frequent = [label for label, _ in counts.most_common(MOST_LABELS - several)]
+    named = sorted(frequent, key=_in_order)
+    slices = [(label, labels == label) for label in named]
+    if several:
+        rest = len(counts) - len(named)
+        slices.append((f"({rest} other values)", ~np.isin(labels, named)))
+    return slices
+
+
+def _in_order(label: str) -> tuple[float, str]:
+    try:
+        return float(label), label
+    except ValueError:
+        return np.inf, label
 
 
 def answer_tokens(scores: Scores) -> tuple[Floats, Floats]:

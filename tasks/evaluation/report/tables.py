@@ -43,17 +43,24 @@ def _accuracy(figures: Figures, headings: Sequence[str]) -> list[str]:
 
 
 def sources(metrics: Figures) -> list[Table]:
-    """Accuracy by source and by slice."""
+    """Accuracy by source, by slice, and by what the columns of the rows say."""
     heads = _headings(metrics)
     rows = [[source, *_accuracy(figures, heads)] for source, figures in metrics["sources"].items()]
     rows.append(["all sources", *_accuracy(metrics["overall"], heads)])
     strong = frozenset({len(rows) - 1})
     tables = [Table("By source", ("source", *heads), rows, strong=strong)]
+    columns: Figures = metrics.get("columns", {})
     for name, slices in metrics["slices"].items():
-        rows = [[each["slice"], *_accuracy(each, heads)] for each in slices]
-        if len(rows) > 1:
-            tables.append(Table(f"By {worded(name)}", (worded(name), *heads), rows, folded=True))
-    return tables
+        if len(slices) > 1:
+            tables.append(_by_slice(worded(name), slices, heads, folded=True))
+    return [*tables, *(_by_slice(name, columns[name], heads) for name in columns)]
+
+
+def _by_slice(
+    name: str, slices: Sequence[Figures], heads: Sequence[str], *, folded: bool = False
+) -> Table:
+    rows = [[each["slice"], *_accuracy(each, heads)] for each in slices]
+    return Table(f"By {name}", (name, *heads), rows, folded=folded)
 
 
 def bias(metrics: Figures) -> list[Table]:
