@@ -192,6 +192,7 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
 
 
+@pytest.mark.slow
 def test_explain_names_params_where_the_params_file_has_them(tmp_path):
     given = ["params/quickstart.yaml", *SMALLER, "--root", str(tmp_path)]
     assert cli("run", *given, "--until", "conversion").returncode == 0
@@ -311,6 +312,7 @@ def test_a_stdout_that_takes_no_more_ends_a_command_once(tmp_path, command, unbu
     assert (unread.returncode, unread.stderr) == (1, "")
 
 
+@pytest.mark.slow
 def test_a_run_whose_summary_cannot_be_written_has_committed_its_artifacts(tmp_path):
     words = ["run", "params/quickstart.yaml", *SMALLER, "--until", "conversion"]
     words += ["--root", str(tmp_path), "--json"]

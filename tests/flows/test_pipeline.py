@@ -198,6 +198,7 @@ def killed_after_registering(root, template, monkeypatch):
         run_pipeline(Pipeline(given, root))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("killed_after_registering")
 def test_what_a_killed_run_had_registered_is_kept_and_another_run_takes_it_up(
     root, first, template

@@ -196,7 +196,7 @@ OPTIONS = {
     "trl": {"tool_turns": "quarantine"},
 }
 
-EXAMPLES, MANY = 12, 60
+EXAMPLES, MANY = 6, 60
 every_layout = pytest.mark.parametrize("layout", sorted(GENERATED))
 alone = settings(deadline=None, suppress_health_check=list(HealthCheck))
 

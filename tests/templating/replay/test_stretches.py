@@ -7,7 +7,7 @@ import random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.conversion.first_pass.tables import SCHEMA
@@ -23,6 +23,8 @@ from tasks.templating.tokenizer.special_tokens import special_tokens
 from tests.templating.families import FAMILIES
 from tests.templating.outcomes import WORDS, outcome, table
 
+few = settings(max_examples=50)
+"""Each of them has many rows."""
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
@@ -79,6 +81,7 @@ def _every_batch_is_looked_at_in_columns():
         yield
 
 
+@few
 @given(
     rows=st.lists(rows_of(), min_size=1, max_size=24),
     before=st.lists(rows_of(), min_size=1, max_size=12),
@@ -147,6 +150,7 @@ def quiet_rows(draw):
     return row | draw(st.sampled_from([{}] * 20 + [{"tools": [TOOL]}, {"images": ["a.png"]}]))
 
 
+@few
 @given(
     rows=st.lists(quiet_rows(), min_size=1, max_size=24),
     others=st.lists(rows_of(), max_size=3),

@@ -83,11 +83,12 @@ CASES = {
 }
 IN_MATRIX = ("accumulation, uneven", "dropout", "evaluation", "adapters")
 """Cases that `test_resume_matrix` holds in the default run as well."""
+LONG = (*IN_MATRIX, "one long interval", "by max_steps")
 
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, marks=pytest.mark.slow if c in IN_MATRIX else ()) for c in CASES],
+    [pytest.param(c, marks=pytest.mark.slow if c in LONG else ()) for c in CASES],
 )
 def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs, tmp_path, case):
     undisturbed = make(base, pairs, tmp_path / "whole", **CASES[case])

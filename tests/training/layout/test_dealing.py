@@ -14,6 +14,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout.dealing import Costs, deal
 from tasks.training.layout.lengths import item_costs
 from tasks.training.layout.loader import Dealing, GlobalBatches
+from tests.at_length import at_length
 from tests.training.layout.test_layouts_in_training import ranked, run
 from tests.training.tiny import make_rows
 
@@ -188,7 +189,11 @@ class Seen(TrainerCallback):
     ("layout", "fields"),
     [
         ("prefix_shared", {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40}),
-        ("padded", {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60}),
+        pytest.param(
+            "padded",
+            {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "padding_free",
             {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40},
@@ -263,7 +268,7 @@ def test_no_micro_batch_is_over_the_budget_and_a_resumed_run_is_the_same(base, t
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("drop_last", [True, *at_length(False)])
 def test_the_epoch_that_is_logged_is_that_of_plain_batches(base, tmp_path, drop_last):
     fields = {"dataloader_drop_last": drop_last, "per_device_train_batch_size": 7}
     dealt, _ = trained(base, tmp_path / "a", **fields)

@@ -69,7 +69,7 @@ def ranked(count):
             False,
             marks=pytest.mark.slow,
         ),
-        ({"gradient_checkpointing": True}, True),
+        pytest.param({"gradient_checkpointing": True}, True, marks=pytest.mark.slow),
         ({"loss": {"type": "plackett_luce"}}, False),
     ],
     ids=["plain", "accumulated", "lora-checkpointed", "comparisons"],

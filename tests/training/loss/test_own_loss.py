@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import load_reward_model
+from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint_rotation import killed
 from tests.training.peer.beside_peer import FIELDS, quiet
 from tests.training.tiny import make_rows, make_tokenizer
@@ -78,7 +79,7 @@ def same_weights(one, other, atol=1e-6):
         assert torch.allclose(tensor, wanted[name], atol=atol), name
 
 
-@pytest.mark.parametrize("kind", [Written, Older, Called])
+@pytest.mark.parametrize("kind", [Written, *at_length(Older, Called)])
 @pytest.mark.parametrize(
     "fields",
     [UNEVEN, {"per_device_train_batch_size": 12, "max_tokens_per_micro_batch": 60}],
@@ -122,7 +123,7 @@ def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
     assert twice.evaluate()["eval_loss"] == pytest.approx(2 * usual.evaluate()["eval_loss"], 1e-4)
 
 
-@pytest.mark.parametrize("step", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 5))])
+@pytest.mark.parametrize("step", [2, *at_length(1, 3, 5)])
 def test_a_run_that_goes_on_logs_the_loss_of_its_whole_interval(base, tmp_path, step):
     def given(directory):
         return RewardConfig(output_dir=str(directory), **{**FIELDS, **fields})

@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import load_reward_model
+from tests.at_length import at_length
 from tests.training.tiny import make_rows, make_tokenizer
 
 trl = pytest.importorskip("trl")
@@ -74,7 +75,7 @@ def history(trainer):
     return [r for r in trainer.state.log_history if "learning_rate" in r]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["plain", *at_length("margin", "centered"), *[*CASES][3:]])
 def test_fifty_steps_follow_the_peer(start, tmp_path, case):
     margin, fields = CASES[case]
     rows = make_rows(4 * 24, margin=margin)  # whole batches: the peer's mean of a rest is another
