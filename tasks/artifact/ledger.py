@@ -15,6 +15,7 @@ from tasks.errors import ArtifactError
 NEUTRAL_REASONS = frozenset(
     {
         *("blank_line", "duplicate", "contradiction", "tie", "too_long", "limit", "capped"),
+        "unwanted",  # by the params
         *("joined", "unpaired_alone", "unrated"),  # rows that only together make pairs
         *("overridden_drop", "overridden_tie"),  # a person decided so
         *("held_out_elsewhere", "excluded", "outvoted"),  # other rows do

@@ -7,7 +7,7 @@ Files in, shards of rows out, nothing interpreted: which columns mean what is co
     growth/         files that grow: what an earlier artifact holds of one is not read again
     unit, account   one file from end to end, and what is counted of it
     reading         the files of all sources, side by side
-    mixture         which rows of a source are taken
+    where, mixture  which rows of a source are taken
     shards, shard_writer, row_groups, quarantine    rows on disk, and those that are none
     task            the stage
 """

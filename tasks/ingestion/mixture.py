@@ -1,6 +1,7 @@
 """Which rows of a source a mixture takes: decided by each row's own content.
 
-A row's place in [0, 2**64) is a hash of the source's name and its bytes. `weight` keeps the rows
+`where` takes the rows whose columns hold what is wanted; `weight` and `cap` take a part of those. A
+row's place in [0, 2**64) is a hash of the source's name and its bytes. `weight` keeps the rows
 below that share of the range; `cap` keeps the lowest places. So rows that come later move none
 that are there: with `weight` never, with `cap` each at most pushes out the highest. Equal rows
 share a place.
@@ -8,15 +9,18 @@ share a place.
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from tasks.artifact import Ledger, Workspace
 from tasks.ingestion.formats.batches import Batch
 from tasks.ingestion.params import Source
+from tasks.ingestion.where import refusal
 
-REASON = "capped"
+UNWANTED, CAPPED = "unwanted", "capped"
 RANGE = 2**64
 
 
@@ -28,25 +32,43 @@ def place(source: str, raw: bytes) -> int:
 
 @dataclass
 class Sample:
-    """The rows that a source's `weight` keeps of one file, and the places that `cap` has to see."""
+    """The rows that a source's `where` and `weight` keep of one file, and the places that `cap` has
+    to see."""
 
     source: Source
-    left_out: int = 0
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    """How many rows, by reason."""
+    first_unwanted: str | None = None
+    """Which row that is, and what of it."""
     places: list[int] = field(default_factory=list[int])
 
     def of(self, batch: Batch) -> tuple[list[int], list[bytes]]:
         """Row numbers and bytes of the batch's rows that are kept."""
+        if self.source.where:
+            return self._share(*self._wanted(batch))
+        return self._share(batch.rows, batch.raws)
+
+    def _wanted(self, batch: Batch) -> tuple[list[int], list[bytes]]:
+        refusals = [refusal(orjson.loads(raw), self.source.where) for raw in batch.raws]
+        kept = [i for i, refused in enumerate(refusals) if refused is None]
+        self.left_out[UNWANTED] += len(refusals) - len(kept)
+        if self.first_unwanted is None:
+            told = zip(batch.rows, refusals, strict=True)
+            self.first_unwanted = next((f"row {n}: {why}" for n, why in told if why), None)
+        return [batch.rows[i] for i in kept], [batch.raws[i] for i in kept]
+
+    def _share(self, rows: list[int], raws: list[bytes]) -> tuple[list[int], list[bytes]]:
         if self.source.weight >= 1.0 and self.source.cap is None:
-            return batch.rows, batch.raws
-        places = [place(self.source.name, raw) for raw in batch.raws]
+            return rows, raws
+        places = [place(self.source.name, raw) for raw in raws]
         bound = self.source.weight * RANGE
         kept = [i for i, found in enumerate(places) if found < bound]
-        self.left_out += len(places) - len(kept)
+        self.left_out[CAPPED] += len(places) - len(kept)
         if self.source.cap is not None:
             self.places += [places[i] for i in kept]
             if len(self.places) > 2 * self.source.cap:
                 self.places = lowest(self.places, self.source.cap)
-        return [batch.rows[i] for i in kept], [batch.raws[i] for i in kept]
+        return [rows[i] for i in kept], [raws[i] for i in kept]
 
 
 def lowest(places: Sequence[int], cap: int) -> list[int]:
@@ -54,11 +76,12 @@ def lowest(places: Sequence[int], cap: int) -> list[int]:
     return sorted(places)[:cap]
 
 
-def leave_out(ledger: Ledger, source: str, count: int) -> None:
-    """Moves rows of the source's account from those handed on to those left out."""
-    if count:
-        ledger.count_out(source, -count)
-        ledger.drop(source, REASON, count)
+def leave_out(ledger: Ledger, source: str, counts: Mapping[str, int]) -> None:
+    """Moves rows of the source's account from those handed on to those left out, by reason."""
+    for reason, count in counts.items():
+        if count:
+            ledger.count_out(source, -count)
+            ledger.drop(source, reason, count)
 
 
 def apply_caps(
@@ -79,7 +102,7 @@ def apply_caps(
             workspace.finish(f"{unit}+capped", done)
         equal -= done["equal"]
         ledger = Ledger.from_json(summary["ledger"])
-        leave_out(ledger, source.name, done["left_out"])
+        leave_out(ledger, source.name, {CAPPED: done["left_out"]})
         changed = {"ledger": ledger.to_json(), "shards": done["shards"], "unit": f"{unit}+capped"}
         capped.append(summary | changed)
     return capped

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_serializer, model_validator
 from tasks.artifact import Inert, Params
 from tasks.ingestion.places.downloads import is_url
 from tasks.ingestion.redaction import without_secrets
+from tasks.ingestion.where import Condition
 
 ROW_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "feather", "ipc")
 ARCHIVE_FORMATS = ("zip", "tar", "tgz", "tbz2", "txz")
@@ -56,11 +57,16 @@ class Source(Params):
     says, and this is then the format of its members."""
     limit: int | None = Field(default=None, ge=1)
     """Rows to read at most, good or bad, in the order of the sorted files: for a quick try."""
+    where: dict[Annotated[str, Field(min_length=1)], Condition] = Field(default_factory=dict)
+    """Which good rows are wanted, by their columns: a value, a list of values, or a range, as in
+    `{language: [en, de], meta.score: {min: 4}}`. All conditions have to hold; null stands for empty
+    cells and missing columns, too."""
     weight: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Share of the good rows that is kept, chosen by a hash of each row's content: rows that are
+    """Share of the wanted rows that is kept, chosen by a hash of each row's content: rows that are
     added later move no other. Not above 1: equal pairs are dropped as duplicates anyway."""
     cap: int | None = Field(default=None, ge=1)
-    """Good rows to keep at most, after `weight`: those whose content has the lowest hashes."""
+    """Rows to keep at most, after `where` and `weight`: those whose content has the lowest
+    hashes."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
     """Of CSV files; None: tab for .tsv, else comma."""
     quotes: bool = True
@@ -121,6 +127,7 @@ def reading(source: Source) -> dict[str, Any]:
     """
     declared: dict[str, Any] = {} if source.format is None else {"format": source.format}
     declared |= {} if source.quotes else {"quotes": False}
+    declared |= {"where": source.where} if source.where else {}
     return declared | {
         "name": source.name,
         "limit": source.limit,

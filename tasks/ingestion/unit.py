@@ -23,7 +23,7 @@ from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, pa
 from tasks.ingestion.growth.full_shards import side_by_side_past
 from tasks.ingestion.growth.marks import small_marks
 from tasks.ingestion.growth.trail import Trail
-from tasks.ingestion.mixture import Sample, leave_out, lowest
+from tasks.ingestion.mixture import UNWANTED, Sample, leave_out, lowest
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, changed, check_unchanged
 from tasks.ingestion.places.prefixes import stamp
@@ -106,6 +106,8 @@ def ingest_file(
         check_unchanged(file)
     leave_out(account.ledger, source.name, account.sample.left_out)
     account.ledger.check()
+    if first := account.sample.first_unwanted:
+        account.examples[UNWANTED] = f"{file.name} {first}"
     return {
         "ledger": account.ledger.to_json(),
         "shards": shards,

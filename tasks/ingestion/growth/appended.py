@@ -51,7 +51,8 @@ class Past:
 
 def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
     """Whether the file's rows are its lines, all of them, and lines end at b"\\n"."""
-    if file.format != "jsonl" or limit is not None or source.weight < 1 or source.cap is not None:
+    sampled = source.where or source.weight < 1 or source.cap is not None
+    if file.format != "jsonl" or limit is not None or sampled:
         return False
     if file.codec or not file.path.is_file():
         return False

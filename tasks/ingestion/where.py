@@ -1,0 +1,125 @@
+"""Which rows of a source are wanted, by what stands in their columns.
+
+    where: {language: [en, de], meta.score: {min: 4}, deleted: null}
+
+A row is taken where every column has one of its values, or lies in its range. Dotted paths reach
+into a column. `null` stands for null, for empty text and for a column that the row lacks. Cells
+that are text, as those of CSV files are, equal a number or a truth value that they spell.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, cast
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from tasks.artifact import Params
+from tasks.errors import meant, shown, some
+
+
+def _scalar(given: Any) -> Any:
+    if given is None or isinstance(given, str | bool | int | float):
+        return given
+    raise ValueError("expected text, a number, true, false or null")
+
+
+Value = Annotated[str | bool | int | float | None, BeforeValidator(_scalar)]
+
+
+class Range(Params):
+    """Numbers from `min` to `max`, both included; one of them may be left open."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("give min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"found min {self.min:g} above max {self.max:g}")
+        return self
+
+    def __str__(self) -> str:
+        low = "" if self.min is None else f"at least {self.min:g}"
+        high = "" if self.max is None else f"at most {self.max:g}"
+        return " and ".join(filter(None, (low, high)))
+
+
+def _form(given: Any) -> str:
+    """Which of the forms of a condition is meant, so that what is wrong with it is told once."""
+    if isinstance(given, Mapping | Range):
+        return "range"
+    return "list" if isinstance(given, list | tuple) else "value"
+
+
+Condition = Annotated[
+    Annotated[Value, Tag("value")]
+    | Annotated[tuple[Value, ...], Field(min_length=1), Tag("list")]
+    | Annotated[Range, Tag("range")],
+    Discriminator(_form),
+]
+Where = Mapping[str, Condition]
+
+
+def refusal(row: Mapping[str, Any], where: Where) -> str | None:
+    """Why a row is not wanted: the first condition that it does not meet; None where it is."""
+    for path, condition in where.items():
+        value = value_at(row, path)
+        if not _meets(value, condition):
+            has = f"{path} is {shown(value, 40)}"
+            if path.partition(".")[0] not in row:
+                has = f"has no {path!r} among {some([*row], 12)}{meant(path, row)}"
+            return f"{has}, expected {_worded(condition)}"
+    return None
+
+
+def value_at(row: Mapping[str, Any], path: str) -> Any:
+    """What stands at a dotted path, a column of that very name first; None where nothing does."""
+    if path in row:
+        return row[path]
+    value: Any = row
+    for part in path.split("."):
+        if isinstance(value, Mapping):
+            value = cast(Mapping[str, Any], value).get(part)
+        elif isinstance(value, list) and part.isdecimal():
+            listed = cast(list[Any], value)
+            value = listed[int(part)] if int(part) < len(listed) else None
+        else:
+            return None
+    return value
+
+
+def _meets(value: Any, condition: Condition) -> bool:
+    if isinstance(condition, Range):
+        number = _number(value)
+        low = condition.min is None or (number is not None and number >= condition.min)
+        return number is not None and low and (condition.max is None or number <= condition.max)
+    wanted = condition if isinstance(condition, tuple) else (condition,)
+    return any(_equal(value, each) for each in wanted)
+
+
+def _equal(value: Any, wanted: Value) -> bool:
+    if wanted is None:
+        return value is None or value == ""
+    if isinstance(wanted, str):
+        return value == wanted
+    if isinstance(wanted, bool):
+        return value is wanted or (isinstance(value, str) and value.lower() == str(wanted).lower())
+    return _number(value) == wanted
+
+
+def _number(value: Any) -> float | None:
+    """The number that a cell is, or spells; a truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _worded(condition: Condition) -> str:
+    if isinstance(condition, Range):
+        return str(condition)
+    wanted = condition if isinstance(condition, tuple) else (condition,)
+    return " or ".join("null" if each is None else shown(each, 40) for each in wanted)
