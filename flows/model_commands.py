@@ -70,8 +70,7 @@ def verify_model(
     as_json: AsJson = False,
 ) -> None:
     """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
-    from flows.contract_table import print_verdicts
-    from flows.verification import check_asked
+    from flows.verification import check_asked, print_verdicts
     from tasks.training.handover.contract import replay
 
     with told_in_one_sentence():
