@@ -17,7 +17,6 @@ from flows.console import (
     EXIT_FAILED,
     AsJson,
     Root,
-    print_swept,
     start_logging,
     told_in_one_sentence,
 )
@@ -133,7 +132,7 @@ def gc(
 ) -> None:
     """Move what no recent run or version in the registry refers to into data/.trash; free what has
     been there for a day."""
-    from flows.collecting import collected
+    from flows.collecting import collected, print_swept
 
     with told_in_one_sentence():
         swept = collected(root.resolve(), keep_runs=keep_runs, dry_run=dry_run)

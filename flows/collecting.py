@@ -1,15 +1,15 @@
-"""What `gc` takes: what no recent run refers to, no pin, and no version that is in its registry.
+"""The command `gc`: it takes what no recent run, no pin and no registered version refers to.
 
 A version keeps its artifacts for as long as its registry has it. Deleted there (in MLflow's pages,
 or by its client), it keeps nothing any more; while its registry is not there or does not answer,
 it does. So it is with what a run was registering when it was killed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tasks.artifact import Store
-from tasks.artifact.collection import Swept, by_name, collect
+from tasks.artifact.collection import GRACE_SECONDS, Swept, by_name, collect
 from tasks.artifact.refs import REGISTERING, VERSION, facts, keeps, refs
 
 STAGE = "registration"
@@ -24,6 +24,21 @@ def collected(root: Path, *, keep_runs: int, dry_run: bool) -> list[Swept]:
     store = Store(root / "data")
     let_go = [*_deleted(store, root)]
     return collect(store, keep_runs=keep_runs, let_go=let_go, dry_run=dry_run)
+
+
+def print_swept(swept: Sequence[Swept], dry_run: bool) -> None:
+    """What a collection took, or would take: place by place, and in all."""
+    for entry in swept:
+        print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
+    trashed = [entry.bytes for entry in swept if entry.trashed]
+    gone = [entry.bytes for entry in swept if not entry.trashed]
+    free, move = ("would free", "would move") if dry_run else ("freed", "moved")
+    print(f"{free} {sum(gone):,} bytes in {len(gone)} places")
+    if trashed:
+        print(
+            f"{move} {sum(trashed):,} bytes in {len(trashed)} places to data/.trash; a gc in "
+            f"{GRACE_SECONDS / 3600:.0f} hours or later frees them"
+        )
 
 
 def _deleted(store: Store, root: Path) -> Iterator[Path]:

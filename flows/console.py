@@ -5,19 +5,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, ParamsError, PipelineError, shown
-
-if TYPE_CHECKING:
-    from tasks.artifact.collection import Swept
 
 EXIT_FAILED = 1
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -57,23 +54,6 @@ def start_logging() -> None:
     logging.basicConfig(stream=sys.stderr, level="WARNING", format="%(message)s")
     for name in ("tasks", "flows"):
         logging.getLogger(name).setLevel(level)
-
-
-def print_swept(swept: "Sequence[Swept]", dry_run: bool) -> None:
-    """What a collection took, or would take: place by place, and in all."""
-    from tasks.artifact.collection import GRACE_SECONDS
-
-    for entry in swept:
-        print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
-    trashed = [entry.bytes for entry in swept if entry.trashed]
-    gone = [entry.bytes for entry in swept if not entry.trashed]
-    free, move = ("would free", "would move") if dry_run else ("freed", "moved")
-    print(f"{free} {sum(gone):,} bytes in {len(gone)} places")
-    if trashed:
-        print(
-            f"{move} {sum(trashed):,} bytes in {len(trashed)} places to data/.trash; a gc in "
-            f"{GRACE_SECONDS / 3600:.0f} hours or later frees them"
-        )
 
 
 def usable_root(root: Path) -> Path:
