@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.findings import report_path
+from flows.markdown import count
 from flows.pipeline import STAGES
 from flows.plan import Planned
 from flows.result_lines import dropped_lines, result_lines
@@ -29,7 +30,7 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         ],
         "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
         "report": _report(registered, evaluated),
-        "registered": _registered(registered) if registered else None,
+        "registered": {name: registered.report[name] for name in SHOWN} if registered else None,
     }
 
 
@@ -86,10 +87,6 @@ def with_alias_now(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def _registered(artifact: Artifact) -> dict[str, Any]:
-    return {name: artifact.report[name] for name in SHOWN}
-
-
 def _report(*artifacts: Artifact | None) -> str | None:
     """The page with everything, of the first artifact that has one."""
     return next((path for a in artifacts if a and (path := report_path(a))), None)
@@ -116,8 +113,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             name,
             facts["key"],
             state,
-            *(_count(facts[n]) for n in ("rows_in", "rows_out")),
-            _count(sum(dropped.values()) if facts["rows_in"] is not None else None),
+            *(count(facts[n]) for n in ("rows_in", "rows_out")),
+            count(sum(dropped.values()) if facts["rows_in"] is not None else None),
             f"{facts['seconds']:.1f}",
         )
     console = Console(width=None if sys.stdout.isatty() else 140)
@@ -140,7 +137,3 @@ def print_plan(planned: list[Planned]) -> None:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
         table.add_row(line.stage, verdict, line.key or "", escape(line.reason))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
