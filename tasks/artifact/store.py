@@ -92,10 +92,6 @@ class Store:
         told = f"cached: {files} as recorded, built {found.record['created']}"
         return Finding(found, (told,))
 
-    def find(self, step: Step) -> Artifact | None:
-        """The step's artifact if it stands and can be believed."""
-        return self.look(step).artifact
-
     def obtain(self, step: Step, *, force: bool = False) -> Artifact:
         """The step's artifact: found, waited for, or built.
 

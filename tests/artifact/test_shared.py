@@ -83,4 +83,4 @@ def test_work_that_another_user_began_is_finished_with_his_files_as_they_are(as_
     finally:
         os.umask(before)
     assert sorted(artifact.record["files"]) == ["begun.txt", "mine.txt"]
-    assert store.find(step)
+    assert store.look(step).artifact

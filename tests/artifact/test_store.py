@@ -203,7 +203,7 @@ def test_a_failed_build_keeps_finished_units_and_commits_nothing(store):
     step = Step("s", 1, "1_s", {}, {}, build)
     with pytest.raises(RuntimeError, match="power cut"):
         store.obtain(step)
-    assert store.find(step) is None
+    assert store.look(step).artifact is None
     artifact = store.obtain(step)
     assert done == ["a", "failed", "b"]
     assert sorted(artifact.record["files"]) == ["a.txt", "b.txt"]
@@ -218,7 +218,7 @@ def test_a_full_disk_leaves_nothing_visible_and_says_what_to_do(store):
     step = Step("s", 1, "1_s", {}, {}, build)
     with pytest.raises(ArtifactError, match=r"No space left on device .*GB free.*run again"):
         store.obtain(step)
-    assert store.find(step) is None
+    assert store.look(step).artifact is None
 
 
 def test_links_are_refused(store):
