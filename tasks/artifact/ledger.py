@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.errors import ArtifactError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NEUTRAL_REASONS = frozenset(
     {
@@ -155,6 +158,14 @@ class Quarantine:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        kinds = {"row": pa.int64()}
-        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in QUARANTINE_COLUMNS])
-        pq.write_table(pa.Table.from_pylist(self.rows, schema=schema), path, compression="zstd")
+        table = pa.Table.from_pylist(self.rows, schema=quarantine_schema())
+        pq.write_table(table, path, compression="zstd")
+
+
+def quarantine_schema() -> "pa.Schema":
+    """The columns of `quarantine.parquet`, the same in every stage."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE_COLUMNS]
+    )

@@ -7,14 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact.ledger import QUARANTINE_COLUMNS
+from tasks.artifact.ledger import quarantine_schema
 from tasks.ingestion.formats.batches import BadRow
 
 RAW_LIMIT_BYTES = 2**16
 """A quarantined row is kept whole up to this size; of a larger one, its beginning."""
-SCHEMA = pa.schema(
-    [(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE_COLUMNS]
-)
+SCHEMA = quarantine_schema()
 _FLUSH_ROWS = 500
 
 
