@@ -5,12 +5,13 @@ only after its files, or what the file system says of them, were held against wh
 builder at a time; one rename commits.
 """
 
-from tasks.artifact.beside import Behind, ahead, side_by_side, uncollected
+from tasks.artifact.beside import Behind, ahead, side_by_side
 from tasks.artifact.digests import file_digest, merkle
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.libraries import git_commit
 from tasks.artifact.memo import Kept, Memo
+from tasks.artifact.memory import uncollected
 from tasks.artifact.processes import (
     each,
     end_workers,

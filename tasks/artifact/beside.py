@@ -8,7 +8,6 @@ Arrow and disks do not hold the interpreter, so one thread on either side is eno
 core is free. Where every core has a process of its own, none is (`in_turn`).
 """
 
-import gc
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -143,15 +142,3 @@ def _ends_where_it_fails(left: Iterator[object]) -> Generator[None, None, None]:
     except BaseException:
         deque(left, maxlen=0)  # nobody begins with another item
         raise
-
-
-@contextmanager
-def uncollected() -> Generator[None, None, None]:
-    """Without the search for cycles, of which rows have none: it costs a tenth of the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
