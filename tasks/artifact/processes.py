@@ -86,22 +86,33 @@ def each(
                     bar.update()
             return
         try:
-            if count >= physical_cores():
-                work = InTurn(work)
-            content, locks = _pickled(work, title)
-            job = Job(title, count, deque(items), content, locks, bar.update)
-            for worker in pool.begin(count - 1):
-                worker.jobs.put(job)
-            with lasting_behind():
-                for item in job.taken():
-                    work(item)
-                    job.finish()
-            job.wait()
+            _shared_out(work, items, count, title, bar.update)
         except BaseException:
             pool.end()
             raise
         finally:
             _one_at_a_time.release()
+
+
+def _shared_out(
+    work: Callable[[Any], Any],
+    items: Sequence[Any],
+    processes: int,
+    title: str,
+    advance: Callable[[], object],
+) -> None:
+    """Does the work in this process and in workers, each of which takes the next item when free."""
+    if processes >= physical_cores():
+        work = InTurn(work)
+    content, locks = _pickled(work, title)
+    job = Job(title, processes, deque(items), content, locks, advance)
+    for worker in pool.begin(processes - 1):
+        worker.jobs.put(job)
+    with lasting_behind():
+        for item in job.taken():
+            work(item)
+            job.finish()
+    job.wait()
 
 
 def end_workers() -> None:
