@@ -17,9 +17,9 @@ from tasks.ingestion.formats.batches import Origin
 PIECE_BYTES = 2**20
 NEXT_PIECE_BYTES = 2**18
 """Of a plain file, behind the first piece, which tells how lines end: what stays in the cache."""
-BOMB_BYTES = 100 * 10**6
-BOMB_RATIO = 200
-"""Above `BOMB_BYTES` out, more than this many bytes out per byte in are refused."""
+_BOMB_BYTES = 100 * 10**6
+_BOMB_RATIO = 200
+"""Above `_BOMB_BYTES` out, more than this many bytes out per byte in are refused."""
 
 _MAGIC = {
     ".gz": b"\x1f\x8b",
@@ -88,6 +88,16 @@ def codec_of(head: bytes) -> str:
     return found
 
 
+def check_bomb(origin: Origin, size_in: int, size_out: int, instead: str) -> None:
+    """Raises DataError for a file that decompresses to far more bytes than rows ever do; `instead`
+    says what to do if it is meant to."""
+    if size_out > _BOMB_BYTES and size_out > _BOMB_RATIO * size_in:
+        raise DataError(
+            f"{origin.name}: decompressed >{_BOMB_RATIO}:1 ({size_in:,} bytes gave {size_out:,}); "
+            f"{instead} if it is meant to be so"
+        )
+
+
 def _codec(origin: Origin, head: bytes) -> str:
     found = codec_of(head)
     if origin.codec and found != origin.codec:
@@ -105,11 +115,7 @@ def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
         for piece in stream:
             size_out += len(piece)
             size_in = file.tell()
-            if size_out > BOMB_BYTES and size_out > BOMB_RATIO * size_in:
-                raise DataError(
-                    f"{origin.name}: decompressed >{BOMB_RATIO}:1 ({size_in:,} bytes gave "
-                    f"{size_out:,}); decompress it yourself if it is meant to be so"
-                )
+            check_bomb(origin, size_in, size_out, "decompress it yourself")
             origin.advance(size_in - told)
             told = size_in
             yield piece

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import Origin
-from tasks.ingestion.formats.decompression import BOMB_BYTES, BOMB_RATIO
+from tasks.ingestion.formats.decompression import check_bomb
 from tasks.ingestion.places.archive_members import Wanted, tar_members, zip_members
 from tasks.ingestion.places.left_out import may_hold_rows
 from tasks.ingestion.places.prefixes import PiecesHash
@@ -93,7 +93,7 @@ def unpack(
                 file.write(piece)
                 digest.update(piece)
                 written += len(piece)
-                _check_bomb(origin, size, total + written)
+                check_bomb(origin, size, total + written, "unpack it yourself")
         total += written
         found.append(Member(name, path, written, digest.hexdigest()))
     if not found:
@@ -119,11 +119,3 @@ def _globs(pattern: str) -> list[str]:
 
 def _is_hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
-
-
-def _check_bomb(origin: Origin, size_in: int, size_out: int) -> None:
-    if size_out > BOMB_BYTES and size_out > BOMB_RATIO * size_in:
-        raise DataError(
-            f"{origin.name}: decompressed >{BOMB_RATIO}:1 ({size_in:,} bytes gave {size_out:,}); "
-            "unpack it yourself if it is meant to be so"
-        )
