@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.errors import shown
+
 ROW_LIMIT_BYTES = 32 * 2**20
 """A record above this is quarantined without being held in memory."""
 EXCERPT_BYTES = 1_000
@@ -89,6 +91,13 @@ def first_rows(batch: Batch, limit: int) -> Batch:
         bad=bad,
         blank=blank,
     )
+
+
+def not_utf8(error: UnicodeDecodeError) -> Fault:
+    """The fault of a record whose bytes are no UTF-8."""
+    found = shown(error.object[error.start : error.start + 8])
+    message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
+    return Fault("bad_utf8", "", message)
 
 
 def too_large(row: int, size: int, excerpt: bytes) -> BadRow:

@@ -10,8 +10,14 @@ import csv
 from collections.abc import Iterator
 from itertools import islice
 
-from tasks.errors import shown
-from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES, BadRow, Batch, Fault, Origin
+from tasks.ingestion.formats.batches import (
+    ROW_LIMIT_BYTES,
+    BadRow,
+    Batch,
+    Fault,
+    Origin,
+    not_utf8,
+)
 from tasks.ingestion.formats.decompression import pieces
 from tasks.ingestion.formats.header import header_of
 from tasks.ingestion.formats.json_bytes import dumped
@@ -130,9 +136,7 @@ def _fault(lines: RecordLines, header: list[str], cells: list[str]) -> Fault | N
         try:
             raw.decode()
         except UnicodeDecodeError as error:
-            found = shown(raw[error.start : error.start + 8])
-            message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
-            return Fault("bad_utf8", "", message)
+            return not_utf8(error)
     if b"\0" in raw:
         name = next(n for n, cell in zip(header, cells, strict=True) if "\0" in cell)
         return Fault("nul_char", name, "holds the NUL character; remove it")

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from tasks.errors import shown
-from tasks.ingestion.formats.batches import Fault
+from tasks.ingestion.formats.batches import Fault, not_utf8
 
 MAX_DEPTH = 64
 """Objects and lists within each other, the row's own object included."""
@@ -113,9 +113,7 @@ def diagnose(raw: bytes) -> Fault | None:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        found = shown(raw[error.start : error.start + 8])
-        message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
-        return Fault("bad_utf8", "", message)
+        return not_utf8(error)
     if (column := too_deep_at(raw)) is not None:
         message = f"more than {MAX_DEPTH} levels from byte {column}; expected a flat JSON object"
         return Fault("too_deep", "", message)
