@@ -75,14 +75,8 @@ def _source(params: BenchmarkParams) -> Source:
 
 def _rows(file: SourceFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with TemporaryDirectory() as scratch:
-        origin = Origin(
-            file.path, file.name, file.codec, file.delimiter, Path(scratch), _no, _no, _no
-        )
+        origin = Origin(file.path, file.name, file.codec, file.delimiter, Path(scratch))
         for batch in read_rows(file.format, origin):
             for bad in batch.bad:
                 raise DataError(f"{file.name} row {bad.row}: {bad.fault.message}")
             yield from zip(batch.rows, map(orjson.loads, batch.raws), strict=True)
-
-
-def _no(_: object) -> None:
-    """Nobody watches the reading of a benchmark."""

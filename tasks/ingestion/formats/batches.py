@@ -53,6 +53,10 @@ class Batch:
         return len(self.rows) + len(self.bad)
 
 
+def nobody(_: object) -> None:
+    """Told of what nobody asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The file that a reader reads."""
@@ -65,12 +69,12 @@ class Origin:
     delimiter: str
     scratch: Path
     """A directory for a decompressed copy, where a format needs one."""
-    advance: Callable[[int], object]
+    advance: Callable[[int], object] = nobody
     """Told of bytes on disk that have been read."""
-    warn: Callable[[str], object]
-    declare: Callable[[Mapping[str, str]], object]
+    warn: Callable[[str], object] = nobody
+    declare: Callable[[Mapping[str, str]], object] = nobody
     """Told of the columns of a file that declares them: name -> kind."""
-    follow: Callable[[bytes], object] = lambda _: None
+    follow: Callable[[bytes], object] = nobody
     """Given the bytes of a plain file as they are read."""
     quotes: bool = True
     """Whether quotes enclose cells."""

@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from tasks.artifact import Workspace, ahead, each, processes_for, uncollected
 from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
@@ -168,9 +167,9 @@ class MakeShard:
         Raises:
             _NotAllRowsError, DataError: there is something else.
         """
-        warnings, nobody = list[str](), list[Any]().append
-        told = nobody, warnings.append, nobody
-        origin = Origin(self.path, self.file, "", "", self.place(span).parent, *told)
+        warnings: list[str] = []
+        scratch = self.place(span).parent
+        origin = Origin(self.path, self.file, "", "", scratch, warn=warnings.append)
         for batch in read_jsonl_from(origin, span.start, span.line + 1, span.end):
             if batch.bad or batch.blank or warnings:
                 raise _NotAllRowsError

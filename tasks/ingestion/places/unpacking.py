@@ -74,7 +74,8 @@ def _members(
         return Unpacked(of, done["left_out"])
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
-    origin = Origin(file.path, file.name, file.codec, "", target, _ignored, _ignored, _ignored)
+    # Its bytes are counted when its members are read.
+    origin = Origin(file.path, file.name, file.codec, "", target)
     found = unpack(origin, file.format, members, wanted, target)
     check_unchanged(file)
     entries = [
@@ -83,7 +84,3 @@ def _members(
     ]
     workspace.finish(unit, {"of": entries, "left_out": found.left_out})
     return found
-
-
-def _ignored(_: object) -> None:
-    """An archive's bytes are counted when its members are read."""

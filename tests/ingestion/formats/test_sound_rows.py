@@ -125,9 +125,7 @@ def _without_ends(line: bytes) -> bytes:
 
 
 def _origin() -> Origin:
-    def ignored(_: object) -> None: ...
-
-    return Origin(Path("x.jsonl"), "x.jsonl", "", "", Path(), ignored, ignored, ignored)
+    return Origin(Path("x.jsonl"), "x.jsonl", "", "", Path())
 
 
 USUAL = {"prompt": [{"role": "user", "content": "x: [1]\n" * 40}], "n": {"k": [1, {"l": None}, []]}}
