@@ -21,7 +21,7 @@ from tasks.ingestion.formats.jsonl import read_jsonl, read_jsonl_from
 from tasks.ingestion.formats.pointers import check_no_pointer
 from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, past_of
 from tasks.ingestion.growth.full_shards import side_by_side_past
-from tasks.ingestion.growth.marks import small_marks
+from tasks.ingestion.growth.marks import Mark, small_marks
 from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.mixture import UNWANTED, Sample, leave_out, lowest
 from tasks.ingestion.params import Source
@@ -77,33 +77,14 @@ def ingest_file(
     warnings: list[str] = []
     columns: dict[str, str] = {}
     told = (advance, warnings.append, columns.update)
-    grows = is_appendable(source, file, limit)
-    before = stamp(file.path)
-    past = Past()
-    if grows:
-        place = f"{workspace.scratch.name}/{unit}"
-        past = _unless_gone(file, past_of, memo, unit, file, place)
-        advance(past.last.end)
-        past = side_by_side_past(workspace, place, source.name, file, past, before, advance)
-    else:
-        check_unchanged(file)
+    origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
+    origin = replace(origin, quotes=file.quotes)
     account = Account(source, file.name, Sample(source), KeptBadRows())
-    with Trail(past) as trail:
-        origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
-        origin = replace(origin, quotes=file.quotes)
-        if grows:
-            origin = replace(origin, follow=trail.follow)
-        batches = _limited(_batches(origin, file, past), limit, file.name)
-        ended = trail.mark if grows else None
-        shards, small = _write(workspace, unit, account, origin, batches, past, ended)
-        marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
+    grows = is_appendable(source, file, limit)
     if grows:
-        if marks[-1].prefix != file.digest:
-            raise changed(file)
-        told_ends = file.path, *trail.marked, small, marks[-1]
-        marks[-1:] = [*_unless_gone(file, small_marks, *told_ends), marks[-1]]
-    if not grows or stamp(file.path) != before:
-        check_unchanged(file)
+        shards, marks = _read_behind_past(workspace, unit, account, origin, file, memo)
+    else:
+        shards, marks = _read_whole(workspace, unit, account, origin, file, limit), []
     leave_out(account.ledger, source.name, account.sample.left_out)
     account.ledger.check()
     if first := account.sample.first_unwanted:
@@ -119,6 +100,52 @@ def ingest_file(
         "warnings": _cut(warnings, file.name),
         "past": account.bad.summary(marks) if grows and not warnings else None,
     }
+
+
+def _read_whole(
+    workspace: Workspace,
+    unit: str,
+    account: Account,
+    origin: Origin,
+    file: SourceFile,
+    limit: int | None,
+) -> int:
+    """Reads and writes a file from its first byte; how many shards it has."""
+    check_unchanged(file)
+    batches = _limited(_batches(origin, file, Past()), limit, file.name)
+    shards, _ = _write(workspace, unit, account, origin, batches, Past(), None)
+    check_unchanged(file)
+    return shards
+
+
+def _read_behind_past(
+    workspace: Workspace,
+    unit: str,
+    account: Account,
+    origin: Origin,
+    file: SourceFile,
+    memo: Memo,
+) -> tuple[int, list[Mark]]:
+    """Reads and writes what of a file no earlier artifact holds, and takes the rest from there; how
+    many shards it has then, and the marks by which the next run knows them."""
+    before = stamp(file.path)
+    place = f"{workspace.scratch.name}/{unit}"
+    past = _unless_gone(file, past_of, memo, unit, file, place)
+    origin.advance(past.last.end)
+    where = workspace, place, account.source.name, file
+    past = side_by_side_past(*where, past, before, origin.advance)
+    with Trail(past) as trail:
+        origin = replace(origin, follow=trail.follow)
+        batches = _limited(_batches(origin, file, past), None, file.name)
+        shards, small = _write(workspace, unit, account, origin, batches, past, trail.mark)
+        marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
+    if marks[-1].prefix != file.digest:
+        raise changed(file)
+    told_ends = file.path, *trail.marked, small, marks[-1]
+    marks[-1:] = [*_unless_gone(file, small_marks, *told_ends), marks[-1]]
+    if stamp(file.path) != before:
+        check_unchanged(file)
+    return shards, marks
 
 
 def _unless_gone(file: SourceFile, call: Callable[..., T], *args: Any) -> T:
