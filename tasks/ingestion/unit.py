@@ -12,13 +12,9 @@ from tasks.artifact import Memo, Workspace, uncollected
 from tasks.artifact.digests import hash_file, remember
 from tasks.errors import DataError
 from tasks.ingestion.account import Account
-from tasks.ingestion.formats.batches import Batch, Origin, first_rows
-from tasks.ingestion.formats.decompression import DamagedFile
-from tasks.ingestion.formats.delimited import read_csv
-from tasks.ingestion.formats.isolation import isolated
-from tasks.ingestion.formats.json_array import read_json
-from tasks.ingestion.formats.jsonl import read_jsonl, read_jsonl_from
-from tasks.ingestion.formats.pointers import check_no_pointer
+from tasks.ingestion.formats.batches import Batch, Origin
+from tasks.ingestion.formats.jsonl import read_jsonl_from
+from tasks.ingestion.formats.readers import limited, read_rows
 from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, past_of
 from tasks.ingestion.growth.full_shards import side_by_side_past
 from tasks.ingestion.growth.marks import Mark, small_marks
@@ -33,24 +29,6 @@ from tasks.ingestion.shard_writer import Ended, ShardWriter
 T = TypeVar("T")
 QUARANTINE = "quarantine.parquet"
 WARNINGS_LIMIT = 20
-
-READERS: dict[str, Callable[[Origin], Iterator[Batch]]] = {
-    "jsonl": read_jsonl,
-    "json": read_json,
-    "csv": read_csv,
-    "parquet": partial(isolated, "parquet"),
-    "arrow": partial(isolated, "arrow"),
-}
-
-
-def read_rows(format_: str, origin: Origin) -> Iterator[Batch]:
-    """The rows of a file of this format.
-
-    Raises:
-        DataError: the file cannot be used.
-    """
-    check_no_pointer(origin)
-    yield from READERS[format_](origin)
 
 
 def ingest_file(
@@ -112,7 +90,7 @@ def _read_whole(
 ) -> int:
     """Reads and writes a file from its first byte; how many shards it has."""
     check_unchanged(file)
-    batches = _limited(_batches(origin, file, Past()), limit, file.name)
+    batches = limited(_batches(origin, file, Past()), limit, file.name)
     shards, _ = _write(workspace, unit, account, origin, batches, Past(), None)
     check_unchanged(file)
     return shards
@@ -136,7 +114,7 @@ def _read_behind_past(
     past = side_by_side_past(*where, past, before, origin.advance)
     with Trail(past) as trail:
         origin = replace(origin, follow=trail.follow)
-        batches = _limited(_batches(origin, file, past), None, file.name)
+        batches = limited(_batches(origin, file, past), None, file.name)
         shards, small = _write(workspace, unit, account, origin, batches, past, trail.mark)
         marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
     if marks[-1].prefix != file.digest:
@@ -206,22 +184,6 @@ def _write(
             writer.extend(*account.sample.of(batch))
             origin.advance(0)  # raises when the run is being stopped
     return writer.shards, writer.small
-
-
-def _limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator[Batch]:
-    """The batches up to `limit` records; damage is told with the rows that came before it."""
-    counted = 0
-    try:
-        for whole in batches:
-            batch = whole if limit is None else first_rows(whole, limit - counted)
-            counted += batch.counted
-            yield batch
-            if limit is not None and counted >= limit:
-                return
-    except DamagedFile as error:
-        raise DamagedFile(
-            f"{error} ({counted:,} rows were read before the damage; none of {name} is used)"
-        ) from error
 
 
 @contextmanager

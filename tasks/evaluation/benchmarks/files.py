@@ -18,9 +18,9 @@ from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 from tasks.evaluation.benchmarks.items import Item, Place
 from tasks.evaluation.params import BenchmarkParams
 from tasks.ingestion.formats.batches import Origin
+from tasks.ingestion.formats.readers import read_rows
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, check_unchanged, found_below, match
-from tasks.ingestion.unit import read_rows
 
 logger = logging.getLogger(__name__)
 
