@@ -68,19 +68,11 @@ def unpack(
     size = origin.path.stat().st_size
     if not size:
         raise DataError(f"{origin.name}: empty_file: an archive of no bytes; fetch it again")
-
-    globs = [] if pattern is None else _globs(pattern)
-
-    def wanted(name: str) -> bool:
-        if pattern is not None:
-            return name == pattern or any(fnmatchcase(name, glob) for glob in globs)
-        return is_data(name) and not _is_hidden(name)
-
     read = zip_members if kind == "zip" else tar_members
     found: list[Member] = []
     left_out: list[str] = []
     total = count = 0
-    for count, (name, content) in enumerate(read(origin, wanted), 1):
+    for count, (name, content) in enumerate(read(origin, _chooses(pattern, is_data)), 1):
         if count > MEMBERS_LIMIT:
             raise DataError(f"{origin.name}: over {MEMBERS_LIMIT:,} members; unpack it yourself")
         if content is None:
@@ -107,6 +99,14 @@ def unpack(
     if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
     return Unpacked(found, sorted(left_out))
+
+
+def _chooses(pattern: str | None, is_data: Wanted) -> Wanted:
+    """Tells by a member's name whether it is unpacked."""
+    if pattern is None:
+        return lambda name: is_data(name) and not _is_hidden(name)
+    globs = _globs(pattern)
+    return lambda name: name == pattern or any(fnmatchcase(name, glob) for glob in globs)
 
 
 def _globs(pattern: str) -> list[str]:
