@@ -32,11 +32,6 @@ from tasks.conversion.tolerance import first_examples
 KEY = "key"
 
 
-def rows_unit(path: Path) -> str:
-    """The unit of a shard's first pass."""
-    return f"rows-{path.stem}"
-
-
 def convert_shard(
     workspace: Workspace, path: Path, plan: Plan
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -64,7 +59,7 @@ def convert_shard(
         "overridden": {action: dict(sorted(c.items())) for action, c in shard.overridden.items()},
         "decided": sorted(shard.decided),
     }
-    workspace.finish(rows_unit(path), summary)
+    workspace.finish(f"rows-{name}", summary)
     return summary, shard.quarantine.rows
 
 

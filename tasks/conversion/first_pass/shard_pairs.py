@@ -146,14 +146,10 @@ class ShardPairs:
             identity = identify(pair, *split)
         if pair.notes:
             self.note(origin.source, pair.notes)
-        self._store(pair, identity, origin, tables.longer_by(pair))
-
-    def _store(self, pair: Pair, identity: Identity, origin: Origin, longer: int) -> None:
-        source = origin.source
-        self.sources.append(source)
+        self.sources.append(origin.source)
         self.stored.append(identity)
         self.pairs.append(tables.pair_values(pair, identity, origin))
-        self.keys.append(tables.key_values(pair, identity, self.numbers[source], longer))
+        self.keys.append(tables.key_values(pair, identity, self.numbers[origin.source]))
 
     def note(self, source: str, notes: Iterable[str]) -> None:
         """Counts notes on pairs of a source."""

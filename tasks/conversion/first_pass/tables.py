@@ -113,13 +113,9 @@ def record_batch(pairs: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def longer_by(pair: Pair) -> int:
-    """By how many characters the chosen answer is longer."""
-    return _characters(pair.chosen) - _characters(pair.rejected)
-
-
-def key_values(pair: Pair, identity: Identity, source: int, longer_by: int) -> tuple[Any, ...]:
+def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
     """What `key_array` makes a record of; `source` is its number among the sources."""
+    longer = _characters(pair.chosen) - _characters(pair.rejected)
     return (
         identity.key,
         identity.pair_id,
@@ -128,7 +124,7 @@ def key_values(pair: Pair, identity: Identity, source: int, longer_by: int) -> t
         *identity.answers,
         print_of(pair.margin, pair.preference),
         source,
-        (longer_by > 0) - (longer_by < 0),
+        (longer > 0) - (longer < 0),
         identity.split == "eval",
         pair.format == "conversational",
         pair.margin is not None,

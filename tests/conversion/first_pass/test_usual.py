@@ -19,7 +19,6 @@ from tasks.conversion.first_pass.tables import (
     SCHEMA,
     key_array,
     key_values,
-    longer_by,
     pair_values,
     record_batch,
 )
@@ -87,7 +86,7 @@ def test_usual_pairs_are_identified_as_by_all_checks(rows, piece, split_by):
         assert prompt_group(pair) == identity.group
         assert identity.level <= SETTLED
         values.append(pair_values(pair, identity, origin))
-        keys.append(key_values(pair, identity, 3, longer_by(pair)))
+        keys.append(key_values(pair, identity, 3))
         turns.append(identity.turns)
     assert noted <= Counter(usual.notes)  # of which others are of words (`signals`)
     assert pairs.equals(record_batch(values))
