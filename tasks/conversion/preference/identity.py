@@ -81,39 +81,24 @@ def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "p
     asked = b""
     if pair.prompt is not None and prompt is not None:
         asked = _comparable(pair.prompt, prompt, settled)
-    compared = (
-        _digest(asked, *context),
-        _comparable(pair.chosen, chosen, settled),
-        _comparable(pair.rejected, rejected, settled),
-    )
+    asked = _digest(asked, *context)
+    better = _digest(asked, _comparable(pair.chosen, chosen, settled))
+    worse = _digest(asked, _comparable(pair.rejected, rejected, settled))
     group = _group(pair, turns, settled)
     together = _group(pair, opening(turns), settled) if split_by == "opening" else group
-    split = split_of(together, seed, eval_fraction)
-    names = _names(text, group, split, compared, tie)
-    return Identity(*names, prompt, chosen, rejected, text, level, turns, together)
-
-
-def pair_id_of(text: bytes) -> str:
-    """The `pair_id` of `Identity.text`."""
-    return blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
-
-
-def _names(
-    text: bytes,
-    group: str,
-    split: Split,
-    compared: tuple[bytes, bytes, bytes],
-    tie: bool,
-) -> tuple[str, str, Split, bytes, tuple[bytes, bytes]]:
-    """The first fields of `Identity`; `compared`: digest of the context, and both answers."""
-    context, chosen, rejected = compared
-    better, worse = _digest(context, chosen), _digest(context, rejected)
-    return (
-        pair_id_of(text),
-        group,
-        split,
-        _key(better, worse, tie),
-        (better[:8], worse[:8]),
+    return Identity(
+        pair_id=_digest(text).hex(),
+        group=group,
+        split=split_of(together, seed, eval_fraction),
+        key=_key(better, worse, tie),
+        answers=(better[:8], worse[:8]),
+        prompt=prompt,
+        chosen=chosen,
+        rejected=rejected,
+        text=text,
+        level=level,
+        turns=turns,
+        together=together,
     )
 
 
