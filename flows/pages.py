@@ -8,6 +8,7 @@ from flows.findings import DETAILS, benchmarks, decided, decision, reports, warn
 from flows.markdown import count, flattened, literal, table
 from flows.plan import Planned
 from tasks.artifact import Artifact, Ledger
+from tasks.artifact.ledger import QUARANTINE_FILE
 
 MOST_NUMBERS = 60
 EXAMPLES = 5
@@ -163,7 +164,7 @@ def _ledger(ledger: Ledger) -> list[str]:
 
 def _unusable(artifact: Artifact) -> list[str]:
     """The first rows of the quarantine, where there are any."""
-    path = artifact.path / "quarantine.parquet"
+    path = artifact.path / QUARANTINE_FILE
     if not path.is_file():
         return []
     import pyarrow.parquet as pq

@@ -26,6 +26,7 @@ NEUTRAL_REASONS = frozenset(
 )
 """Reasons that are no fault of a row: outside `max_bad_fraction`."""
 
+QUARANTINE_FILE = "quarantine.parquet"
 QUARANTINE_COLUMNS = ("stage", "source", "file", "row", "reason", "field", "message", "raw")
 
 

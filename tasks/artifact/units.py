@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.ledger import Ledger, Quarantine
+from tasks.artifact.ledger import QUARANTINE_FILE, Ledger, Quarantine
 from tasks.artifact.memo import Memo
 from tasks.artifact.processes import each, worthwhile
 from tasks.artifact.record import LOGS
 from tasks.artifact.step import SCRATCH, UNITS, Workspace
 from tasks.errors import DataError
 
-QUARANTINE_FILE = "quarantine.parquet"
 REUSED = "shards_reused"
 
 ShardWork = Callable[[Path, Ledger, Quarantine], dict[str, Any]]

@@ -18,7 +18,6 @@ RAW_PAIRS = "scratch/pairs"
 KEY_ARRAYS = "keys"
 QUARANTINES = "scratch/quarantine"
 CONTRADICTIONS = "-contradictions"
-QUARANTINE_FILE = "quarantine.parquet"
 
 
 def pair_shards(artifact: Artifact) -> list[Path]:

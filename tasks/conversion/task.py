@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.artifact import Artifact, Ledger, Step, Workspace, file_digest, input_digests
+from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.conversion.layouts import LAYOUTS, check_declared, options_of, recognise
 from tasks.conversion.options import Options
 from tasks.conversion.params import ConversionParams
@@ -150,16 +151,15 @@ def build(
         for part in ("", shards.CONTRADICTIONS)
         if (path := quarantines / f"{r.stem}{part}.parquet").exists()
     ]
-    with workspace.writing(shards.QUARANTINE_FILE, "later") as path:
+    with workspace.writing(QUARANTINE_FILE, "later") as path:
         merge(parts, path)
 
 
 def _lost_in(ingestion: Artifact) -> "Earlier":
     from tasks.conversion.tolerance import Earlier
-    from tasks.ingestion.unit import QUARANTINE
 
     ledger = Ledger.from_json(ingestion.report["ledger"])
-    return Earlier(ingestion.stage, ledger, ingestion.path / QUARANTINE)
+    return Earlier(ingestion.stage, ledger, ingestion.path / QUARANTINE_FILE)
 
 
 def plan_sources(

@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.artifact import Ledger, Memo, Step, Workspace
 from tasks.artifact.digests import move
+from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
 from tasks.ingestion.columns import check_shards
 from tasks.ingestion.mixture import apply_caps
@@ -148,7 +149,6 @@ def _publish(
 ) -> None:
     """Gives shards their final numbers and merges the quarantines; done again after a kill."""
     from tasks.ingestion.quarantine import merge
-    from tasks.ingestion.unit import QUARANTINE
 
     rows = workspace.path / ROWS
     rows.mkdir(exist_ok=True)
@@ -157,7 +157,7 @@ def _publish(
     for source in params.sources:
         for index, summary in enumerate(summaries[source.name]):
             unit = unit_of(source.name, index)
-            parts.append(workspace.scratch / unit / QUARANTINE)
+            parts.append(workspace.scratch / unit / QUARANTINE_FILE)
             directory = workspace.scratch / summary.get("unit", unit)
             first = number
             for shard in range(summary["shards"]):
@@ -169,6 +169,6 @@ def _publish(
                 files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]
                 memo.keep(unit, files, summary["past"])
     # Written last, so where it stands all is in place; its parts may be gone with the scratch.
-    if not (workspace.path / QUARANTINE).exists():
-        with workspace.writing(QUARANTINE) as path:
+    if not (workspace.path / QUARANTINE_FILE).exists():
+        with workspace.writing(QUARANTINE_FILE) as path:
             merge(parts, path)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tasks.artifact import Memo, Workspace, uncollected
 from tasks.artifact.digests import hash_file, remember
+from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
 from tasks.ingestion.account import Account
 from tasks.ingestion.formats.batches import Batch, Origin
@@ -27,7 +28,6 @@ from tasks.ingestion.quarantine import QuarantineWriter
 from tasks.ingestion.shard_writer import Ended, ShardWriter
 
 T = TypeVar("T")
-QUARANTINE = "quarantine.parquet"
 WARNINGS_LIMIT = 20
 
 
@@ -171,7 +171,7 @@ def _write(
     of_file = account.source.name, account.file
     in_place = past.last.shards, past.last_full.rows, past.last.rows - past.last_full.rows
     with (
-        workspace.writing(f"{name}/{QUARANTINE}") as quarantine_path,
+        workspace.writing(f"{name}/{QUARANTINE_FILE}") as quarantine_path,
         QuarantineWriter(quarantine_path, *of_file) as quarantine,
         ShardWriter(partial(_hashed, workspace), name, *of_file, *in_place, ended) as writer,
         uncollected(),

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.artifact import Memo, Store, Workspace
+from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, row_shards, step
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import match
-from tasks.ingestion.unit import QUARANTINE, ingest_file
+from tasks.ingestion.unit import ingest_file
 from tests.ingestion import fuzz
 from tests.ingestion.fuzz import zip_of
 
@@ -65,7 +66,7 @@ def _ingested(name: str, content: bytes, **source):
             return None
         unit = workspace.scratch / "u"
         rows = [r for p in sorted(unit.glob("0*")) for r in pq.read_table(p).to_pylist()]
-        return summary, rows, pq.read_table(unit / QUARANTINE).to_pylist()
+        return summary, rows, pq.read_table(unit / QUARANTINE_FILE).to_pylist()
 
 
 def _check_balance(found) -> None:
