@@ -31,6 +31,12 @@ class Unusable(Exception):
         return Unusable, (self.reason, self.field, self.message, self.pairs)
 
 
+def not_as_expected(value: Any, field: str, expected: str) -> Unusable:
+    """The reason of a value that is missing (`null`) or of another type (`wrong_type`)."""
+    reason = "null" if value is None else "wrong_type"
+    return Unusable(reason, field, f"found {found(value)}, expected {expected}")
+
+
 def found(value: Any) -> str:
     """What stands in a row, in words: its JSON type and its beginning.
 

@@ -14,12 +14,12 @@ these are equal.
 from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages, listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, required, with_system
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, ranked
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.scores import Score, score_of
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 PROMPTS = ("instruction", "input", "prompt")
 RATINGS = ("ratings", "rating")
@@ -68,10 +68,8 @@ def _prompt(row: Row) -> Any:
     name = _first(PROMPTS, row)
     prompt = as_messages(required(row, name))
     if not isinstance(prompt, str | list):
-        reason = "null" if prompt is None else "wrong_type"
-        raise Unusable(reason, name, f"found {found(prompt)}, expected text or messages")
+        raise not_as_expected(prompt, name, "text or messages")
     system = row.get(_first(SYSTEMS, row))
     if not isinstance(system, str) or not system.strip():
         return prompt
-    asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    return [{"role": "system", "content": system}, *asked]
+    return with_system(system, prompt)

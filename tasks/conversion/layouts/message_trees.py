@@ -31,7 +31,7 @@ from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, alone, ranked
 from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = ("prompt",)
 ROLES = {"prompter": "user", "assistant": "assistant"}
@@ -88,10 +88,7 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
 def _followed(said: Messages, message: Any, field: str) -> _Asked:
     """What is said down to this message, and what was answered to it."""
     if not isinstance(message, dict):
-        reason = "null" if message is None else "wrong_type"
-        raise Unusable(
-            reason, field, f"found {found(message)}, expected a message with its replies"
-        )
+        raise not_as_expected(message, field, "a message with its replies")
     held = cast(Row, message)
     if held.get("deleted") is True or held.get("review_result") is False:
         raise Unusable(

@@ -19,7 +19,7 @@ from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, ranked
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 READ = ("prompt", "answers")
 
@@ -53,8 +53,7 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
 def _prompt(text: Any) -> Messages:
     """The transcript's turns, less the answer's that it opens."""
     if not isinstance(text, str):
-        reason = "null" if text is None else "wrong_type"
-        raise Unusable(reason, "prompt", f"found {found(text)}, expected a transcript as text")
+        raise not_as_expected(text, "prompt", "a transcript as text")
     turns = split_turns(text, "prompt")
     if turns[-1]["role"] == "assistant" and not turns[-1]["content"].strip():
         turns = turns[:-1]

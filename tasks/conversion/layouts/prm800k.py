@@ -19,7 +19,7 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.layouts.stepwise import StepwiseOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = ("question", "label")
 WRONG = -1
@@ -44,8 +44,7 @@ def read(row: Row, options: StepwiseOptions) -> list[Item]:
     label = _object(required(row, "label"), "label", "steps")
     problem, finish = question["problem"], label.get("finish_reason")
     if not isinstance(problem, str):
-        reason = "null" if problem is None else "wrong_type"
-        raise Unusable(reason, "question.problem", f"found {found(problem)}, expected text")
+        raise not_as_expected(problem, "question.problem", "text")
     if finish not in ("solution", "found_error"):
         raise Unusable(
             "unrated", "label.finish_reason", f"found {found(finish)}: neither right nor wrong"
@@ -107,8 +106,7 @@ def _continued(steps: list[str], generated: Any) -> list[str]:
 def _object(value: Any, field: str, key: str) -> Row:
     if _has(value, key):
         return cast(Row, value)
-    reason = "null" if value is None else "wrong_type"
-    raise Unusable(reason, field, f"found {found(value)}, expected an object with {key!r}")
+    raise not_as_expected(value, field, f"an object with {key!r}")
 
 
 def _has(value: Any, key: str) -> bool:

@@ -28,7 +28,7 @@ from tasks.conversion.layouts.columns import Row, at_path, head_of, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion, ranked
 from tasks.conversion.preference.fields import exact_number, template_kwargs_of, tools_of
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 READ = ("prompt", "response", "score", "responses", "scores", "tools", "chat_template_kwargs")
 
@@ -99,11 +99,7 @@ def read(row: Row, options: ScoredOptions) -> list[Item]:
 def _group(value: Any, column: str) -> str:
     if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
         return str(value)
-    raise Unusable(
-        "null" if value is None else "wrong_type",
-        column,
-        f"found {found(value)}, expected the id that joins rows, a text or a whole number",
-    )
+    raise not_as_expected(value, column, "the id that joins rows, a text or a whole number")
 
 
 def _lists(row: Row) -> list[tuple[str, Any, str, Any]]:

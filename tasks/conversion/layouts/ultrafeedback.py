@@ -20,7 +20,7 @@ from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, ranked
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 READ = ("instruction", "completions")
 ASPECTS = ("instruction_following", "honesty", "truthfulness", "helpfulness")
@@ -61,11 +61,7 @@ def read(row: Row, options: UltrafeedbackOptions) -> list[Item]:
     """
     instruction = required(row, "instruction")
     if not isinstance(instruction, str):
-        raise Unusable(
-            "wrong_type" if instruction is not None else "null",
-            "instruction",
-            f"found {found(instruction)}, expected text",
-        )
+        raise not_as_expected(instruction, "instruction", "text")
     answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
     for i, entry in enumerate(listed(required(row, "completions"), "completions")):
         field = f"completions[{i}]"
