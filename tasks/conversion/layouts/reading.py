@@ -55,16 +55,12 @@ def _of_layout(known: Layout, options: Options) -> Read:
     cells that are opened."""
     read: Read = known.read
     if known.options is not None:
-        read = partial(_with_options, known.read, options)
+        read = partial(known.read, options=options)
     stated = options.json_columns if isinstance(options, CellOptions) else None
     cells = known.json_columns if stated is None else tuple(stated)
     within: Read = (lambda row: read(opened(row, cells))) if cells else read
     names = OwnNames.of(options.turns, options.roles)
     return (lambda row: within(names.away(row, cells))) if names else within
-
-
-def _with_options(read: Callable[..., Sequence[Item]], options: Options, row: Row) -> Any:
-    return read(row, options)
 
 
 def _each(read: Read, change: Callable[[Item], Item]) -> Read:

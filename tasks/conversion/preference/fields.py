@@ -46,48 +46,50 @@ def exact_number(value: Any, reason: str, field: str) -> Decimal | None:
     )
 
 
-def margin_of(value: Any, field: str = "margin") -> float | None:
+def margin_of(value: Any) -> float | None:
     """The margin: at least 0, or None where the row states none.
 
     Raises:
         Unusable: bad_margin.
     """
-    number = exact_number(value, "bad_margin", field)
+    number = exact_number(value, "bad_margin", "margin")
     if number is not None and number < 0:
         raise Unusable(
             "bad_margin",
-            field,
+            "margin",
             f"found {found(value)}, expected 0 or more: how much better chosen is; swap chosen and "
             "rejected if rejected is the better one",
         )
     return None if number is None else float(number)
 
 
-def weight_of(value: Any, field: str = "weight") -> float:
+def weight_of(value: Any) -> float:
     """The pair's weight in the loss: above 0, 1 where the row states none.
 
     Raises:
         Unusable: bad_weight.
     """
-    number = exact_number(value, "bad_weight", field)
+    number = exact_number(value, "bad_weight", "weight")
     if number is None:
         return 1.0
     if number <= 0:
-        raise Unusable("bad_weight", field, f"found {found(value)}, expected a number above 0")
+        raise Unusable("bad_weight", "weight", f"found {found(value)}, expected a number above 0")
     return float(number)
 
 
-def preference_of(value: Any, field: str = "preference") -> float:
+def preference_of(value: Any) -> float:
     """The probability that chosen is better, from 0 to 1; 1 where the row states none.
 
     Raises:
         Unusable: bad_label.
     """
-    number = exact_number(value, "bad_label", field)
+    number = exact_number(value, "bad_label", "preference")
     if number is None:
         return 1.0
     if not 0 <= number <= 1:
-        raise Unusable("bad_label", field, f"found {found(value)}, expected a number from 0 to 1")
+        raise Unusable(
+            "bad_label", "preference", f"found {found(value)}, expected a number from 0 to 1"
+        )
     return float(number)
 
 
