@@ -101,7 +101,7 @@ def build(
         DataError: a layout cannot be recognised; too many rows of a source are unusable; no pair,
             or none for one of the splits, is left.
     """
-    from tasks.conversion import report, shards
+    from tasks.conversion import report
     from tasks.conversion.first_pass.groups import laid_out
     from tasks.conversion.first_pass.shard_records import records
     from tasks.conversion.passes import Passes
@@ -111,7 +111,6 @@ def build(
     from tasks.conversion.second_pass.leakage import near_duplicates
     from tasks.conversion.second_pass.selection import applied
     from tasks.conversion.second_pass.uses import set_apart
-    from tasks.ingestion.quarantine import merge
 
     given = row_shards(ingestion)
     plan = plan_sources(params, sources, given)
@@ -143,7 +142,15 @@ def build(
         logger.warning("%s", warning)
     told["cycles"] = cycles
     told["near_duplicates"] = near.result()
-    workspace.report["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
+    told["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
+    _merge_quarantines(workspace, rows)
+
+
+def _merge_quarantines(workspace: Workspace, rows: Sequence[Path]) -> None:
+    """Writes one quarantine of those of all shards."""
+    from tasks.conversion import shards
+    from tasks.ingestion.quarantine import merge
+
     quarantines = workspace.path / shards.QUARANTINES
     parts = [
         path

@@ -53,12 +53,7 @@ def recognise(
     named = _named(rows, mapping)
     if own := OwnNames.of(options.turns, options.roles):
         named = [own.away(row, json_cells.COLUMNS) for row in named]
-    if printed := json_cells.printed(named):
-        raise DataError(
-            f"source {source!r}: the cells of {' and '.join(printed)} hold messages as Python "
-            "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
-            "around each list of messages, or as JSONL or Parquet"
-        )
+    _check_not_printed(source, named)
     stated = options.json_columns if isinstance(options, CellOptions) else None
     if stated is None and (odd := json_cells.odd(named)):
         column = mapping.get(odd.column, odd.column)
@@ -67,6 +62,16 @@ def recognise(
     cells = held if stated is None else stated
     tell_asked(source, found, unread, rows, [_opened(row, cells) for row in named])
     return with_json(found, held)
+
+
+def _check_not_printed(source: str, named: Sequence[Row]) -> None:
+    """Raises DataError where the cells of a column are what Python prints of messages."""
+    if printed := json_cells.printed(named):
+        raise DataError(
+            f"source {source!r}: the cells of {' and '.join(printed)} hold messages as Python "
+            "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
+            "around each list of messages, or as JSONL or Parquet"
+        )
 
 
 def _opened(row: Row, cells: Sequence[str]) -> Row:
