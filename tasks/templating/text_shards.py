@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.artifact import Artifact
-from tasks.conversion.first_pass.batches import bounded
+from tasks.templating.shards.bounded_batches import bounded
 
 TEXTS = "texts"
 

@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
-from tasks.conversion.first_pass.batches import bounded_batches
 from tasks.conversion.tolerance import first_examples
 from tasks.templating.params import TemplatingParams
 from tasks.templating.renderer import Renderer
 from tasks.templating.replay.replaying import Replayer
 from tasks.templating.shards.batch import OPTIONAL
+from tasks.templating.shards.bounded_batches import bounded_batches
 from tasks.templating.shards.columns import Columns
 from tasks.templating.shards.row_by_row import Differs, Pictured
 from tasks.templating.shards.shard_rows import Renderers, ShardRows
