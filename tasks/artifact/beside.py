@@ -1,11 +1,11 @@
-"""Work beside the caller's: the next rows are read, and the last ones written, meanwhile.
+"""Threads beside the caller: one reads the next rows while another writes the last ones.
 
     ahead     read ─> read ─> read ...
     caller            check ─> check ─> check ...
     Behind                     encode, write ─> encode, write ...
 
-Arrow and disks do not hold the interpreter, so one thread on either side is enough where a second
-core is free. Where every core has a process of its own, none is (`in_turn`).
+Arrow and file operations release the interpreter lock, so one thread on either side keeps a second
+core busy. Where every core already runs a process of its own, no threads are started (`in_turn`).
 """
 
 import time
@@ -20,18 +20,18 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MOST_THREADS = 8
-"""Of files that are read, or waited for, side by side."""
+"""At most, for `side_by_side`: files that are hashed or waited for at the same time."""
 WORTH_THREADS_SECONDS = 0.001
-"""Of work in this thread, before others are started for what is left."""
+"""How long this thread works alone before others are started for the items that are left."""
 MOST_WAITING = 2
-"""Calls that may wait behind the one in progress: what bounds memory."""
+"""Calls that may wait for the one in progress: this bounds memory."""
 _in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
 
 
 @contextmanager
 def in_turn() -> Generator[None, None, None]:
-    """Within, in this thread, `ahead` and `Behind` leave nothing to other threads: these would only
-    take turns with it, which took a sixteenth of preparation's time."""
+    """Within it, and in this thread, `ahead` and `Behind` start no other threads. These would only
+    compete for the same core, which cost a sixteenth of preparation's time."""
     token = _in_turn.set(True)
     try:
         yield
@@ -40,10 +40,10 @@ def in_turn() -> Generator[None, None, None]:
 
 
 class Behind:
-    """Makes calls in their order in a thread of its own, until `stop`, or one of them fails: then
-    none of those behind it is made.
+    """Makes calls, one after the other, in a thread of its own; after a call that failed, or after
+    `stop`, the calls that are still queued are not made.
 
-    A call's failure is raised by its own `put`, a later one, or `finish`.
+    A call's exception is raised from its own `put`, from a later `put`, or from `finish`.
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
@@ -63,7 +63,7 @@ class Behind:
             self.stop()
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
-        """Makes the call once those before it are done."""
+        """Queues a call; waits while more than `most_waiting` calls are queued."""
         if self._pool is None:
             self._make(call, *args)
             return
@@ -82,18 +82,19 @@ class Behind:
             raise
 
     def finish(self) -> None:
-        """Returns when all calls are done."""
+        """Waits until all calls are done."""
         while self._waiting:
             self._waiting.popleft().result()
 
     def stop(self) -> None:
-        """Waits for the call in progress; those that wait are not made."""
+        """Waits for the call in progress, and drops those that are queued."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:
-    """The items; while one is worked on, the next one is made in a thread. Memory: one more."""
+    """The items; a thread makes the next one while the caller works on the last. One item more is
+    in memory."""
     if _in_turn.get():
         yield from items
         return
@@ -106,14 +107,14 @@ def ahead(items: Iterable[T]) -> Generator[T]:
 
 
 def side_by_side(call: Callable[[S], T], items: Sequence[S], most: int = MOST_THREADS) -> list[T]:
-    """What the call gives for every item, in order; some at a time, here and in other threads
-    (`most` of them in all).
+    """The call's result for every item, in order, computed in this thread and others (`most`
+    threads in all).
 
-    For files that are hashed, or waited for: neither holds the interpreter. A thread goes from one
-    item to the next by itself, since handing them over one by one costs more than a small file;
-    and of files that are done in no time, all are done here.
+    For files that are hashed or waited for, which releases the interpreter lock. Each thread takes
+    its next item by itself: to hand items over one by one costs more than hashing a small file.
+    Other threads are only started where the items take a while.
     """
-    left = iter(enumerate(items))  # each of its items goes to one thread alone
+    left = iter(enumerate(items))  # shared: each of its items goes to one thread
     found: dict[int, T] = {}
     begun = time.perf_counter()
     for place, item in left:

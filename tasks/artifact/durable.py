@@ -1,9 +1,10 @@
-"""Files that are either absent or complete, whatever dies in between.
+"""Files that are either absent or complete, even after a crash or a loss of power.
 
-A file is written beside its place, fsynced and renamed over it; a directory's entry is made to
-last by fsyncing the directory. An fsync that fails is never retried: the file is thrown away. Files
-of a unit stand in their place at once, and count for nothing before it is marked (`lasting`); those
-that every attempt writes anew, before the commit.
+A file is written under a temporary name, fsynced and renamed into place; then its directory is
+fsynced, so that the new name survives too. An fsync that fails is never retried: the file is
+discarded. Files of a unit are renamed into place before they are fsynced; nobody reads them until
+the unit is marked as done, which comes after the fsync (`lasting`). Files that every attempt writes
+anew are fsynced by the commit.
 """
 
 import errno
@@ -21,8 +22,8 @@ from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"
 Lasts = Literal["now", "by_mark", "later"]
-"""When a file that was written has to last: at once; before the next mark is set (`lasting.last`);
-or when whoever has the directory makes it last, as a commit does."""
+"""When a file that was written is fsynced: at once; before the next mark is set (`lasting.last`);
+or later, by whoever owns the directory, as a commit does."""
 
 ROOM = "make room or mend the permissions"
 REFUSALS = {
@@ -33,11 +34,11 @@ REFUSALS = {
     errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
     errno.EIO: "see to the disk",
 }
-"""What a file system says where it takes nothing, and what to do about it."""
+"""Errors of a file system that refuses to write, and what to do about each."""
 
 
 def fsync(path: Path) -> None:
-    """Makes the bytes of a file, or the entries of a directory, last."""
+    """Flushes the bytes of a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -46,9 +47,9 @@ def fsync(path: Path) -> None:
 
 
 def fsync_bytes(files: Sequence[Path]) -> None:
-    """Makes the bytes of files last, side by side: each of them waits for the disk.
+    """Flushes the bytes of files to the disk, several at a time, since each waits for the disk.
 
-    What lasts already is not written again, whatever its times; that costs next to nothing.
+    For files that have been flushed before, this costs next to nothing.
     """
     side_by_side(_fsync_bytes, files)
 
@@ -56,20 +57,20 @@ def fsync_bytes(files: Sequence[Path]) -> None:
 def _fsync_bytes(file: Path) -> None:
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        getattr(os, "fdatasync", os.fsync)(descriptor)  # with the size, without the times
+        getattr(os, "fdatasync", os.fsync)(descriptor)  # flushes the size, too, but not the times
     finally:
         os.close(descriptor)
 
 
 def make_directory(path: Path) -> None:
-    """Makes a directory that is most often there: to ask first takes a tenth of the time."""
+    """Makes a directory that most often exists: to check first takes a tenth of the time."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
 def writing(path: Path, lasts: Lasts = "now") -> Generator[Path, None, None]:
-    """A temporary path beside `path`, whose place it takes on success; `lasts`: when it does."""
+    """A temporary path, renamed to `path` on success; `lasts` says when it is fsynced."""
     make_directory(path.parent)
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -111,7 +112,7 @@ def files_below(directory: Path) -> list[Path]:
 
 
 def statuses_below(directory: Path) -> dict[str, os.stat_result]:
-    """The same by posix names within the directory, each with what the file system says of it."""
+    """The files of `files_below` by posix name within the directory, each with its `stat`."""
     found: dict[str, os.stat_result] = {}
     left = [""]
     while left:
@@ -171,7 +172,8 @@ def _number_of(error: Exception) -> int:
 
 
 def _place_of(error: OSError, directory: Path) -> Path:
-    """The directory that an error is about, as far as it stands; `directory`, where that is it."""
+    """The nearest existing directory of the path that an error names; `directory`, if the path is
+    in it or the error names none."""
     named = error.filename2 or error.filename
     if not isinstance(named, str) or (path := Path(named).absolute()).is_relative_to(directory):
         return directory

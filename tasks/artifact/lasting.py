@@ -1,10 +1,10 @@
-"""Files are made to last behind the work that writes them, and marks are set once they do.
+"""Files are fsynced in a thread while the work goes on, and marked as done after their fsync.
 
     work        shard 0 ──────── shard 1 ──────── shard 2 ...
     behind it           fsync, fsync, mark        fsync, fsync, mark ...
 
-A disk takes some milliseconds for a file, in which the next shard is at work. Whoever sees a mark
-finds the files that it speaks of, whatever died in between: both go through one queue.
+An fsync takes some milliseconds, during which the next shard is computed. Fsyncs and marks go
+through one queue, so a mark is only ever on the disk after the files that it vouches for.
 """
 
 from collections.abc import Callable, Generator
@@ -15,24 +15,24 @@ from typing import Any
 from tasks.artifact.beside import Behind
 
 MOST_WAITING = 32
-"""Calls for a few shards: with more of them the disk is too slow, and has to be waited for."""
+"""Queued calls, enough for a few shards; beyond that the disk is too slow and is waited for."""
 _behind: ContextVar[Behind | None] = ContextVar("lasting", default=None)
 
 
 @contextmanager
 def lasting_behind() -> Generator[None, None, None]:
-    """Within, in this thread, calls to `last` are made behind it; at the end all of them are done,
-    whatever happened, but for those behind one that failed.
+    """Within it, and in this thread, `last` queues its calls for a thread that makes them. All of
+    them are done at the end, even if the work failed, except those queued after a failed call.
 
     Raises:
-        Exception: one of them failed.
+        Exception: one of the calls failed.
     """
     with Behind(MOST_WAITING) as behind:
         token = _behind.set(behind)
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # what is done is marked; the work's own failure is told
+            with suppress(Exception):  # what is done gets marked; the work's own failure is raised
                 behind.finish()
             raise
         finally:
@@ -40,7 +40,7 @@ def lasting_behind() -> Generator[None, None, None]:
 
 
 def last(call: Callable[..., Any], *args: Any) -> None:
-    """Makes the call once those before it are done: within `lasting_behind` behind the caller."""
+    """Makes the call after those before it: in the thread of `lasting_behind`, else right here."""
     behind = _behind.get()
     if behind is None:
         call(*args)
