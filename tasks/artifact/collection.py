@@ -1,10 +1,11 @@
-"""Verification of all that stands, and collection of what nothing refers to any more.
+"""Verification of all artifacts, and garbage collection of those that nothing refers to.
 
-    data/.locks/runs    shared by all runs that are going
+    data/.locks/runs    a lock that all running pipelines share, and the collection holds alone
 
-What can be reached from a ref through the records' inputs stays. The rest is renamed into the
-trash under its key's lock, and deleted after a grace period. A run is known by its ref as far as
-it has come, but reads what it has found before: nothing is collected while one is going.
+Artifacts that can be reached from a ref, through the inputs in the records, stay. All others are
+moved to the trash, each under its key's lock, and deleted after a grace period. A run's ref lists
+what it has obtained so far, but the run may also use what it merely found: so nothing is collected
+while any run is going.
 """
 
 import errno
@@ -32,20 +33,20 @@ KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 
 @dataclass(frozen=True)
 class Swept:
-    """One thing that the collection took, or would take."""
+    """One directory that the collection removed, or would remove."""
 
     path: Path
     bytes: int
     why: str
     trashed: bool = False
-    """It lies in the trash for the grace period, and its bytes are on the disk until then."""
+    """It is in the trash, and takes up space until the grace period is over."""
 
 
 @contextmanager
 def in_use(store: Store) -> Generator[None, None, None]:
-    """Within, nothing is collected; waits for a collection to end.
+    """Within it, nothing is collected; waits for a collection that is going on.
 
-    From a store that cannot be written to nothing is taken: what stands there can be looked at.
+    In a store that cannot be written to nothing can be collected, so no lock is needed there.
 
     Raises:
         ArtifactError: the disk is full.
@@ -61,24 +62,24 @@ def in_use(store: Store) -> Generator[None, None, None]:
 
 
 def committed(store: Store) -> list[Artifact | str]:
-    """Every artifact that stands, or the sentence on why its record cannot be read."""
+    """Every artifact, or the sentence on why its record cannot be read."""
     return [found for path in _places(store) if (found := read_artifact(path)) is not None]
 
 
 def by_name(store: Store) -> dict[Name, Artifact]:
-    """The artifacts that stand and can be read."""
+    """The artifacts whose records can be read."""
     return {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
 
 
 def _places(store: Store) -> list[Path]:
-    """Where something stands that is an artifact by its record or by its name."""
+    """The directories that are artifacts, by a record in them or by their name."""
     places = {path.parent for path in store.root.glob(f"[!.]*/*/{RECORD}")}
     places |= {p for p in store.root.glob("[!.]*/*") if KEY.fullmatch(p.name) and p.is_dir()}
     return sorted(places)
 
 
 def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
-    """`{artifact: what is damaged, or None}` for every artifact that stands."""
+    """`{artifact: what is damaged, or None}` for every artifact."""
     return {str(path): _fault(path, deep) for path in _places(store)}
 
 
@@ -95,9 +96,9 @@ def _fault(path: Path, deep: bool) -> str | None:
 def collect(
     store: Store, *, keep_runs: int = 5, let_go: Collection[Path] = (), dry_run: bool = False
 ) -> list[Swept]:
-    """What was taken (or would be): artifacts out of reach, abandoned work, old trash.
+    """Removes unreachable artifacts, abandoned work and old trash; what was removed, or would be.
 
-    `let_go`: refs that shall keep nothing any more; they are removed.
+    `let_go`: refs that are removed, too, and keep nothing any more.
 
     Raises:
         ArtifactError: a run is going, or the store cannot be written to.
@@ -163,10 +164,10 @@ def _reachable(store: Store, ignoring: set[Path]) -> set[Name]:
 
 
 def _out_of_reach(store: Store, alive: set[Name]) -> Generator[tuple[Path, Path, str], None, None]:
-    """Each place that no ref leads to, with its lock, and why.
+    """Each directory that no ref leads to, with its lock, and why it goes.
 
-    A record that cannot be read does not say of which stage it is. The key does, by its lock; what
-    has none is somebody else's directory.
+    Where a record cannot be read, the stage is unknown; the lock file of the same key names it. A
+    directory without a lock file is not one of ours and stays.
     """
     locks = store.root / ".locks"
     for place in _places(store):
@@ -180,7 +181,7 @@ def _out_of_reach(store: Store, alive: set[Name]) -> Generator[tuple[Path, Path,
 
 
 def _abandoned(store: Store) -> list[Path]:
-    """Work directories that nobody holds, and in which nothing was made within the grace period."""
+    """Work directories that nobody has locked or written to within the grace period."""
     return [
         path
         for path in _expired(store.root / ".work")

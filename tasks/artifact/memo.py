@@ -1,12 +1,12 @@
-"""Shards that an earlier artifact holds already are taken from there, byte for byte.
+"""A cache of single units: a shard that an earlier artifact holds is taken from there unchanged.
 
     <artifact>/logs/units/<unit key>    {unit, files, summary}, as `notes` writes it
 
-A unit's key is made of all that its bytes depend on: the step's version, params, libraries and
-files, and the digest of its own input shard in place of the whole input's. So rows that are
-appended cost their own shards only. Files come by hard link, after their stamps or else their bytes
-were held against the record that they were committed with; the collection may take the older
-artifact at any time. What is damaged, changed or gone is built anew.
+A unit's key is a hash of all that its bytes depend on: the step's version, params, libraries and
+files, and the digest of its own input shard instead of the whole input's. So appended rows cost no
+more than their own shards. Files are hard-linked once their stamps, or else their bytes, have been
+compared with the record of the artifact that holds them. The garbage collection may delete that
+artifact at any time: a file that is damaged, changed or gone is built again.
 """
 
 import os
@@ -31,7 +31,7 @@ UNITS = "units"
 
 @dataclass(frozen=True)
 class Kept:
-    """A unit that a committed artifact holds, and what was noted of it."""
+    """A unit in a committed artifact, with what was noted about it."""
 
     artifact: Artifact
     note: str
@@ -45,17 +45,18 @@ class Kept:
 
 @dataclass(frozen=True)
 class Memo:
-    """What earlier artifacts of a stage hold of its units.
+    """The units that earlier artifacts of a stage hold.
 
-    `digests` gives each unit's input digest; `also` what else its bytes depend on. `step`: what of
-    the step they depend on; None: all of it but the inputs.
+    Three parts go into a unit's key: `digests`, its input's digest by unit; `step`, the ingredients
+    of the step that its bytes depend on (None: all but the inputs); `also`, whatever else they
+    depend on.
     """
 
     workspace: Workspace
     digests: Mapping[str, str]
     also: Any = None
     step: Mapping[str, Any] | None = None
-    # Made with the memo, not when first asked for: several threads ask.
+    # Created here rather than on first use, because several threads use them.
     _artifacts: dict[Path, tuple[Artifact, Mapping[str, Stamp]] | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -70,8 +71,8 @@ class Memo:
         return self._keys[unit]
 
     def take(self, unit: str, *, read: bool = True) -> dict[str, Any] | None:
-        """The summary of a unit whose files an earlier artifact holds: they now stand here, too,
-        and are noted for later ones. `read`: see `link`."""
+        """Links a unit's files into this workspace and notes them for later runs; the unit's
+        summary, or None where no earlier artifact holds it. `read`: see `link`."""
         for kept in self.known(unit):
             places = [_renamed(name, kept.unit, unit) for name in kept.files]
             files = zip(kept.files, places, strict=True)
@@ -83,7 +84,7 @@ class Memo:
         return None
 
     def take_all(self, units: Sequence[str]) -> dict[str, dict[str, Any] | None]:
-        """`take` of every unit. Where files have to be read, side by side."""
+        """`take` for every unit; those whose files have to be read are taken in threads."""
         if not self.workspace.ingredients or not self._known:
             return dict.fromkeys(units)
         taken = {unit: self.take(unit, read=False) for unit in units}
@@ -91,12 +92,14 @@ class Memo:
         return taken | dict(zip(left, side_by_side(self.take, left), strict=True))
 
     def last(self) -> None:
-        """Makes what was taken last before the commit does: whoever marks a unit has to ask."""
+        """Fsyncs the directories of what was taken. The commit does so anyway; who marks a unit as
+        done before it has to call this first."""
         while self._touched:  # directory by directory
             fsync(Path(self._touched.pop()))
 
     def known(self, unit: str) -> Iterator[Kept]:
-        """What sound artifacts hold under the unit's key; their files are not looked at yet."""
+        """The entries for the unit's key in artifacts whose record is sound; their files have not
+        been checked."""
         if unit not in self.digests or not self.workspace.ingredients:
             return
         for directory in self._known.get(self.key(unit), ()):
@@ -111,22 +114,22 @@ class Memo:
                 yield Kept(artifact, note, *what, stamps)
 
     def keep(self, unit: str, files: Sequence[str], summary: Mapping[str, Any]) -> None:
-        """Notes, beside the artifact to be, which files of its payload this unit consists of."""
+        """Notes for later runs which files of the workspace belong to this unit."""
         if unit not in self.digests or not self.workspace.ingredients:
             return
         entry = {"unit": unit, "files": sorted(files), "summary": dict(summary)}
-        # It lasts from the commit on, as all of the artifact does; and it has a checksum. Units of
-        # equal bytes have one note, which several may write at once.
+        # Not fsynced here: the commit does that, and the note has a checksum. Units with equal
+        # bytes share a key and so a note, which several threads may write at the same time.
         note = Path(self._note(self.workspace.path, unit))
         mine = note.with_name(f"{note.stem}-{unit}{TEMPORARY_SUFFIX}")
         write_note(mine, entry)
         mine.replace(note)
 
     def link(self, kept: Kept, name: str, place: str, *, read: bool = True) -> bool:
-        """Whether the kept unit's file is as it was committed, and now stands at `place`, too.
+        """Links a file of the kept unit to `place`; whether it is as it was committed.
 
-        One that its stamp does not vouch for has to be read, or is not believed. It lasts from the
-        commit on (`last`).
+        A file whose stamp has changed is hashed and compared with the record, or, without `read`,
+        refused. The link is not fsynced here (see `last`).
         """
         new = f"{self.workspace.path}/{place}"
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")
@@ -140,7 +143,7 @@ class Memo:
             now = stamp(new)
             untouched = untouched and same_but_linked(before, now)
             if untouched or (read and file_digest(Path(new)) == recorded):
-                if not untouched:  # it may have come here by itself, and not last yet
+                if not untouched:  # perhaps copied here by somebody, and never fsynced
                     fsync(Path(new))
                 remember(new, recorded, now)
                 return True
@@ -148,7 +151,7 @@ class Memo:
         return False
 
     def _link(self, old: str, new: str) -> None:
-        """Gives a file another name, which another one may have had."""
+        """Hard-links a file to a new name, replacing what has that name."""
         directory = new.rpartition("/")[0]
         if directory not in self._touched:
             Path(directory).mkdir(parents=True, exist_ok=True)
@@ -161,7 +164,7 @@ class Memo:
 
     def _keep_as_noted(self, unit: str, kept: Kept, places: Sequence[str]) -> None:
         if kept.unit == unit:
-            with suppress(OSError):  # the other one is gone
+            with suppress(OSError):  # the older artifact has been deleted meanwhile
                 self._link(kept.note, self._note(self.workspace.path, unit))
                 return
         self.keep(unit, places, kept.summary)
@@ -178,13 +181,14 @@ class Memo:
 
     @cached_property
     def _step_digest(self) -> str:
-        """Of all that a unit's bytes depend on beside its own input."""
+        """Digest of all that a unit's bytes depend on, except its own input."""
         whole = {k: v for k, v in self.workspace.ingredients.items() if k != "inputs"}
         return digest_json({"step": self.step or whole, "also": self.also})
 
     @cached_property
     def _known(self) -> dict[str, list[Path]]:
-        """The stage's artifacts that have a note of a key; first the newest, whose stamps hold."""
+        """Unit key -> the artifacts that have a note of it, the newest first: its stamps are the
+        likeliest to hold."""
         dated: list[tuple[int, Path, list[str]]] = []
         shelf = self.workspace.shelf
         for directory in shelf.glob("*") if shelf else ():
@@ -200,7 +204,7 @@ class Memo:
 
 
 def _renamed(name: str, old: str, new: str) -> str:
-    """A file's name with that of another unit in it."""
+    """A file's name with the old unit's name replaced by the new one's."""
     if old == new:
         return name
     path = Path(name)

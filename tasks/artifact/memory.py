@@ -1,12 +1,13 @@
-"""Memory that one part of a process has freed is there for all others, and goes back in the end.
+"""Settings of the allocators: freed memory is reused across a process, and returned in the end.
 
-Left to themselves, Arrow has a pool of its own beside the C library's heap, and that has a heap for
-every few threads. Each keeps what was freed in it: three threads that need 20 MB one after another
-hold 60. What is never touched need not be cleared page by page, a tenth of a short preparation.
+By default Arrow has a memory pool of its own beside the C library's heap, and glibc has several
+heaps (arenas), shared among the threads. Each keeps what was freed in it: three threads that need
+20 MB one after another hold 60. With one pool and few arenas, fewer pages are touched for the first
+time, which the kernel has to clear: a tenth of the time of a short preparation.
 
-And glibc maps every large buffer anew, and gives it back to the kernel once it is freed, so that
-each batch pays a fault for every page that it touches. Buffers of up to `KEPT_BYTES` are taken from
-memory that was freed before.
+glibc also maps every large buffer anew (mmap) and unmaps it when it is freed, so that each batch
+pays a page fault for every page that it touches. Here, buffers of up to `KEPT_BYTES` come from the
+heap, where memory that was freed is used again.
 """
 
 import ctypes
@@ -20,36 +21,37 @@ from pathlib import Path
 
 ARROWS_POOL, SYSTEM = "ARROW_DEFAULT_MEMORY_POOL", "system"
 MOST_HEAPS, LEAST_HEAPS = "MALLOC_ARENA_MAX", 2
-"""The variable that bounds them, and how many there are at least: else one for each core. The C
-library deals threads out to them in turn."""
+"""The environment variable that bounds the number of arenas, and the least that it is set to; else
+there is one for each core. glibc assigns threads to arenas in turn."""
 KEPT_BYTES = 16 * 2**20
 LARGE_BYTES, LEAST_LARGE_BYTES = 2**30, 32 * 2**20
-"""Of buffers that are kept while `large_buffers_kept`; and where the C library is an older one,
-which takes no more than mallopt(3) promises."""
+"""The largest buffer that comes from the heap within `large_buffers_kept`; and the largest that
+an older glibc accepts, which is what mallopt(3) documents."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""mallopt(3), which takes an int."""
+"""Names of settings: see mallopt(3)."""
 MOST = 2**31 - 1
+"""The largest value that mallopt takes: an int."""
 KEPT_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": KEPT_BYTES,
     "MALLOC_TRIM_THRESHOLD_": 4 * KEPT_BYTES,
 }
-"""For a process that is started: buffers that are mapped, and free memory at a heap's end that goes
-back, from how many bytes on."""
+"""The same settings for a child process: the sizes in bytes from which on a buffer is mapped, and
+free memory at the end of a heap is returned to the system."""
 WORTH_BYTES = 128 * 2**20
-"""By which the process has grown since it last gave memory back: less serves the next stage, which
-would have to ask the system for it page by page."""
+"""Memory is given back only once the process has grown by so much since the last time: less than
+that is better kept for the next stage, which would have to get it from the system page by page."""
 _keeping = 0
 """How many callers are within `large_buffers_kept`."""
 _left = 0
-"""Bytes that the process had when it last did."""
+"""Resident bytes of the process after it last gave memory back."""
 
 
 def share_heaps() -> None:
-    """Arrow and all threads share a few heaps, which keep what is freed: if nobody imported Arrow
-    yet, and threads that have begun before keep theirs.
+    """Makes Arrow use the C library's heap, and all threads share a few arenas.
 
-    For good, in the processes, too, that this one starts (Arrow's pool). What the environment says
-    goes first.
+    Arrow's part has no effect if Arrow was imported before, nor the arenas' on threads that run
+    already. The settings are permanent, and child processes inherit Arrow's. Settings that stand in
+    the environment take precedence.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
     if not _told(MOST_HEAPS):
@@ -59,10 +61,12 @@ def share_heaps() -> None:
 
 @contextmanager
 def large_buffers_kept(*, kept: bool = True) -> Generator[None, None, None]:
-    """Inside, buffers of up to a GiB are taken from memory that was freed before, which goes back
-    at the end: for work that makes the same large ones again and again, as models on a CPU do.
+    """Within it, buffers of up to a GiB come from the heap and are reused; at the end the memory is
+    returned to the system. For work that allocates the same large buffers again and again, as
+    models on a CPU do.
 
-    Nothing if not `kept`; within itself (an evaluation in a training) the outer one decides.
+    Without `kept` it does nothing. Where it is nested (an evaluation in a training), the outermost
+    one takes effect.
     """
     global _keeping
     if not kept:
@@ -101,16 +105,16 @@ def _keep_buffers(largest: int) -> None:
 
 
 def _told(*variables: str) -> bool:
-    """Whether the environment has told the C library, which goes first."""
+    """Whether the environment configures glibc's allocator already, which takes precedence."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     return "glibc.malloc" in tunables or not os.environ.keys().isdisjoint(variables)
 
 
 def give_memory_back() -> None:
-    """Hands back what Arrow's pool and the C library hold, but do not use.
+    """Returns to the system what Arrow's pool and the C library hold but do not use.
 
-    Between stages that is most of what a process has, and the next stage in it, or another process
-    beside it, needs other memory. Takes a millisecond or a few; nothing where there is little.
+    Between stages that is most of a process's memory, and other processes may need it. Takes a few
+    milliseconds; nothing is done where the process has grown by less than `WORTH_BYTES`.
     """
     global _left
     if 0 < _resident() < _left + WORTH_BYTES:
@@ -122,15 +126,15 @@ def give_memory_back() -> None:
 
 
 def _call_glibc(name: str, *arguments: int) -> int:
-    """What a function returns that other C libraries do not have; 0 there."""
+    """Calls a function of glibc; 0 where the C library is another one and does not have it."""
     with suppress(OSError, AttributeError):
         return getattr(ctypes.CDLL(None), name)(*arguments)
     return 0
 
 
 def _resident() -> int:
-    """Bytes in memory that are the process's own, not a file's that it has mapped; 0 where the
-    system does not tell (only Linux)."""
+    """Resident bytes of the process without those of mapped files; 0 on other systems than Linux,
+    which do not tell."""
     with suppress(OSError):
         _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
         return (int(resident) - int(shared)) * resource.getpagesize()
