@@ -1,8 +1,17 @@
 """What a stage hands on: a directory that is built once, with the record that says how.
 
-The protocol: a step's key is hashed from all that its result depends on; an artifact is believed
-only after its files, or what the file system says of them, were held against what was recorded; one
-builder at a time; one rename commits.
+A step's key is a hash of all that its result depends on. An artifact is only used after its files,
+or their stamps in the file system, have been compared with its record. One process at a time builds
+a key, and one rename commits the result.
+
+    key, step                   what is to be built, and the hash that identifies it
+    store, record, lock         finding, building and committing an artifact
+    units, memo, ledger         stages of rows: shard by shard, with every row accounted for
+    processes, pool, worker     several processes for one stage (job, messages: what they share)
+    beside, lasting, memory     threads, fsyncs and allocators
+    digests, stamps, durable    files: their hashes, whether they changed, writing them safely
+    refs, collection            what keeps artifacts alive, and the garbage collection
+    explain                     why a step has to be built
 """
 
 from tasks.artifact.beside import Behind, ahead, side_by_side

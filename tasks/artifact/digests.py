@@ -1,8 +1,7 @@
-"""Content digests of files. A file that has not changed since is not read again: a large one not
-by later processes either.
+"""Content digests of files, cached: of small files in this process, of large ones on the disk.
 
-The caches trust a file only while device, inode, size, modification and change time are all as
-they were before it was hashed. The change time is the kernel's: no program can set it back.
+A cached digest is used only while the file's device, inode, size, modification time and change time
+are as they were before it was hashed. The kernel sets the change time; no program can set it back.
 """
 
 import hashlib
@@ -19,14 +18,16 @@ from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import Stamp, stamp, stamp_of
 
 SMALL_FILE_BYTES = 16 * 2**20
-"""Below this a file is hashed by each process: cheaper than to look it up."""
+"""Smaller files are hashed by each process, which is cheaper than the cache on the disk."""
 SETTLED_NANOSECONDS = 2 * 10**9
-"""A file changed more recently than this may change again within one clock tick: not cached."""
+"""A file that changed more recently may change again within the same clock tick: not cached."""
 
 
 def file_digest(path: Path, hashed: Callable[[Path], str] | None = None, kind: str = "") -> str:
-    """SHA-256 (hex) of a file's bytes; `hashed` reads it, where it has to be read, and may make
-    another digest of them: then `kind` names that."""
+    """SHA-256 (hex) of a file's bytes, from a cache where possible.
+
+    `hashed` computes another digest instead; `kind` then names it in the caches.
+    """
     hashed = hashed or hash_file
     now, status = time.time_ns(), path.stat()
     before = stamp_of(status)
@@ -61,21 +62,22 @@ def hash_file(path: Path) -> str:
 
 
 def remember(path: Path | str, digest: str, known: Stamp | None = None) -> None:
-    """Notes the digest of a file that is known just now, in a place where nobody else writes.
-    `known`: the file's stamp, where that is at hand."""
+    """Caches a digest that the caller knows, of a file that nobody else writes to.
+
+    `known`: the file's stamp, if the caller has it.
+    """
     _remembered[str(path)] = (known or stamp(path), digest)
 
 
 def digests_of(stamps: Mapping[Path, Stamp]) -> dict[Path, str]:
-    """SHA-256 (hex) of the bytes of files, given their stamps: as remembered, where they are as
-    they were then."""
+    """SHA-256 (hex) of files, given their stamps: as remembered, if the stamp is still the same."""
     known = {path: _still_known(path, now) for path, now in stamps.items()}
     left = [path for path, digest in known.items() if not digest]
     return known | dict(zip(left, side_by_side(file_digest, left), strict=True))
 
 
 def move(path: Path, place: Path) -> None:
-    """Renames a file; what is remembered of it stays known."""
+    """Renames a file; its remembered digest moves along."""
     digest = _still_known(path, stamp(path))
     path.replace(place)
     if digest:
@@ -91,12 +93,12 @@ _remembered: dict[str, tuple[Stamp, str]] = {}
 
 
 def merkle(digests: dict[str, str]) -> str:
-    """One digest for a set of files: their names and contents, whatever their place and time."""
+    """One digest for a set of files, of their names and contents alone."""
     return digest_json(digests)
 
 
 def cache_directory() -> Path:
-    """Where this user's processes note for each other what costs time to find out."""
+    """This user's cache directory for this project."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "reward-pipeline"
 
@@ -113,7 +115,7 @@ def _read_cache(path: Path) -> dict[str, list[Any]]:
 
 
 def _write_cache(path: Path, cache: dict[str, list[Any]]) -> None:
-    """Replaces the cache; losing it only costs time, so an unwritable home is no failure."""
+    """Replaces the cache file; does nothing where it cannot be written, which only costs time."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

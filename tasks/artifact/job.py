@@ -1,7 +1,7 @@
-"""One call of `each`: the items that nobody has taken yet, and what became of the others.
+"""The queue of one call of `each`: items that are left, items in progress, and the first failure.
 
-items    c d e ...        this process and its workers take one whenever they are free
-running  a b              done, or failed: then no item is given out any more
+items    c d e ...        this process and its workers take the next one when they are free
+running  a b              in progress; after a failure no further item is given out
 """
 
 import threading
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Job:
-    """What those who share the items have in common."""
+    """State that the threads of one call share."""
 
     title: str
     processes: int
@@ -23,15 +23,15 @@ class Job:
     """The function that is called for every item, pickled with the directory that paths start
     from."""
     locks: Sequence[int]
-    """Descriptors that are held wherever an item is worked on."""
+    """Descriptors of locks that every process holds while it works on an item."""
     advance: Callable[[], object]
     failure: BaseException | None = None
     running: int = 0
-    """Items that are worked on, and who helps."""
+    """Items in progress, and workers that take part."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def taken(self) -> Iterator[Any]:
-        """The items: each goes to one taker alone, and none any more after a failure."""
+        """The items: each is given to one caller alone; none any more after a failure."""
         while True:
             with self.changed:
                 if self.failure or not self.items:
@@ -41,7 +41,7 @@ class Job:
             yield item
 
     def finish(self, failure: BaseException | None = None) -> None:
-        """One of those taken is done, or has failed."""
+        """An item that was taken is done, or has failed."""
         with self.changed:
             self.running -= 1
             if failure is None:
@@ -52,7 +52,7 @@ class Job:
 
     @contextmanager
     def helped(self) -> Generator[None, None, None]:
-        """Within, somebody has to be waited for, whether at an item or not."""
+        """Within it, `wait` waits for this thread, even between two items."""
         with self.changed:
             self.running += 1
         try:
@@ -63,13 +63,13 @@ class Job:
                 self.changed.notify_all()
 
     def fail(self, failure: BaseException) -> None:
-        """No item is given out any more."""
+        """Notes a failure; no item is given out after it."""
         with self.changed:
             self.failure = self.failure or failure
             self.changed.notify_all()
 
     def wait(self) -> None:
-        """Returns when all that were taken are done; raises the first failure."""
+        """Waits until all items that were taken are done; raises the first failure."""
         with self.changed:
             while self.running and not self.failure:
                 self.changed.wait()

@@ -1,12 +1,12 @@
-"""Other processes that help this one with its shards: started once, kept for the next stages.
+"""The pool of worker processes: started once, and kept for the next stages.
 
     this process    shard ─── shard ─── shard ─── shard ─── ...
     a thread of it                  ├─ hands one over ─ hands one over ─ ...
     worker          starts, imports ┘  shard ────────── shard ─ ...
 
-Starting one returns at once, and nobody waits for a worker that is not ready. It ends when it has
-had nothing to do for `REST_SECONDS`, with this process, and where the work here fails: what it was
-at then is left unfinished.
+Workers start in the background, and nobody waits for one that is not ready. A worker ends when it
+has been idle for `REST_SECONDS`, when this process ends, and when the work here fails; what it was
+working on is then left unfinished.
 """
 
 import atexit
@@ -29,19 +29,19 @@ logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "tasks.artifact.worker")
 REST_SECONDS = 30.0
-"""A worker's imports are worth less than a second: it need not wait longer for the next stage."""
+"""A new worker takes less than a second to import: it is not worth keeping one idle for longer."""
 SMALL_MEMORY = {
     ARROWS_POOL: SYSTEM,
     MOST_HEAPS: str(LEAST_HEAPS),
     **{name: str(size) for name, size in KEPT_VARIABLES.items()},
 }
-"""As `share_heaps` has it of one core, from the first thread on."""
+"""The settings of `share_heaps` for one core, in force from the worker's start."""
 ONE_THREAD = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""There are as many processes as cores: native threads would only take turns."""
+"""There are as many processes as cores: threads of libraries would only compete for them."""
 
 
 class Worker:
-    """A process, and the thread that hands it what it takes of every job."""
+    """A worker process, and the thread of this process that hands it items of every job."""
 
     def __init__(self) -> None:
         self.channel, its = socket.socketpair()
@@ -76,7 +76,7 @@ class Worker:
             self.channel.close()
 
     def kill(self) -> None:
-        """Ends the process; `process.wait` tells when it is gone."""
+        """Kills the process, without waiting for its end."""
         self.ending = True
         self.process.kill()
         self.jobs.put(None)
@@ -114,7 +114,7 @@ _changing = threading.Lock()
 
 
 def begin(count: int) -> list[Worker]:
-    """So many workers; those that were missing have been started, and are importing."""
+    """So many workers; those that were missing have just been started."""
     with _changing:
         _workers[:] = [worker for worker in _workers if worker.process.poll() is None]
         while len(_workers) < count:
@@ -123,14 +123,13 @@ def begin(count: int) -> list[Worker]:
 
 
 def ready() -> list[int]:
-    """Process ids of the workers that wait for work, or are at it."""
+    """Process ids of the workers that have started and can take work."""
     return [worker.process.pid for worker in _workers if worker.ready]
 
 
 @atexit.register
 def end(*, wait: bool = True) -> None:
-    """Ends all workers; returns when they are gone, or does not `wait` for that: it takes some
-    milliseconds, in which their memory is given back."""
+    """Kills all workers; waits until they are gone if asked to, which takes some milliseconds."""
     with _changing:
         for worker in _workers:
             worker.kill()
@@ -141,7 +140,7 @@ def end(*, wait: bool = True) -> None:
 
 
 def _forget() -> None:
-    """In a child that was forked: the workers are its parent's, and have to end with that one."""
+    """Called in a forked child: the workers are its parent's, and have to end with the parent."""
     for worker in _workers:
         worker.channel.close()
         worker.process.returncode = 0  # not this process's to wait for
@@ -159,6 +158,6 @@ def _killed(job: Job) -> ArtifactError:
 
 
 def _search_path() -> str:
-    """Where this process finds its modules: a worker has to find the same."""
+    """The search path of this process, so that a worker imports the same modules."""
     here = Path(__file__).parents[2]
     return os.pathsep.join(str(Path(entry).absolute()) for entry in (*sys.path, here))

@@ -1,4 +1,4 @@
-"""The same work on many items, in this process alone or with others beside it.
+"""One function called for many items, in this process alone or in several processes.
 
 In:  a picklable function that leaves its result in files, and its items.
 Out: nothing; the first failure is raised.
@@ -23,13 +23,13 @@ from tasks.artifact.step import Workspace
 from tasks.errors import ArtifactError
 
 WORTH_PROCESSES_BYTES = 40 * 2**20
-"""Of shards, some 25,000 rows: a first worker costs half a second of computing, and its encoders
-some more, where one process does so many rows of a stage in half a second. It is ready for the
-next stages, too."""
+"""Bytes of shards, some 25,000 rows, for each worker: to start one costs half a second of computing
+and more for its encoders, and one process converts so many rows in half a second. The next stages
+can use the worker, too."""
 
 
 def physical_cores() -> int:
-    """Cores that this process may use; two threads of one core count once (Linux; else as told)."""
+    """Physical cores that this process may use (Linux); elsewhere what the system reports."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     allowed = os.sched_getaffinity(0)
@@ -42,13 +42,14 @@ def physical_cores() -> int:
 
 
 def worthwhile(files: Sequence[Path]) -> int:
-    """Processes that pay for work on these shards."""
+    """How many processes are worth using for these shards."""
     return processes_for(sum(file.stat().st_size for file in files), WORTH_PROCESSES_BYTES)
 
 
 def processes_for(size: int, least: int) -> int:
-    """Processes that pay for work on so many bytes: this one, the workers that are there already,
-    and one more for every `least` bytes, as they make up for its imports; one per core at most."""
+    """How many processes are worth using for `size` bytes: this one and the workers that run
+    already, or this one and a worker for every `least` bytes if that is more; one per core at most.
+    """
     return min(physical_cores(), 1 + max(len(pool.ready()), size // least))
 
 
@@ -63,15 +64,14 @@ def each(
 ) -> None:
     """Calls `work` for every item, in `workers` processes of which this is one.
 
-    The others are fresh processes (nothing of this one's threads and locks is inherited) that take
-    items as soon as they are ready. They hold the locks of all workspaces in `work`, and end with
-    this process, even when it is killed. Whatever is raised here ends them. `shown`: with a bar of
-    its own, on a terminal.
+    The others are started afresh, not forked, and take items as soon as they are ready. They hold
+    the locks of all workspaces that `work` refers to, and end with this process, even when it is
+    killed, and when the work fails. `shown`: with a progress bar, on a terminal.
 
     Raises:
-        ArtifactError: a worker was killed; what had been finished is kept. Or the work cannot be
-            sent to one.
-        OSError: what was written does not last.
+        ArtifactError: a worker was killed (units that were finished are kept), or the work cannot
+            be pickled.
+        OSError: a file could not be fsynced.
     """
     from tqdm import tqdm
 
@@ -116,7 +116,7 @@ def _shared_out(
 
 
 def end_workers() -> None:
-    """Ends the processes that helped, unless they are at work: what comes next needs the memory."""
+    """Ends the workers, unless they are in use, to free their memory."""
     if _one_at_a_time.acquire(blocking=False):
         try:
             pool.end(wait=False)
@@ -125,12 +125,13 @@ def end_workers() -> None:
 
 
 _one_at_a_time = threading.Lock()
-"""A second call in another thread has no help, so a failure of one ends no shard of the other."""
+"""A second call in another thread goes without workers: a failure of one call, which ends the
+workers, must not end work of the other."""
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Does the work without threads beside it: for as many processes as there are cores."""
+    """Calls the function without starting threads: for when every core has a process."""
 
     work: Callable[[Any], Any]
 
@@ -141,7 +142,7 @@ class InTurn:
 
 
 class _Pickler(pickle.Pickler):
-    """Notes the locks of all workspaces that it meets."""
+    """Collects the lock descriptors of all workspaces among what it pickles."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -149,7 +150,9 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if getattr(obj, "__module__", None) == "__main__":
-            raise pickle.PicklingError(f"{obj} is known to the program alone that was started")
+            raise pickle.PicklingError(
+                f"{obj} is defined in __main__, which a worker cannot import"
+            )
         if isinstance(obj, Workspace) and obj.lock_fd > 2:
             self.locks.add(obj.lock_fd)
         return NotImplemented

@@ -1,12 +1,12 @@
-"""How the file system knew the files of an artifact when it was committed.
+"""Stamps: the file system's metadata of an artifact's files, as it was when it was committed.
 
     logs/stamps.json    {name: [device, inode, bytes, modified, changed]}
 
-While it knows a file just so, nobody has written to it: its bytes are those of the record, and are
-not read again to be believed. The time of change is the kernel's; no program can set it back. It
-is another one, too, where a name of the file came or went: then the bytes are read, as they are of
-a copy elsewhere (the collection, which takes names away, notes what it found untouched before).
-What a disk loses by itself shows when bytes are read: `verify --deep` reads them all.
+While a file's stamp is the same, nobody has written to it, so its bytes need not be hashed again.
+The kernel sets the change time; no program can set it back. It also changes when a hard link to the
+file is made or removed: then the file is hashed again, and so are the files of a copied store. (The
+garbage collection, which removes links, updates the stamps of files that were unchanged before it.)
+Bytes that a disk loses by itself leave the stamp as it is: `verify --deep` reads all files.
 """
 
 import os
@@ -19,13 +19,13 @@ from tasks.artifact.durable import read_json, write_json
 
 STAMPS = "logs/stamps.json"
 TICK_NANOSECONDS = 10**7
-"""A file that was written to within this time may be written to again without another time."""
+"""A file that was written to more recently may be written to again within the same clock tick."""
 
 Stamp = list[int]
 
 
 def stamp(path: Path | str) -> Stamp:
-    """What differs once a file has been written to, or is another one.
+    """The file's stamp, which changes when it is written to or replaced.
 
     Raises:
         OSError: there is no such file.
@@ -34,7 +34,7 @@ def stamp(path: Path | str) -> Stamp:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The same, where the file's status is at hand."""
+    """The stamp of a file, given its `stat`."""
     return [
         status.st_dev,
         status.st_ino,
@@ -45,15 +45,16 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def same_but_linked(before: Stamp, now: Stamp) -> bool:
-    """Whether nobody has written to a file that got or lost another name in between."""
+    """Whether two stamps differ at most in the change time, as after a hard link was made."""
     return before[:-1] == now[:-1]
 
 
 def settled_stamps(statuses: Mapping[str, os.stat_result]) -> dict[str, Stamp]:
-    """The stamps of files, given their statuses; of one just written to, none that holds.
+    """The stamps of files, given their statuses; an empty one, which never holds, for a file that
+    was written to just now.
 
-    One that has just got another name, as all do that are put in place at the end, is as it was:
-    whoever writes to it from now on sets its time of modification.
+    The modification time decides: files that were only renamed or linked just now are not counted
+    as written to.
     """
     stamps = {name: stamp_of(status) for name, status in statuses.items()}
     limit = time.time_ns() - TICK_NANOSECONDS
@@ -61,12 +62,12 @@ def settled_stamps(statuses: Mapping[str, os.stat_result]) -> dict[str, Stamp]:
 
 
 def note_stamps(directory: Path, stamps: Mapping[str, Stamp]) -> None:
-    """Notes the stamps that an artifact's files had before they were hashed."""
+    """Writes the stamps that an artifact's files had before they were hashed."""
     write_json(directory / STAMPS, dict(stamps), "later")
 
 
 def noted_stamps(directory: Path) -> dict[str, Stamp]:
-    """What was noted of an artifact's files; nothing where that is gone or no notes."""
+    """The recorded stamps of an artifact's files; empty where they are missing or damaged."""
     with suppress(OSError):
         noted = read_json(directory / STAMPS)
         return noted if isinstance(noted, dict) else {}
@@ -74,7 +75,7 @@ def noted_stamps(directory: Path) -> dict[str, Stamp]:
 
 
 def untouched_stamps(directory: Path) -> dict[str, Stamp]:
-    """Those of the noted stamps that still hold."""
+    """The recorded stamps of the files that have not changed since."""
     found: dict[str, Stamp] = {}
     for name, noted in noted_stamps(directory).items():
         with suppress(OSError):
@@ -84,7 +85,10 @@ def untouched_stamps(directory: Path) -> dict[str, Stamp]:
 
 
 def note_links(directory: Path, before: Mapping[str, Stamp]) -> None:
-    """Notes anew what held `before` names of the files came or went, and nobody has written to."""
+    """Updates the recorded stamps after hard links to the files were made or removed.
+
+    `before`: the stamps that held until then. Nothing is updated if a file was written to since.
+    """
     now: dict[str, Stamp] = {}
     with suppress(OSError):  # the artifact itself may be gone by now
         for name, held in before.items():

@@ -31,30 +31,30 @@ Statuses = Mapping[str, os.stat_result]
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a build writes: a directory that survives a kill and becomes the artifact."""
+    """The directory in which a build writes; it survives a kill, and becomes the artifact."""
 
     path: Path
     lock_fd: int
     report: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Facts for the record: `ledger` for stages of rows, numbers for others."""
+    """What the build puts into the record: `ledger` for stages of rows, and any other facts."""
     ingredients: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of the step that is built here."""
     shelf: Path | None = None
-    """Where the artifacts of its stage stand; None: there are none."""
+    """The directory of the stage's artifacts; None: there are none."""
 
     @property
     def scratch(self) -> Path:
-        """For checkpoints and intermediate files: survives a kill, is gone after the commit."""
+        """Directory for checkpoints and intermediate files: survives a kill, deleted on commit."""
         return self._directory(SCRATCH)
 
     @property
     def logs(self) -> Path:
-        """Kept in the artifact, outside its digest: for what differs between equal runs."""
+        """Directory for what differs between equal runs: in the artifact, but not in its digest."""
         return self._directory(LOGS)
 
     @contextmanager
     def writing(self, name: str, lasts: Lasts = "now") -> Generator[Path, None, None]:
-        """A temporary path; on success its bytes stand at `name`, and last.
+        """A temporary path, renamed to `name` on success and fsynced as `lasts` says.
 
         `by_mark` is for files of a unit, `later` for what every attempt writes anew.
         """
@@ -66,27 +66,27 @@ class Workspace:
         write_json_durably(self.path / name, value)
 
     def finished(self, unit: str) -> dict[str, Any] | None:
-        """What `finish` was told of this unit by an earlier attempt, or None."""
+        """The summary of a unit that an earlier attempt finished, or None."""
         return read_json(self.path / UNITS / f"{unit}.json")
 
     def finish(self, unit: str, summary: Mapping[str, Any]) -> None:
-        """Marks a unit as done, once its files last.
+        """Marks a unit as done, after its files have been fsynced.
 
-        The mark outlasts a kill. After a loss of power it stands whole or not at all, and what had
-        been done in the last seconds before may be done again.
+        The mark survives a kill. After a loss of power it is either complete or missing, and units
+        of the last seconds before may have to be done again.
         """
         last(self._mark, unit, summary)
 
     def put_in_order(self) -> Statuses:
-        """What the file system says of the artifact's files, once all others are gone."""
-        for name in (UNITS, SCRATCH):  # a unit that says finished never outlives its pieces
+        """Deletes what does not belong to the artifact; the `stat` of each file that does."""
+        for name in (UNITS, SCRATCH):  # marks first: no unit counts as done without its files
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in (RECORD, STAMPS):
             (self.path / name).unlink(missing_ok=True)
         statuses = statuses_below(self.path)
         wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
         for name in wrong:
-            with suppress(PermissionError):  # another user began the work: it stays as he made it
+            with suppress(PermissionError):  # begun by another user, whose files stay as they are
                 (self.path / name).chmod(MODE)
         return statuses_below(self.path) if wrong else statuses
 

@@ -1,5 +1,5 @@
-"""A stage of rows, shard by shard: resumable, in several processes, with one ledger and one
-quarantine at its end. A shard that an earlier artifact holds is taken from there (see `memo`).
+"""A stage that works shard by shard: resumable, in several processes, with one ledger and one
+quarantine for all shards. A shard that an earlier artifact holds is taken from there (`memo`).
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def build_shards(
     if ledger.rows_out == 0:
         if memo:
             memo.last()
-        for unit, summary in taken.items():  # for who has more to say of it
+        for unit, summary in taken.items():  # a caller that catches this reads all summaries
             if summary is not None:
                 workspace.finish(unit, summary)
         raise DataError(
