@@ -1,1 +1,1 @@
-"""Files that grow: what an earlier artifact holds of one is not read again."""
+"""Growing files: the part of a file that an earlier artifact holds is not read again."""

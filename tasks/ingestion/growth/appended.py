@@ -1,13 +1,13 @@
-"""What an earlier artifact holds of a file that has grown since: only what was appended is read.
+"""Files that have grown since an earlier artifact was made: only the appended lines are read.
 
     a file then    | shard 0 | shard 1 | shard 2 |
     the file now   | shard 0 | shard 1 | shard 2 and more |      0 and 1 are taken from there
 
-A mark stands where a shard ends: the line, the byte, and the digest of the whole file up to there.
-A shard is taken where the file has the same bytes from its beginning up to its mark, so a change
-anywhere lets all that stands behind it be read anew; a small shard only where what follows the last
-full one is still too little for another. For plain JSONL of which every row is taken; other files
-are read whole.
+A mark describes where a shard ends: line number, byte offset, and digest of the file up to there. A
+shard is reused if the file still has the same bytes up to its mark; so after a change, all that
+follows the change is read again. Small shards are reused only while the rows behind the last full
+shard are too few to fill another one. This works for plain JSONL files of which every row is taken;
+other files are always read whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,23 +24,23 @@ from tasks.ingestion.places.files import SourceFile
 from tasks.ingestion.places.prefixes import PiecesHash
 
 MOST_EARLIER = 3
-"""Artifacts of the same file that are looked at."""
+"""Earlier artifacts of the same file that are considered."""
 MOST_BAD_BYTES = 2**20
-"""A file with more of bad rows is read whole the next time, too."""
+"""Bad rows are kept for the next run up to this size; a file with more is then read whole."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """The part of a file that is in place already: nothing, at first."""
+    """The part of a file whose shards are in place already; by default nothing."""
 
     marks: Sequence[Mark] = ()
     bad: Sequence[BadRow] = ()
     state: PiecesHash = field(default_factory=PiecesHash)
-    """The hash over that part, to go on with."""
+    """The state of the hash at the end of that part, to be continued."""
 
     @property
     def last(self) -> Mark:
-        """Where to go on."""
+        """Where reading continues."""
         return self.marks[-1] if self.marks else Mark(0, 0, 0)
 
     @property
@@ -62,7 +62,8 @@ def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
 
 
 def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
-    """What earlier artifacts hold of the file; its shards then stand in `directory`."""
+    """The longest part of the file that an earlier artifact holds; its shards are linked into
+    `directory`."""
     known = [*islice(memo.known(unit), MOST_EARLIER)]
     marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}
     ends = {mark.end for each in marks.values() for mark in each if mark.end <= file.size}
@@ -76,7 +77,7 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     for kept in known:
         found = [*takewhile(stands, marks[id(kept)])]
         if marks[id(kept)][-1] in found and found[-1].end < file.size:
-            found.pop()  # the file went on behind its last line, which ended no shard
+            found.pop()  # the mark of the former end of the file, which ends no shard
         if found and (best is None or found[-1].end > best[1][-1].end):
             best = kept, found
     if best is None:
@@ -98,33 +99,34 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
 
 
 def last_full(marks: Sequence[Mark]) -> Mark:
-    """The last mark at the end of a full shard; the file's beginning where there is none."""
+    """The mark of the last full shard; a mark at the file's beginning where there is none."""
     return next((mark for mark in reversed(marks) if not mark.small), Mark(0, 0, 0))
 
 
 def _lasting(file: SourceFile, found: list[Mark]) -> list[Mark]:
-    """The marks, without those of small shards at their end where the file may fill a full one."""
+    """The marks, without those of small shards if the file now has enough lines to replace these by
+    a full shard."""
     if found and found[-1].small and may_fill(file.path, last_full(found)):
         return [mark for mark in found if not mark.small]
     return found
 
 
 class KeptBadRows:
-    """A file's bad rows, as long as they are few enough to be kept for the next time."""
+    """A file's bad rows, kept for the next run unless they are too large (`MOST_BAD_BYTES`)."""
 
     def __init__(self) -> None:
         self.rows: list[BadRow] = []
         self.size = 0
 
     def extend(self, bad: Sequence[BadRow]) -> None:
-        """Takes in more of them."""
+        """Adds bad rows."""
         for entry in bad:
             self.size += len(entry.raw) + len(entry.fault.message)
             if self.size <= MOST_BAD_BYTES:
                 self.rows.append(entry)
 
     def summary(self, marks: Sequence[Mark]) -> dict[str, Any] | None:
-        """What `past_of` needs of the file the next time; None where its bad rows are too large."""
+        """What `past_of` needs in the next run; None where the bad rows are too large."""
         if self.size > MOST_BAD_BYTES:
             return None
         bad = [

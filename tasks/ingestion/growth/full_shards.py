@@ -1,12 +1,12 @@
-"""The full shards of a large file of lines, made side by side in several processes.
+"""The full shards of a large JSONL file, made by several processes at once.
 
     lines            |  10,000  |  4,000  |  4,000  |  4,000  | 700     full, if every line is a row
     made by             here      another    here     another
-    all of them rows?   yes       yes        yes      no ─> from there on, the file is read as ever
+    all of them rows?   yes       yes        yes      no ─> from there on, the file is read as usual
 
-Where shards end is told by where lines end (`spans`). What is made is the file's past, as if an
-earlier artifact had held it: what stands behind it is read line by line, and so is a file of which
-this past cannot be believed.
+Where shards end is computed from where lines end (`spans`), assuming that every line is a row. The
+shards before the first one for which that is not so become the file's past, as if an earlier
+artifact had held them; the rest of the file is read line by line in one process.
 """
 
 import logging
@@ -33,11 +33,11 @@ from tasks.ingestion.shard_writer import ShardWriter
 logger = logging.getLogger(__name__)
 
 WORTH_PROCESS_BYTES = 64 * 2**20
-"""Of lines for each further process; one that is started here is ready for the next stages."""
+"""Bytes of lines for each process more. Processes that are started here also serve later stages."""
 MOST_PROCESSES = 8
-"""With more of them the file would have to be read and hashed faster than one process does it."""
+"""The file is hashed by one process, which more than eight would outrun."""
 ROUND_BYTES = 2**27
-"""Of lines between two looks at whether all is well."""
+"""Bytes of lines after which the results are checked, and whether the file has changed."""
 
 
 def side_by_side_past(
@@ -49,17 +49,17 @@ def side_by_side_past(
     before: Stamp,
     advance: Callable[[int], object],
 ) -> Past:
-    """The past up to the last of the full shards that follow it in one go, which now stand in
-    `directory`; the same past, where other processes would not pay.
+    """Makes the full shards behind `past` in `directory`, as many as follow without a gap; the past
+    up to the last of them. The same past, where the file is too small for several processes.
 
-    `before`: the file's stamp before anything of it was read. `advance` is told of bytes that are
-    done with, and raises when the run is being stopped.
+    `before`: the file's stamp before any of it was read. `advance` is told how many bytes are done,
+    and raises when the run is being stopped.
 
     Raises:
-        DataError: the file went, or another one took its place.
+        DataError: the file was deleted or replaced.
     """
     processes = _processes(file.size - past.last.end)
-    if processes < 2 or past.last.small:  # so few bytes stand behind small shards
+    if processes < 2 or past.last.small:  # small shards: then few bytes follow
         return past
     if not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
         return past
@@ -71,7 +71,7 @@ def side_by_side_past(
             for some in rounds:
                 found, sound = _after(found, make, some, processes)
                 made += sound
-                if stamp(file.path) != before:  # nobody knows which of its bytes were read
+                if stamp(file.path) != before:  # what was read may have been changed before
                     make.take_back(made)
                     return past
                 advance(sum(span.end - span.start for span in sound))
@@ -85,7 +85,7 @@ def side_by_side_past(
 
 
 def _processes(size: int) -> int:
-    """How many pay for so many bytes of lines."""
+    """How many processes are worth using for so many bytes of lines."""
     if size < WORTH_PROCESS_BYTES:
         return 1
     return min(MOST_PROCESSES, processes_for(size, WORTH_PROCESS_BYTES))
@@ -94,8 +94,8 @@ def _processes(size: int) -> int:
 def _after(
     past: Past, make: "MakeShard", some: Sequence[Span], processes: int
 ) -> tuple[Past, list[Span]]:
-    """The past once some spans are made that follow it, and which of them those are: up to the
-    first that holds something else than rows."""
+    """The past after these spans, which follow it, and the spans whose shards were made: those
+    before the first that holds anything but rows."""
     with ThreadPoolExecutor(1, "hash") as pool:
         waiting = pool.submit(_marked, make.path, past, some)
         try:
@@ -113,7 +113,7 @@ def _after(
 
 
 def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, PiecesHash]]:
-    """The mark at the end of every span, and the hash over the file up to there, to go on with."""
+    """The mark at the end of every span, with the state of the hash there."""
     state, found = past.state.copy(), list[tuple[Mark, PiecesHash]]()
     with path.open("rb", buffering=0) as file:
         for span in some:
@@ -124,8 +124,7 @@ def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, Pi
 
 @dataclass(frozen=True)
 class MakeShard:
-    """Makes the shard of one span; can be sent to a process. One of which not every line is a row
-    is not made."""
+    """Makes the shard of one span, unless the span holds anything but rows; can be pickled."""
 
     workspace: Workspace
     directory: str
@@ -134,11 +133,11 @@ class MakeShard:
     path: Path
 
     def place(self, span: Span) -> Path:
-        """Where the shard is to stand."""
+        """Where the span's shard goes."""
         return self.workspace.path / self.directory / f"{span.shards:05d}.parquet"
 
     def take_back(self, made: Sequence[Span]) -> None:
-        """Removes the shards of these spans, where they were made."""
+        """Removes the shards of these spans, if they were made."""
         for span in made:
             self.place(span).unlink(missing_ok=True)
 
@@ -147,7 +146,7 @@ class MakeShard:
         full: list[bool] = []
 
         def ended(*told: int) -> None:
-            if told != span.told:  # lines were shorter than they looked
+            if told != span.told:  # rows were shorter than their lines: without a CR
                 raise _NotAllRowsError
             full.append(True)
 
@@ -158,14 +157,14 @@ class MakeShard:
                     shards.extend(batch.rows, batch.raws)
                 if not full:
                     raise _NotAllRowsError
-        except (_NotAllRowsError, DataError):  # who reads line by line says what there is to say
+        except (_NotAllRowsError, DataError):  # the reading line by line tells what is wrong
             self.take_back([span])
 
     def _batches(self, span: Span) -> Iterator[Batch]:
-        """Batches of rows alone.
+        """The span's batches.
 
         Raises:
-            _NotAllRowsError, DataError: there is something else.
+            _NotAllRowsError, DataError: they hold anything but rows.
         """
         warnings: list[str] = []
         scratch = self.place(span).parent
@@ -177,12 +176,12 @@ class MakeShard:
 
 
 class _NotAllRowsError(Exception):
-    """A span holds something else than rows."""
+    """A span holds lines that are no rows."""
 
 
 def _rounds(given: Iterator[Span], processes: int) -> Iterator[list[Span]]:
-    """The spans, some of them at a time: few at first, for what is wrong with a file most often
-    shows early."""
+    """The spans in groups: few spans at first, since a file that is not all rows most often shows
+    it early."""
     most, some = 2 * processes, list[Span]()
     for span in given:
         some.append(span)

@@ -1,10 +1,10 @@
-"""Where the shards of a growing file end: known by the lines, the bytes and the hash up to there.
+"""Marks: where the shards of a growing file end, as line, byte offset and digest up to there.
 
     rows     |   10,000   |   4,000   | 1,000 | 1,000 | 300
     marks                 1           2       3       4   the file's end
              └─ full shards: ever the same ──┘└ small ones: until they fill a full one
 
-What a mark says of the file is true of a longer one that begins with the same bytes.
+A mark holds for every longer file that begins with the same bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ Ends = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a shard ends, or the file."""
+    """The end of a shard, or of the file."""
 
     shards: int
-    """How many end here or before."""
+    """Shards up to here."""
     rows: int
-    """Rows that they hold."""
+    """Rows in these shards."""
     line: int
-    """Lines up to here, whatever became of them."""
+    """Lines up to here, blank and bad ones included."""
     end: int = 0
     """Bytes up to here."""
     prefix: str = ""
@@ -53,10 +53,10 @@ def line_ends(path: Path, start: int) -> Iterator[Ends]:
 def small_marks(
     path: Path, last: Mark, state: PiecesHash, told: Sequence[tuple[int, int, int]], whole: Mark
 ) -> list[Mark]:
-    """The marks of the small shards behind the mark `last`, where the hash is in `state`.
+    """The marks of the small shards behind the mark `last`; `state` is that of the hash there.
 
-    `told` gives for each of them the shards, rows and lines up to its end, and `whole` is the mark
-    at the file's end. Nothing is marked of a file that has changed since that was made.
+    `told` has for each small shard the number of shards, rows and lines up to its end; `whole` is
+    the mark at the file's end. None are made if the file has changed since.
     """
     if not told:
         return []
@@ -73,8 +73,10 @@ def small_marks(
 
 
 def may_fill(path: Path, last: Mark) -> bool:
-    """Whether what stands behind the last full shard's mark may fill another shard."""
+    """Whether the lines behind the last full shard may be enough for another one."""
     room, size = shard_rows_after(last.rows), path.stat().st_size - last.end
     if size >= SHARD_BYTES:
         return True
-    return sum(len(ends) for ends in line_ends(path, last.end)) + 1 >= room  # and one not closed
+    return (
+        sum(len(ends) for ends in line_ends(path, last.end)) + 1 >= room
+    )  # the last line may have no line end

@@ -1,10 +1,10 @@
-r"""Where the full shards of a file of lines end, if every line is a row: told by where lines end.
+r"""Spans: the lines of each full shard of a JSONL file, computed from where its lines end.
 
     bytes    {...}\n{...}\n ... {...}\n|{...}\n ... {...}\n|{...}\n ... {...}\n|{...}
              |        a span         |       a span      |       a span      | no full shard
 
-It takes a hundredth of the time that the rows of the lines take. `ShardWriter` ends its shards by
-the same rules.
+They hold if every line is a row. To find line ends takes a hundredth of the time that it takes to
+read the rows. `ShardWriter` ends its shards by the same rules.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Span:
     """The lines of one full shard, if all of them are rows."""
 
     shards: int
-    """Full shards before this one; the next are the same of rows, lines and bytes."""
+    """Shards before this one; the next three fields count rows, lines and bytes before it."""
     rows: int
     line: int
     start: int
@@ -35,15 +35,12 @@ class Span:
 
     @property
     def told(self) -> tuple[int, int, int]:
-        """What a writer tells of the shard when it is full: see `Ended`."""
+        """What a `ShardWriter` passes to `Ended` when it has filled this shard."""
         return self.shards + 1, self.rows + self.count, self.line + self.count
 
 
 def spans(path: Path, past: Past) -> Iterator[Span]:
-    """The full shards of a file behind its past, if every line is a row, up to its last line end.
-
-    They end where `ShardWriter` ends them.
-    """
+    """The spans of a file behind its past, up to its last line end."""
     shards, rows, line, start = past.last.shards, past.last.rows, past.last.line, past.last.end
     group, count, size = start, 0, 0
     ends = np.zeros(0, np.int64)

@@ -1,10 +1,11 @@
-r"""The bytes of a growing file as they are read: hashed beside the reading, with marks in them.
+r"""Follows the bytes of a growing file as they are read: hashes them, and makes the marks.
 
     pieces    ....\n....\n..|..\n....\n....\n|....
     marks            1             2                a shard ends with a line: the bytes up to there,
                                                     and their hash
 
-So the rows are those of the very bytes whose digest the key was made of, and the file is read once.
+The file is read only once: the bytes that became rows are the very bytes that were hashed, and
+their digest is then compared with the one in the step's key.
 """
 
 import numpy as np
@@ -23,9 +24,9 @@ class Trail:
         """The last mark at a shard's end, and the hash up to there."""
         self._state = past.state.copy()
         self._line, self._end = past.last.line, past.last.end
-        """Of what is hashed, or waits for it."""
+        """Lines and bytes that were handed to the hash."""
         self._piece = b""
-        """Read last, and not handed over to be hashed yet: a shard may end in it."""
+        """The piece that was read last, not hashed yet: a shard may end within it."""
         self._behind = Behind()
 
     def __enter__(self) -> "Trail":
@@ -35,32 +36,32 @@ class Trail:
         self._behind.stop()
 
     def follow(self, piece: bytes) -> None:
-        """Takes in what was read next."""
+        """Takes the next piece that was read."""
         if self._piece:
             self._count(self._piece)
             self._behind.put(self._state.update, self._piece)
         self._piece = piece
 
     def mark(self, shards: int, rows: int, line: int) -> None:
-        """Notes that so many shards, with so many rows, end at a line of the piece read last."""
+        """Marks the end of a shard, at this line, which ends within the piece read last."""
         breaks = np.flatnonzero(np.frombuffer(self._piece, np.uint8) == ord("\n"))
         number = line - self._line
         if number > len(breaks):
-            return  # the last line of the file, which is still open
+            return  # the last line of the file, which has no line end
         until = int(breaks[number - 1]) + 1
         self._hash(until)
         self.marks.append(Mark(shards, rows, line, self._end, self._state.hexdigest()))
         self.marked = self.marks[-1], self._state.copy()
 
     def with_end(self, shards: int, rows: int, line: int) -> list[Mark]:
-        """The marks of all that was read, the last of them at its end."""
+        """All marks, and one at the file's end."""
         self._hash(len(self._piece))
         whole = Mark(shards, rows, line, self._end, self._state.hexdigest())
-        # Once: a shard that ends with the file may grow, and is known by that mark alone.
+        # A shard that ends with the file has only the mark of the file's end, since it may grow.
         return [*(mark for mark in self.marks if mark != whole), whole]
 
     def _hash(self, until: int) -> None:
-        """Goes on up to here in the piece read last."""
+        """Hashes the piece read last up to this place."""
         done, self._piece = self._piece[:until], self._piece[until:]
         self._count(done)
         self._behind.finish()

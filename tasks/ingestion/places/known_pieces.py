@@ -1,11 +1,11 @@
-"""Pieces of a file that were hashed before: SHA-256 is made only of those whose XXH3 is another.
+"""A cache of the SHA-256s of a file's pieces: only those whose XXH3 has changed are hashed anew.
 
     pieces      |   a   |   b   |   c   | d |         noted: XXH3 and SHA-256 of each
     grown       |   a   |   b   |   c   |   d   | e   XXH3 of all, SHA-256 of the last two
 
-XXH3 comes as fast as the bytes do, SHA-256 a fourth as fast. Two pieces have the same XXH3 of 128
-bits by chance once in 2^128; and as its seed is drawn for every file, nobody can tell which do.
-Losing the notes only costs time.
+XXH3 is as fast as reading, SHA-256 four times as slow. Two different pieces have the same 128-bit
+XXH3 by chance once in 2^128; and as the seed is random for every file, nobody can construct such
+pieces. Losing the notes only costs time.
 
     <cache>/pieces/<digest of the path>     {seed, entries}, as `notes` writes it: XXH3 (16 bytes)
                                             and SHA-256 (32) of every piece, in hex
@@ -30,7 +30,7 @@ UNUSED_SECONDS = 90 * 86_400
 
 
 class KnownPieces:
-    """What is noted of one file; nothing where there are no sound notes."""
+    """The notes on one file; empty where there are none, or they are damaged."""
 
     def __init__(self, path: Path, piece_bytes: int) -> None:
         name = digest_json([str(path.resolve()), piece_bytes])
@@ -41,7 +41,8 @@ class KnownPieces:
                 self._seed, self._entries = noted["seed"], bytes.fromhex(noted["entries"])
 
     def entry(self, number: int, piece: memoryview) -> bytes:
-        """XXH3 and SHA-256 of the file's piece of this number: from the notes, or made."""
+        """XXH3 and SHA-256 of the file's piece of this number; the latter from the notes if the
+        former is the same."""
         noted = self._entries[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES]
         fast = xxhash.xxh3_128_digest(piece, self._seed)
         return noted if noted[:FAST_BYTES] == fast else fast + hashlib.sha256(piece).digest()

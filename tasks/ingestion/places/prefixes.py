@@ -1,12 +1,12 @@
-"""What a source's file is known by, and any of its beginnings: the SHA-256 of its pieces' SHA-256s.
+"""The digest of a source's file, and of its prefixes: the SHA-256 of its pieces' SHA-256s.
 
     file      |  128 KiB  |  128 KiB  |  128 KiB  | rest |
     pieces          a           b           c        d         hashed side by side
     digest     SHA-256(a b c d)
-    of a beginning that ends in c:  SHA-256(a b c'), for which a few bytes are read again
+    of a prefix that ends in c:  SHA-256(a b c'), for which a few bytes are read again
 
-So several cores hash one file, and whether it still begins as it once did costs next to nothing.
-Of a large file that has changed, only pieces that are new are hashed (`known_pieces`).
+So several cores can hash one file, and it costs next to nothing to tell whether a file still begins
+with the same bytes. Of a large file that has changed, only new pieces are hashed (`known_pieces`).
 """
 
 import hashlib
@@ -24,18 +24,18 @@ from tasks.ingestion.places.known_pieces import SHA_BYTES, KnownPieces, shas_of
 
 PIECE_BYTES = 2**17
 STRETCH_PIECES = 32
-"""Of a file that one thread hashes in one go."""
+"""Pieces that one thread hashes before it takes the next stretch."""
 
 
 class PiecesHash:
-    """The digest of bytes as they come."""
+    """Computes the digest of bytes that come one after the other."""
 
     def __init__(self, over: Any = None) -> None:
-        """`over`: the hash over the SHA-256s of the pieces before, where it goes on behind them."""
+        """`over`: the hash over the SHA-256s of earlier pieces, to continue behind these."""
         self._over, self._piece, self._filled = over or hashlib.sha256(), hashlib.sha256(), 0
 
     def update(self, content: bytes | memoryview) -> None:
-        """Takes in more bytes."""
+        """Adds bytes."""
         left = memoryview(content)
         while left:
             part = left[: PIECE_BYTES - self._filled]
@@ -47,7 +47,7 @@ class PiecesHash:
                 self._piece, self._filled = hashlib.sha256(), 0
 
     def copy(self) -> "PiecesHash":
-        """One that goes on by itself."""
+        """An independent copy, which can be continued on its own."""
         other = PiecesHash(self._over.copy())
         other._piece, other._filled = self._piece.copy(), self._filled
         return other
@@ -61,7 +61,7 @@ class PiecesHash:
 
 
 def stamp(path: Path) -> Stamp:
-    """What differs once a file has been written to, or is another one; empty where it is gone."""
+    """The file's stamp, which changes when it is written to or replaced; empty if it is gone."""
     try:
         return stamps.stamp(path)
     except OSError:
@@ -69,7 +69,8 @@ def stamp(path: Path) -> Stamp:
 
 
 def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
-    """Takes a file's bytes from `start` to `end` into a hash; up to where it has them."""
+    """Adds a file's bytes from `start` to `end` to a hash; returns where they ended, which is before
+    `end` if the file is shorter."""
     file.seek(start)
     while start < end and (piece := file.read(min(PIECE_BYTES, end - start))):
         state.update(piece)
@@ -78,20 +79,20 @@ def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
 
 
 def pieces_digest(path: Path) -> str:
-    """The digest of a file's bytes, as long as it is known not to have changed without reading."""
+    """The digest of a file's bytes; cached while the file does not change."""
     return file_digest(path, lambda path: _over(_shas(path)), "pieces")
 
 
 class Prefixes:
-    """What is known of one file's pieces; nothing at first."""
+    """Digests of one file's prefixes, quick for those whose pieces were hashed before."""
 
     def __init__(self) -> None:
         self._pieces = b""
-        """Their SHA-256s, of 32 bytes each, but for the rest's."""
+        """The SHA-256s of all full pieces, 32 bytes each."""
         self._stamp: Stamp = []
 
     def digest(self, path: Path) -> str:
-        """The digest of the file's bytes; where they have to be read for it, pieces are kept."""
+        """The digest of the file's bytes; if they are read for it, keeps the pieces' SHA-256s."""
         return file_digest(path, self._read, "pieces")
 
     def _read(self, path: Path) -> str:
@@ -102,7 +103,7 @@ class Prefixes:
         return _over(pieces)
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
-        """The state of the hash behind each of these bytes that the file has."""
+        """Byte offset -> the state of the hash there, for each of these that the file has."""
         found: dict[int, PiecesHash] = {}
         state, done = PiecesHash(), 0
         over, taken = hashlib.sha256(), 0
@@ -144,7 +145,7 @@ def _sha(_number: int, piece: memoryview) -> bytes:
 
 
 def _entries(path: Path, entry: Callable[[int, memoryview], bytes], start: int) -> bytes:
-    """What `entry` gives for the pieces of a stretch, end to end."""
+    """The results of `entry` for the pieces of a stretch, end to end."""
     found, buffer = list[bytes](), bytearray(PIECE_BYTES)
     with path.open("rb", buffering=0) as file:
         file.seek(start)
