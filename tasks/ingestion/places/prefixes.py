@@ -69,8 +69,8 @@ def stamp(path: Path) -> Stamp:
 
 
 def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
-    """Adds a file's bytes from `start` to `end` to a hash; returns where they ended, which is before
-    `end` if the file is shorter."""
+    """Adds a file's bytes from `start` to `end` to a hash; where they ended: before `end` if the
+    file is shorter."""
     file.seek(start)
     while start < end and (piece := file.read(min(PIECE_BYTES, end - start))):
         state.update(piece)
