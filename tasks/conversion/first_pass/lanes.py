@@ -1,9 +1,10 @@
-"""Rows of a shard become pairs in two lanes: by columns where they are usual, else one by one.
+"""Two ways in which rows become pairs: usual rows in columns, all others one by one.
 
     rows of one source ─┬─ usual rows ─ `UsualPairs` ─ pairs, records, stretches ─┐
                         └─ all others ─ `ShardPairs.take` ─ `ShardPairs.batch` ───┴─ in row order
 
-Both lanes come to the same result for a usual row; the long one is where everything is decided.
+For a usual row both give the same result. The slow lane (`ShardPairs`) defines what is right; the
+fast one takes only rows that need none of its checks.
 """
 
 from collections import Counter
@@ -25,21 +26,22 @@ from tasks.conversion.first_pass.stretches import in_order
 from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS, UsualPairs
 
 ASKED_ROWS, WORTH_ROWS = 256, 8
-"""Where of so many rows not one in so many is usual, the next ones of that source are not asked."""
+"""After `ASKED_ROWS` rows of a source, the fast lane is no longer tried for it unless at least one
+row in `WORTH_ROWS` was usual."""
 
 
 class Lanes:
-    """Takes rows for one shard."""
+    """Sends the rows of one shard through the fast lane or the slow one."""
 
     def __init__(self, shard: ShardPairs) -> None:
         self._shard = shard
         self._parts: dict[str, PartsOf | None] = {}
-        """Of the sources that had rows so far."""
+        """By source; None: the fast lane is not tried."""
         self._asked, self._found = Counter[str](), Counter[str]()
-        """Rows of each source, and the usual ones among them."""
+        """By source: rows that the fast lane was tried for, and the usual ones among them."""
 
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The pairs of rows, in their order; rows of sources that are joined are passed over."""
+        """The pairs of rows, in row order; skips rows of sources whose rows are joined."""
         joined = self._shard.plan.joined
         taken = [self._taken(*run) for run in runs(rows) if run[0] not in joined]
         return taken[0] if len(taken) == 1 else pa.concat_batches([tables.record_batch([]), *taken])
@@ -71,7 +73,7 @@ class Lanes:
         return in_this_order(pairs, order, more) if len(more) else pairs
 
     def _others(self, rows: pa.RecordBatch, places: list[int]) -> list[int]:
-        """Takes the rows at these places; the place of each pair that they gave."""
+        """Sends the rows at these places through the slow lane; for each pair, its row's place."""
         given: list[int] = []
         left_over = origins(in_this_order(rows, np.array(places)))
         for place, origin in zip(places, left_over, strict=True):
@@ -81,7 +83,7 @@ class Lanes:
         return given
 
     def _usual(self, source: str, rows: pa.RecordBatch) -> UsualPairs | None:
-        """The usual rows among these, those left out of which a person has decided."""
+        """What the fast lane makes of these rows; None where none of them is usual."""
         plan = self._shard.plan
         if source not in self._parts:
             layout, mapping, options = plan.layouts[source]
@@ -101,7 +103,7 @@ class Lanes:
         return usual if usual.places else None
 
     def _count(self, source: str, asked: int, usual: int) -> None:
-        """A source of another kind is not asked again."""
+        """Counts rows; gives up the fast lane for a source with few usual ones."""
         self._asked[source] += asked
         self._found[source] += usual
         if ASKED_ROWS <= self._asked[source] > self._found[source] * WORTH_ROWS:

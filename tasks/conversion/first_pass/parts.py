@@ -1,13 +1,13 @@
-"""Prompt and answers of a row at a glance, for rows of which little has to be asked.
+"""Prompt and answers of a row that holds one simple pair: the fast lane's way to read a row.
 
 In:  a row's values, and the layout of its source.
-Out: `Parts`: what the row's one pair is made of, and what was noted on the way; or None.
+Out: `Parts`: what the row's one pair is made of, and notes; or None for any other row.
 
     a layout with `sides`   columns ─────────────────── parted ─┐
     any other one           its reading ─ one pair ─ checked ───┴─ Parts
 
-It comes to what `read` and `checked` come to, or to nothing: then the row is for them, and they
-find the words for what is wrong with it.
+The result equals that of `read` and `checked`, or is None: then the slow lane reads the row with
+these two, and reports what is wrong with it.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from tasks.conversion.preference.prompts import separated_messages, separated_te
 
 
 class More(NamedTuple):
-    """What few pairs say: columns of the same names."""
+    """Values that few pairs have, for the columns of the same names."""
 
     margin: float | None = None
     weight: float = 1.0
@@ -35,16 +35,16 @@ Parts = tuple[Any, Any, Any, Sequence[str], More]
 """Prompt, chosen and rejected, as text or as messages; notes; and the rest."""
 PartsOf = Callable[[Row], Parts | None]
 NOTHING_MORE = More()
-"""Told by identity."""
+"""Recognised by identity (`is`)."""
 
 
 def parts_of(
     layout: str, mapped: bool, options: Options, read: Callable[[Row], Sequence[Any]]
 ) -> PartsOf:
-    """What tells the parts of a source's rows; `read` is its `layouts.reader`, `mapped` whether its
-    columns have other names.
+    """The function that gives the parts of a source's rows.
 
-    It raises whatever comes of values that are no such thing.
+    `read` is the source's `layouts.reader`; `mapped` says whether its columns are renamed. For rows
+    of another form the function returns None or raises one of `usual.NOT_USUAL`.
     """
     sides = LAYOUTS[layout].sides
     if sides is None or mapped or options.model_fields_set:
@@ -66,8 +66,8 @@ def _of_items(items: Sequence[Any]) -> Parts | None:
 
 
 def _of_sides(found: Sides | None) -> Parts | None:
-    """The parts of what stands in the row, separated as `checked` does; whether they are messages
-    or texts at all is left to `usual`, which refuses what is not."""
+    """The parts of the row's columns, with prompt and answers separated as `checked` does it. That
+    they are messages or texts at all is not checked here but in `usual`."""
     if found is None:
         return None
     prompt, chosen, rejected, margin = found

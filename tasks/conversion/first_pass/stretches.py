@@ -1,16 +1,17 @@
-"""Some stretches of every prompt, by which those that are nearly equal are told (`leakage`).
+"""Fingerprints of prompts, by which near duplicates are found (`leakage`): hashes of stretches.
 
-In:  prompts as their groups are made of them: folded, so without regard to case and whitespace.
-Out: 32-bit hashes of stretches of 64 bytes (about 13 words), and how many of them each prompt has.
+In:  prompts in the form that groups are made of: lower case, runs of whitespace as one space.
+Out: 32-bit hashes of some stretches of 64 bytes (about 13 words), and how many each prompt has.
 
     user · how much alcohol can i drink per day? · assistant · alcohol is a depressant, so it ...
                └──────────── 64 bytes ────────────┘
                           └──────────── 64 bytes ────────────┘
 
-Where a stretch begins is told by the eight bytes that stand there: so prompts that share a passage
-share its stretches, wherever it stands. The longer a prompt, the fewer of its places are taken: it
-has some twenty stretches, of whatever length it is. A prompt to train on has twice as many as one
-held out: all that a held-out one has are looked for in any up to twice as long.
+The eight bytes at a place decide whether a stretch begins there (content-defined sampling), so
+prompts that share a passage share its stretches, wherever it stands. The longer a prompt, the
+smaller the share of places that is taken: every prompt has about twenty stretches. A training
+prompt has twice as many as a held-out one, so that all stretches of a held-out prompt are found in
+training prompts of up to twice its length.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ LONGEST = 8192
 """Bytes of a prompt that are looked at."""
 _LENGTHS = np.array([128, 256, 512, 1024, 2048])
 _TAKEN = np.array([64, 32, 16, 8, 4, 2], np.uint8)
-"""Of 256 places those that are taken of a prompt to train on, up to each length and beyond."""
+"""How many of 256 places are taken in a training prompt, for each of these lengths and beyond."""
 _LOCAL = (np.uint8(0x4D), np.uint8(0xB5), np.uint8(0x65))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FACTORS = np.array(
@@ -53,7 +54,7 @@ def stretches(whole: bytes, starts: Array, ends: Array, held_out: Array) -> tupl
 
 
 def _chances(given: Array) -> Array:
-    """A number from 0 to 255 for every place, made of the eight bytes that stand there."""
+    """A number from 0 to 255 for every place, hashed from the eight bytes there."""
     made = given
     for step, factor in zip((1, 2, 4), _LOCAL, strict=True):
         made = made[:-step] * factor + made[step:]
@@ -72,14 +73,14 @@ def _hashes(given: Array, places: Array) -> Array:
 
 
 def stretches_of(prompts: Sequence[bytes], held_out: Array) -> tuple[Array, Array]:
-    """The same of prompts one by one; an empty one has none."""
+    """`stretches` for a list of prompts; an empty prompt has none."""
     sizes = np.array([len(prompt) for prompt in prompts], np.int64)
     ends = np.cumsum(sizes)
     return stretches(b"".join(prompts), ends - sizes, ends, held_out)
 
 
 def in_order(hashes: Array, counts: Array, order: Array) -> Array:
-    """The hashes of the prompts in another order of these."""
+    """The hashes rearranged as the prompts are by `order`."""
     sizes = counts.astype(np.int64)
     starts = np.cumsum(sizes) - sizes
     moved = sizes[order]
@@ -88,7 +89,7 @@ def in_order(hashes: Array, counts: Array, order: Array) -> Array:
 
 
 def without_repeats(hashes: Array, records: Array) -> tuple[Array, Array]:
-    """Of prompts of one group in a row only the first one's, and the records that say so."""
+    """The hashes and records without the hashes of a prompt whose predecessor is of its group."""
     counts = records["stretches"]
     new = np.ones(len(records), bool)
     np.not_equal(records["group"][1:], records["group"][:-1], out=new[1:])

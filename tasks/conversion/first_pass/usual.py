@@ -1,20 +1,20 @@
-"""The usual rows of a piece, told at a glance.
+"""The fast lane: finds usual rows, and makes what is stored of them and their digests.
 
-In:  the bytes of rows, and what tells the parts of a row (`parts`).
-Out: for each usual row its texts as they are stored and its digests; and the others' places.
+In:  the bytes of rows, and the function that gives the parts of a row (`parts`).
+Out: for each usual row its texts as they are stored and its digests; the places of all other rows.
 
-Usual is a row of one pair: of texts, or of messages of role and content and nothing else but keys
-that are null, as a table of all rows has them, with one answer on each side; with a prompt, and
-answers that differ. (That Unicode composition leaves them as they are is asked of many at once, by
-`usual_pairs`.) Whatever else a row may be is for `shard_pairs`, which comes to the same result for
-these, and is the one place where a fault is put into words. So this asks no more than it must: what
-is no such row fails somewhere on the way, and is left to the long one.
+A usual row holds one pair: of texts, or of messages that have nothing but role and content (and
+keys that are null, as rows of a table do), with a prompt and one answer on each side, which differ.
+(`usual_pairs` checks for many rows at once that Unicode normalisation changes none of the texts.)
+Every other row goes to `shard_pairs`, which gives the same result for usual rows, and is the one
+place that reports faults. So the checks here are minimal: a row that is not usual fails somewhere
+on the way, and is left to the slow lane.
 
     raw -> values -> parts -> messages [prompt ..., better, worse] -> JSON as stored -> digests
                                 texts  [prompt, better, worse]     ┘
 
-All that needs a row's values is done while they are in hand: they are in the nearest cache, and no
-list of rows is gone through twice.
+Each row is finished before the next one is parsed: its values are then still in the processor's
+nearest cache, and no list of rows is traversed twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,13 +46,13 @@ Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, S
 """
 Turns = tuple[list[dict[str, str]], list[str], list[str], list[bytes]]
 MOST_FORMS, MOST_TURNS = 4096, 64
-"""Orders of roles that are remembered, and their length."""
+"""How many orders of roles are cached, and the longest of them."""
 _KEYS: list[str] = [*orjson.loads(b'{"role":0,"content":0}')]
-"""As the parser gives them: the very same objects are equal at a glance."""
+"""As the parser gives them: it caches keys, and identical objects compare fastest."""
 _role, _content = map(itemgetter, _KEYS)
 _values = methodcaller("values")
 NOT_USUAL = (Unusable, TypeError, ValueError, LookupError, AttributeError)
-"""What taking a row for a usual one raises where it is none: other kinds of values, other keys."""
+"""What may be raised for a row that is not usual: by values of other types, by other keys."""
 _DIGEST = blake2b(digest_size=DIGEST_BYTES)
 """Copied for each digest: cheaper than making one."""
 
@@ -60,7 +60,7 @@ _DIGEST = blake2b(digest_size=DIGEST_BYTES)
 def usual_rows(
     raws: Iterable[bytes | memoryview], parts: PartsOf, first: int = 0
 ) -> tuple[list[Usual], list[int]]:
-    """The rows in usual form, whatever their characters, and the places of the others.
+    """The usual rows, whatever their characters, and the places of the others.
 
     `first` is the place of the first row.
     """
@@ -80,10 +80,10 @@ def usual_rows(
 
 
 def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
-    """Prompt, better and worse answer as one list of messages, keys in order, with their contents,
-    these without white space around them, and the form of the prompt's turns.
+    """Prompt, better and worse answer as one list of messages with their keys in order; their
+    contents; the contents stripped; and the form of the prompt's turns.
 
-    None, or one of `NOT_USUAL`, where they are not usual.
+    Returns None, or raises one of `NOT_USUAL`, where the row is not usual.
     """
     (better,), (worse,) = chosen, rejected
     messages = [*prompt, better, worse]
@@ -91,7 +91,7 @@ def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
     if keys != _KEYS * len(messages):
         said = [*chain.from_iterable(map(_values, messages))]
         if len(said) - said.count(None) != 2 * len(messages):
-            return None  # else what is not null is a role and a content, in whatever order
+            return None  # now each has two values: role and content, in any order
         messages = [{"role": m["role"], "content": m["content"]} for m in messages]
     form = _FORMS[tuple(map(_role, messages))]
     contents = [*map(_content, messages)]
@@ -102,7 +102,7 @@ def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
 
 
 def _usual(place: int, parts: Parts) -> Usual | None:
-    """None, or one of `NOT_USUAL`, where it is none."""
+    """The row in usual form; returns None or raises one of `NOT_USUAL` where it is not usual."""
     prompt, chosen, rejected, notes, more = parts
     if type(chosen) is str:
         return _usual_texts(place, parts)
@@ -139,8 +139,8 @@ def _usual_texts(place: int, parts: Parts) -> Usual | None:
 
 
 def _digests(stored: Texts, compared: Texts) -> Texts:
-    """The pair's id and those of its answers, as `identity` makes them; a prompt that is compared
-    as it is stored is gone through once."""
+    """The digests of the pair and of its answers, as `identity` makes them; a prompt whose compared
+    form is the stored one is hashed once."""
     prompt, chosen, rejected = stored
     asked, one, other = compared
     whole = _DIGEST.copy()
@@ -168,12 +168,12 @@ def _compared(messages: Sequence[dict[str, str]], contents: Sequence[str]) -> Te
 
 
 class _Forms(dict[tuple[Any, ...], list[bytes]]):
-    """The turns of a prompt, written one after the other, with gaps for their contents at every
-    second place; by the roles of all messages.
+    """By the roles of all messages: the prompt's turns as a list of bytes to be joined, with gaps
+    for the contents at every second place.
 
-    Empty where a role is unknown; where a tool answers, whose call has to be looked for; where the
-    first turn is an answer, which both sides may repeat, or the last, which a side may begin with;
-    and where a side is no assistant's.
+    An empty list for roles that the fast lane leaves alone: an unknown role; a tool's turn, whose
+    call has to be found; a prompt that begins or ends with an assistant's turn, which the answers
+    may repeat; an answer that is not an assistant's.
     """
 
     def __missing__(self, roles: tuple[Any, ...]) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""Columns of the usual pairs of a batch, and the fields of their records that few pairs need.
+"""Arrow columns of the fast lane's pairs, and fields of their records that few pairs need.
 
-In:  what `usual` found of each row, column by column.
-Out: Arrow arrays as `tables.SCHEMA` has them, made of whole buffers, without an object per text.
+In:  what `usual` found for each row, column by column.
+Out: Arrow arrays as `tables.SCHEMA` has them, built from whole buffers, not from Python strings.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ _HEX = 2 * DIGEST_BYTES
 
 
 class Strings:
-    """Texts of one column, put end to end as they come: one by one they take more memory than they
-    are long (`json_bytes`)."""
+    """Collects the texts of one column end to end: as separate objects they would take more memory
+    than they are long (`json_bytes`)."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._lengths: list[int] = []
 
     def extend(self, texts: Sequence[bytes]) -> None:
-        """Adds texts behind the others."""
+        """Appends texts."""
         self._parts.append(b"".join(texts))
         self._lengths += map(len, texts)
 
     def array(self) -> Any:
-        """All of them, as Arrow has them."""
+        """All texts as an Arrow array."""
         count = len(self._lengths)
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(self._lengths, out=offsets[1:])
@@ -42,7 +42,7 @@ class Strings:
 
 
 def hex_strings(digests: bytes, count: int) -> Any:
-    """Digests, end to end, as hex."""
+    """An Arrow array of the digests in hex; `digests` has them end to end."""
     offsets = np.arange(0, _HEX * (count + 1), _HEX, dtype=np.int32)
     data = pa.py_buffer(digests.hex().encode())
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data)
@@ -55,7 +55,7 @@ def named(flags: Array, names: Sequence[str]) -> Any:
 
 
 def columns_of(more: Sequence[More]) -> dict[str, Any]:
-    """The columns of what few pairs say; of nothing but nulls none."""
+    """The columns of values that few pairs have, without those that would be all null."""
     if _nothing(more):
         return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
     columns = zip(More._fields, zip(*more, strict=True), strict=True)
@@ -63,7 +63,7 @@ def columns_of(more: Sequence[More]) -> dict[str, Any]:
 
 
 def say_more(records: Array, more: Sequence[More]) -> None:
-    """The fields of the records that depend on it; none of the pairs is a tie."""
+    """Sets the fields of the records that depend on these values; none of the pairs is a tie."""
     if _nothing(more):
         records["margin"] = tables.print_of(None, 1.0)
         return

@@ -1,4 +1,4 @@
-"""The pairs of usual rows, by columns: what `identity` and `tables` make of them one by one.
+"""The fast lane's pairs, made in columns: the same as `identity` and `tables` make one by one.
 
 In:  rows of one source, in pieces that stay in a processor's cache.
 Out: their pairs as a batch of the shard, the records by which duplicates are found, the stretches
@@ -8,8 +8,8 @@ Out: their pairs as a batch of the shard, the records by which duplicates are fo
           ├─ piece ─ ...                                                            ├─ columns
           └─ piece ─ ...                                                            ┘
 
-Of a piece only digests and what is stored outlive it: the memory of the next one is that of the
-last, still warm.
+Of each piece only digests and stored texts are kept, so that the next piece reuses its memory,
+which is still in the cache.
 """
 
 import math
@@ -44,14 +44,14 @@ from tasks.conversion.preference.splits import SPLITS, opening
 Array = npt.NDArray[Any]
 PIECE_ROWS = 256
 _BETWEEN = b"\xff"
-"""Stands in no UTF-8 text, nor does a space ever touch it."""
+"""A byte that occurs in no UTF-8 text; there is never a space beside it either."""
 _GROUP = blake2b(b"prompt\0", digest_size=DIGEST_BYTES)
 
 
 class UsualPairs:
     """What has been made of the usual rows of one batch so far.
 
-    Pairs of which a person has decided are left to the long way, though their rows are usual.
+    Rows whose pair is in the overrides file go to the slow lane, though they are usual.
     """
 
     def __init__(self, parts: PartsOf, plan: Plan, eval_fraction: float) -> None:
@@ -68,7 +68,7 @@ class UsualPairs:
         self._held_out: list[Array] = []
         self._stretches: list[tuple[Array, Array]] = []
         self.others: list[int] = []
-        """The places of the rows that are left to the long way."""
+        """The places of the rows that are left to the slow lane."""
         self.notes: list[str] = []
 
     def take(self, raws: Iterable[bytes | memoryview], first: int) -> None:
