@@ -1,1 +1,1 @@
-"""The second pass: what the pairs of all shards say of each other, and which are left."""
+"""The second pass: pairs of all shards are compared with each other, and some are dropped."""

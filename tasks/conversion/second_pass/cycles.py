@@ -1,7 +1,7 @@
 """Cycles of preferences: a over b, b over c, and c over a, for one prompt.
 
-No order of rewards satisfies all of them. Counted, and left in: which of them is wrong is not to
-be seen. A pair and its reverse is a contradiction, and judged elsewhere.
+No assignment of rewards satisfies all of them. Such pairs are counted but kept, since it cannot be
+known which one is wrong. A pair and its reverse is a contradiction (`duplicates`).
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ Array = npt.NDArray[Any]
 
 
 def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
-    """How many kept pairs stand in a cycle, or lead from one to another, and of how many prompts.
+    """How many kept pairs are in a cycle, or on a path between two cycles, and of how many prompts.
 
-    `shards` are the `KEYS` arrays. Pairs whose better answer is never the worse one of another,
-    or the other way round, are peeled off until none is left to peel.
+    `shards` are the `KEYS` arrays. A pair is removed if its better answer is the worse one of no
+    other pair, or its worse answer the better one of none; this is repeated until none is removed.
     """
     better, worse = field_of(shards, "better"), field_of(shards, "worse")
     left = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
-    # The second time among the few that the first one left: a cycle is among them.
+    # A quick filter that keeps all cycles; the second time among the few pairs that are left.
     left = left[may_be_in(better[left], worse[left])]
     left = left[may_be_in(worse[left], better[left])]
     better, worse, groups = better[left], worse[left], field_of(shards, "group")[left]

@@ -1,9 +1,10 @@
 """Pass 2: which pairs repeat or contradict others, over all shards.
 
 In:  the `KEYS` arrays of all shards, in row order.
-Out: one byte per pair (`KEEP`, `DUPLICATE`, `ALIKE`, `CONTRADICTION`), and the leakage check.
+Out: one byte per pair (`KEEP`, `DUPLICATE`, `ALIKE`, `CONTRADICTION` ...); and a check that no
+     prompt group is in both splits.
 
-Most pairs are like no other, which a table tells (`hash_tables`); the others are sorted.
+Most pairs are unique, which a hash table shows quickly (`hash_tables`); only the rest is sorted.
 """
 
 from collections.abc import Sequence
@@ -29,11 +30,11 @@ NONE_DECIDED: Array = np.empty((0, 2), np.uint64)
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The verdict of every pair, in row order; what becomes of it, `selection.applied` says."""
+    """The verdict of every pair, in row order; `selection.applied` says what becomes of it."""
 
     codes: Array
     other_margin: int
-    """Duplicates whose margin is not that of the pair that is kept."""
+    """Duplicates with another margin or preference than the pair that is kept."""
 
 
 def judge(
@@ -44,15 +45,17 @@ def judge(
 ) -> Verdicts:
     """The verdict of every pair; of duplicates the first in row order is the one to keep.
 
-    `decided`: keys `[N, 2]` that pairs had before a person overrode them. What still has such a key
-    repeats what was judged otherwise, but for white space or the like: it is none to keep.
-    `apart`: the verdicts that were found already (`uses`); what is not kept by them repeats and
-    contradicts none.
+    `decided`: keys `[N, 2]` that pairs had before a person overrode them. A pair that still has
+    such a key is a near copy of an overridden one with the label that was rejected: it is dropped.
+    `apart`: verdicts that were found before (`uses`). Pairs that these drop are not compared with
+    others.
 
-    All pairs of a contradiction that is dropped are one, duplicates among them included: that
-    verdict does not depend on the order of rows. Of one that is kept, the first pair of each side
-    is; those that repeat it are duplicates. Of one that the majority decides, that is so of its
-    side.
+    Pairs that say the opposite of each other get their verdict by `contradictions`:
+
+        drop       all of them, duplicates included, are `CONTRADICTION`, whatever their order
+        keep       the first pair of each side is `CONTRADICTION`, its repetitions are duplicates
+        majority   the side with fewer pairs is `OUTVOTED`; of the other the first is kept; where
+                   both have equally many, as in drop
     """
     high = field_of(shards, "high")
     codes = np.full(len(high), KEEP, np.uint8) if apart is None else apart.copy()
@@ -103,7 +106,7 @@ def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
 
 
 def _with_keys(high: Array, low: Array, keys: Array) -> Array:
-    """The places of the pairs that have one of these keys."""
+    """The places of the pairs with one of these keys."""
     if not len(keys):
         return np.empty(0, np.int64)
     places = np.flatnonzero(np.isin(high, keys[:, 0]))
@@ -113,13 +116,14 @@ def _with_keys(high: Array, low: Array, keys: Array) -> Array:
 
 
 def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Array:
-    """Whether a field of these rows, in sorted order, equals that of the first pair of its kind."""
+    """For these rows, in sorted order: whether a field equals that of the pair's first copy."""
     values = field_of(shards, name)[rows]
     return values == values[leader]
 
 
 def _votes(starts_key: Array, is_second: Array) -> tuple[Array, Array]:
-    """For every sorted pair, how many of its key have its side chosen, and how many the other."""
+    """For every sorted pair: how many pairs of its key prefer the same side, and how many the
+    other."""
     starts = np.flatnonzero(starts_key)
     if not len(starts):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

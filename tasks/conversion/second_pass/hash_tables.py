@@ -1,12 +1,12 @@
-"""Which of many hashes occur twice, or among others: told at a glance of nearly all of them.
+"""Fast filters over many hashes: which may occur twice, or among others, and which do not.
 
     hashes       a7f3  02c1  99b1  51c8  02c1
     low bits        3     1     1     8     1
     table        1: the last row that came here    3: row 0    8: row 3
 
-Rows 0 and 3 have a place of their own, so they are like no other; who asks looks at the rest. To
-sort all of them takes ten times as long. The low bits of hashes are spread evenly; where they are
-not, the answer is as right, and later.
+Rows 0 and 3 have a slot of their own, so they equal no other row; the caller compares the rest
+exactly. To sort all rows takes ten times as long. The low bits of hashes are spread evenly; if they
+were not, results would still be right, only slower.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 PLACES = 16
-"""Of a table, for each value in it."""
+"""Slots of a table for each value in it."""
 MOST_PLACES = 2**24
 
 
 def may_repeat(values: Array) -> Array:
-    """Which values others may be equal to: all that are, and a few more."""
+    """A mask of the values that may occur more than once: all that do, and a few others."""
     rows = np.arange(len(values), dtype=np.int32 if len(values) < 2**31 else np.int64)
     slots = _slots(values, values)
     table = np.empty(_size(values), rows.dtype)
@@ -35,26 +35,26 @@ def may_repeat(values: Array) -> Array:
 
 
 def may_be_in(values: Array, others: Array) -> Array:
-    """Which values are among the others, and a few more."""
+    """A mask of the values that may be among the others: all that are, and a few others."""
     held = np.zeros(_size(others), bool)
     held[_slots(others, others)] = True
     return held[_slots(values, others)]
 
 
 def distinct(values: Array) -> Array:
-    """The different values, each once, in any order."""
+    """Each value once, in any order."""
     some = may_repeat(values)
     return np.concatenate([values[~some], sorted_set(values[some])])
 
 
 def in_both(one: Array, other: Array) -> Array:
-    """The values that are in both, in order and once."""
+    """The values that are in both, each once, sorted."""
     one = one[may_be_in(one, other)]
     return np.intersect1d(one, other[may_be_in(other, one)])
 
 
 def sorted_set(values: Array) -> Array:
-    """`numpy.unique` of integers that nearly all differ, by sorting: several times as fast."""
+    """As `numpy.unique`, by sorting: several times as fast for integers that nearly all differ."""
     ordered = np.sort(values)
     return ordered[changes(ordered)] if len(ordered) else ordered
 

@@ -1,7 +1,7 @@
-"""What is left of all pairs, counted.
+"""Counts over the pairs that are kept.
 
 In:  the records of all shards, and the verdicts on all pairs as the params apply them.
-Out: the pairs dropped and left of every source; of those left, how many are what in which split.
+Out: per source, the pairs kept and dropped; of those kept, counts of several facts per split.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,19 +37,19 @@ REASONS = {
 
 @dataclass(frozen=True)
 class KeptPairs:
-    """What is left, counted: sums only, divided once at the end."""
+    """Counts over the kept pairs; sums only, so that rates are divided once, at the end."""
 
     ledger: Ledger
     counts: Mapping[tuple[str, str, str], int]
     """(source, split, what) -> n, where what is one of the facts of `_facts`."""
     groups: Array
-    """Of every pair that is left."""
+    """The group of every kept pair."""
     held_out: Array
-    """Whether that is in eval."""
+    """Whether each of them is in eval."""
 
 
 def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> KeptPairs:
-    """What is left of all shards, given their records and the verdicts as the params apply them."""
+    """The counts, given the records of all shards and the verdicts as the params apply them."""
     ledger = Ledger()
     per_code = np.bincount(field_of(shards, "source") * np.intp(len(CODES)) + codes)
     for place, n in enumerate(per_code.tolist()):
@@ -70,7 +70,7 @@ def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> Ke
 
 
 def _facts(shards: Sequence[Array], kept: Array | slice) -> Iterator[tuple[str, Array]]:
-    """What is counted, and of which of the pairs that are left it is true."""
+    """Each fact that is counted, with a mask of the kept pairs for which it is true."""
     longer, tie = field_of(shards, "longer")[kept], field_of(shards, "tie")[kept]
     yield "pairs", np.ones(len(tie), bool)
     yield "ties", tie

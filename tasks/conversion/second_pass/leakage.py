@@ -1,13 +1,13 @@
-"""Prompts held out that are nearly those trained on: how many, by the stretches that they share.
+"""Near duplicates: how many held-out prompts nearly equal a training prompt.
 
-In:  of every shard the records of its pairs and its prompts' stretches (`stretches`), both made
-     when the shard was; and what is kept.
-Out: a rate, for the report.
+In:  of every shard the records of its pairs and its prompts' stretches (`stretches`), both made in
+     the first pass; and the verdicts on all pairs.
+Out: two counts, for the report.
 
-Equal prompts are of one group and so of one split; what is found here differs in a few words: a
-held-out prompt is nearly one trained on where half of its stretches stand in training prompts. A
-prompt counts if a pair of its group is kept. Of many prompts held out, those with the smallest
-group hashes are looked at; all that is trained on is gone through, shard by shard.
+Equal prompts share a group and so a split; near duplicates differ in a few words. A held-out prompt
+is one if at least half of its stretches occur in training prompts. A prompt counts if any pair of
+its group is kept. Of very many held-out prompts, those with the smallest group hashes are examined;
+training prompts are all compared, shard by shard.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,35 +25,35 @@ Array = npt.NDArray[Any]
 SHARED = 0.5
 MOST_HELD_OUT = 20_000
 _FILTER_SHARE = 64
-"""Entries, for each hash that is wanted, of the table that rules out most others at a glance."""
+"""Slots, for each hash that is looked for, of the table that rules out most other hashes."""
 
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Those of one shard's pairs: each is noted with one of its pairs, the others have no hash."""
+    """The prompts of one shard's pairs; of pairs with the same prompt, one has its hashes."""
 
     hashes: Array
     groups: Array
     counts: Array
-    """Hashes of each."""
+    """How many hashes each has."""
     held_out: Array
-    """Which count as held out, and have hashes."""
+    """Mask: counted as held out, and with hashes."""
     trained: Array
-    """Which count as trained on."""
+    """Mask: counted as trained on."""
 
 
 def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
-    """Held-out prompts looked at, and how many of them are nearly training prompts.
+    """How many held-out prompts were examined, and how many of them are near duplicates.
 
     `keys`: the records of all shards as they were read (`shard_records`); `codes`: the verdicts on
-    all pairs as they are applied.
+    all pairs as the params apply them.
     """
     prompts = [*_prompts(keys, codes)]
     looked_at = sorted_set(np.concatenate([p.groups[p.held_out] for p in prompts]))[:MOST_HELD_OUT]
     found, owners = _held_out(prompts, looked_at)
     wanted, places = np.unique(found, return_inverse=True)
     seen = _seen(wanted, prompts) if len(wanted) else found
-    # Of every prompt each stretch once, however often it holds it.
+    # Each stretch counts once per prompt, however often the prompt has it.
     own = distinct(owners * len(wanted) + places)
     owner, each = np.divmod(own, max(1, len(wanted)))
     of_prompt = np.bincount(owner, minlength=len(looked_at))
@@ -63,7 +63,7 @@ def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
 
 
 def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Array]:
-    """Stretches of held-out prompts, and the number of each one's group among those looked at."""
+    """Stretches of held-out prompts; for each the position of its group in `looked_at`."""
     found: list[Array] = []
     owners: list[Array] = []
     for mine in prompts:
@@ -79,8 +79,8 @@ def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Arr
 
 
 def _prompts(keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
-    """The prompts of every shard. Those of kept pairs count, and those that only a pair that is
-    dropped says the stretches of."""
+    """The prompts of every shard. A dropped pair counts, too, if it has its group's stretches and
+    another pair of the group is kept."""
     start = 0
     groups = np.zeros(0, np.uint64) if (codes == KEEP).all() else _kept_groups(keys, codes)
     for mine in keys:
@@ -101,7 +101,7 @@ def _kept_groups(keys: Sequence[Array], codes: Array) -> Array:
 
 
 def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
-    """Which of the sorted hashes are among those trained on."""
+    """A mask of the sorted hashes that occur in training prompts."""
     seen = np.zeros(len(wanted), bool)
     mask = np.uint32(2 ** (_FILTER_SHARE * len(wanted)).bit_length() - 1)
     slots = (wanted & mask).astype(np.intp)
@@ -112,10 +112,10 @@ def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
         hits = np.flatnonzero(likely[(mine.hashes & mask).astype(np.intp)])
         ends = np.cumsum(mine.counts, dtype=np.int64)
         hits = hits[mine.trained[np.searchsorted(ends, hits, "right")]]
-        found = sorted_set(mine.hashes[hits])  # in order they are found several times as fast
+        found = sorted_set(mine.hashes[hits])  # sorted values are looked up several times as fast
         places = np.searchsorted(wanted, found)
         places[places == len(wanted)] = 0
         places = places[wanted[places] == found]
         seen[places] = True
-        likely[slots[places[alone[places]]]] = False  # what is known is not looked up again
+        likely[slots[places[alone[places]]]] = False  # found hashes are not looked up again
     return seen

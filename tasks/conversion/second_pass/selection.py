@@ -1,4 +1,4 @@
-"""The second pass over the shards: pairs that are dropped are taken out.
+"""Writes the shards of kept pairs, and quarantines the rows of contradictions.
 
 In:  scratch/pairs and the verdicts on all pairs.
 Out: pairs/NNNNN.parquet; the contradictions' rows in quarantine.

@@ -1,14 +1,14 @@
-"""Sources that are for one thing alone, and what that means for the pairs of others.
+"""Sources with a `use` of their own, and what that means for pairs of the same prompts elsewhere.
 
-    gold    use: eval      alone has pairs of its prompts: those of other sources are left out
-    more    use: train     has none of a prompt that another source holds out
-    bench   use: exclude   its prompts' pairs are not used at all, wherever they stand
+    gold    use: eval      other sources' pairs of its prompts are left out
+    more    use: train     its pairs of a prompt that another source holds out are left out
+    bench   use: exclude   no pair of its prompts is used, from whatever source
 
 In:  the `KEYS` arrays of all shards, in row order.
-Out: `ELSEWHERE` or `EXCLUDED` for such pairs, before anything is held to be a duplicate: else the
-     pair of the gold set would be the one to go.
+Out: `ELSEWHERE` or `EXCLUDED` for such pairs. This comes before duplicates are looked for, or the
+     pair of the gold set might be dropped as a duplicate of another source's.
 
-Where no source is for one thing alone, no prompt is on both sides by construction.
+Without such sources, no prompt can be in both splits, by construction.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ from tasks.ingestion.params import Use
 
 
 def set_apart(shards: Sequence[Array], uses: Sequence[Use]) -> Array | None:
-    """The verdicts on all pairs; None where no source is for one thing alone. `uses`: by number."""
+    """The verdicts on all pairs; None where no source has a `use` of its own. `uses` has that of
+    every source, by its number."""
     if all(use == "both" for use in uses):
         return None
     source, group = field_of(shards, "source"), field_of(shards, "together")
