@@ -98,7 +98,7 @@ def _check_evaluation(pipeline: Pipeline) -> None:
     drawn = "both" in uses and pipeline.params.conversion.eval_fraction > 0
     if not drawn and "eval" not in uses:
         raise ParamsError(
-            "conversion.eval_fraction is 0, or no source is for both, so no pair is held out to "
-            "evaluate the model on; raise it, give a source that is for evaluation alone "
-            "(use: eval), or stop before the evaluation with --until training"
+            "no pair would be held out to evaluate the model on: conversion.eval_fraction is 0, or "
+            "no source has `use: both` (the default); raise it, add a source with `use: eval`, or "
+            "stop before the evaluation with --until training"
         )

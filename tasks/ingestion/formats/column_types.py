@@ -99,7 +99,7 @@ def is_binary(kind: pa.DataType) -> bool:
 def no_form(origin: Origin, name: str, kind: pa.DataType) -> DataError:
     """The error of a column whose values have no form in JSON."""
     return DataError(
-        f"{origin.name}: column {shown(name)} is of type {kind}, which has no form in a text row; "
+        f"{origin.name}: column {shown(name)} is of type {kind}, which JSON cannot represent; "
         "leave the column out, or write it as text (images: as their paths)"
     )
 
