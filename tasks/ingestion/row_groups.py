@@ -16,7 +16,7 @@ Sizes = npt.NDArray[np.int64]
 
 
 def sizes_of(rows: Any) -> Sizes:
-    """The bytes of the rows up to the end of each."""
+    """Cumulative bytes: for each row, those of all rows up to its end."""
     import pyarrow.compute as pc
 
     lengths = pc.call_function("binary_length", [rows["raw"]])
@@ -24,7 +24,7 @@ def sizes_of(rows: Any) -> Sizes:
 
 
 def row_groups(rows: Any, sizes: Sizes) -> Iterator[Any]:
-    """A small shard's rows in groups that end where they would if they were the first to come."""
+    """A small shard's rows in row groups, cut by the same rule as those of any shard."""
     start = done = 0
     while start < len(sizes):
         left = sizes[start:] - done

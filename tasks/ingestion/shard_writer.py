@@ -25,15 +25,16 @@ from tasks.ingestion.shards import (
 Writing = Callable[[str], AbstractContextManager[Path]]
 """`Workspace.writing`: a temporary path that takes its place on success."""
 Ended = Callable[[int, int, int], object]
-"""Told of each shard that is full: the shards and the rows up to its end, and its last row's
-number. Rows that come later change nothing in it."""
+"""Called for each full shard with the number of shards and of rows up to its end, and the row
+number of its last row. Later rows do not change such a shard."""
 
 
 class ShardWriter:
     """Writes the rows of one file of one source as numbered shards; a context manager.
 
-    `shards` of the file stand already: full ones with its first `rows` rows, and small ones with
-    `small_rows` behind them, so few that they and what is to come fill no shard.
+    Where the file's beginning is in place already: `shards` is the number of its shards, `rows` the
+    rows in full ones, and `small_rows` the rows in small ones behind these. The caller makes sure
+    that these and the rows to come do not fill a shard.
     """
 
     def __init__(
@@ -49,16 +50,16 @@ class ShardWriter:
     ) -> None:
         self.shards = shards
         self.small: list[tuple[int, int, int]] = []
-        """Of each small shard that took no more rows, what `Ended` is told of full ones."""
+        """For each small shard that is complete, what `Ended` is called with for full ones."""
         self._ended = ended
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
         self._behind = Behind()
         self._open: list[ExitStack] = []
-        """One for each shard that is begun and not in its place yet."""
+        """One for each shard that is begun and has not been renamed into place."""
         self._writer: Any = None
         self._held: list[Any] = []
-        """Groups of the shard that is not full yet: `SHARD_BYTES` and one group at most."""
+        """Row groups of a shard that is not full yet: at most `SHARD_BYTES` and one group."""
         self._before = rows
         self._shard_rows, self._shard_bytes = small_rows, 0
         self._rows: list[int] = []
@@ -72,7 +73,7 @@ class ShardWriter:
         try:
             if failure[0] is None:
                 self._flush()
-                self._close()  # the first one, which may be all
+                self._close()  # the first shard, which may be the only one
                 self._end_in_small_shards()
                 self._behind.finish()
         except BaseException as error:
@@ -89,7 +90,9 @@ class ShardWriter:
         while start < len(rows):
             part = raws[start : start + GROUP_ROWS - len(self._rows)]
             sizes = [*accumulate(map(len, part), initial=self._bytes)]
-            count = min(len(part), bisect_left(sizes, GROUP_BYTES))  # sizes[count]: with so many
+            count = min(
+                len(part), bisect_left(sizes, GROUP_BYTES)
+            )  # sizes[count]: after `count` rows
             self._rows += rows[start : start + count]
             self._raws += part[:count]
             self._bytes = sizes[count]
@@ -126,15 +129,15 @@ class ShardWriter:
         table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
         if self._before:
             self._held.append(table)
-        else:  # never parted
+        else:  # the first shard is never split into small ones
             self._write([table])
         self._shard_rows += count
         self._shard_bytes += self._bytes
         self._rows, self._raws, self._bytes = [], [], 0
 
     def _end_in_small_shards(self) -> None:
-        """Writes what does not fill a shard: so many rows at a time, whatever groups they were in,
-        so that the next ones may come another time."""
+        """Writes the rows that do not fill a shard as small shards of a fixed number of rows, so
+        that a later run can append to them."""
         if not self._held:
             return
         import pyarrow as pa

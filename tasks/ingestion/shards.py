@@ -6,9 +6,9 @@
     and more        |    10,000    |  4,000  |  4,000  | 1,000 | 1,000 | 1,000 | 50 |
     and more        |    10,000    |  4,000  |  4,000  |   4,000   | 700 |
 
-No full shard's end depends on rows that come later, and what does not fill one ends in small ones:
-rows that are appended change the last of them, and from time to time all of the small ones become a
-full one. Nothing depends on time or place: the same rows give the same bytes.
+Where a full shard ends does not depend on later rows; rows that do not fill one are written as
+small shards. Appended rows change the last small shard only, until the small ones are enough to
+fill a full shard. The same rows always give the same bytes.
 """
 
 from collections.abc import Iterator
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 ROWS = "rows"
 FIRST_SHARD_ROWS = 10_000
-"""So that small data is one shard."""
+"""A small file is one shard."""
 LEAST_SHARD_ROWS, MOST_SHARD_ROWS = 4_000, 20_000
 SHARD_SHARE = 25
 SMALL_SHARD_ROWS = 1_000
-"""Of what does not fill a shard behind the first one."""
+"""Rows of a small shard."""
 SHARD_BYTES = 32 * 2**20
 GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
 UNCOMPRESSED = "none"
-"""Of shards of rows and of pairs: each is read once, by the next stage, and to compress and to
-decompress them took a tenth of preparation's time."""
+"""The compression of shards of rows and pairs: each is read once, by the next stage; to compress
+and decompress them took a tenth of preparation's time."""
 
 
 def shard_rows_after(rows: int) -> int:
-    """Rows at which the shard is full that begins behind so many rows of its file: a twenty-fifth
-    of them, once there are 100,000."""
+    """How many rows fill a shard that begins behind `rows` rows of its file: a twenty-fifth of them
+    from 100,000 on."""
     if rows == 0:
         return FIRST_SHARD_ROWS
     return min(MOST_SHARD_ROWS, max(LEAST_SHARD_ROWS, rows // SHARD_SHARE))
 
 
 def is_full(before: int, rows: int, size: int) -> bool:
-    """Whether a shard of so many rows and bytes, that begins behind so many rows of its file, takes
-    no further group of rows."""
+    """Whether a shard with `rows` rows and `size` bytes, which begins behind `before` rows of its
+    file, is full."""
     return rows >= shard_rows_after(before) or size >= SHARD_BYTES
 
 

@@ -1,18 +1,18 @@
-"""Which of many records are certainly sound JSON objects, at a fraction of the time for one.
+"""Checks many records at once: which may be something else than sound JSON objects.
 
 In:  the bytes of some records, as `json_rows` takes them one by one.
-Out: the places of those that have to be looked at one by one; all others are sound.
+Out: the places of those that have to be checked one by one; all others are sound.
 
-orjson refuses nearly all that is wrong. A key that stands twice, of which it keeps the last, shows
-in two counts over many records at once:
+orjson rejects nearly all that is wrong, but not a duplicate key, of which it keeps the last value.
+Duplicate keys show in two counts over many records at once:
 
     {"a":1,"b":[{"a":2}]}    3 times `":`    3 keys in the objects that orjson made
     {"a":1,"b":2,"a":3}      3 times `":`    2 keys: one is gone
-    {"a":":-("}              2 times `":`    1 key: a text that is not a key, either
+    {"a":":-("}              2 times `":`    1 key: the other one is part of a text
 
-As often as a key is written, `":` is there (white space between the two is seen apart), and no
-more keys are found than were written: where both counts are equal, none was lost. Else records
-with a `":` that looks unlike the end of a key are set aside, and the others are counted again.
+Every key that is written is followed by `":` (white space in between is searched for apart), and
+orjson never finds more keys than were written: if both counts are equal, no key was lost. If not,
+records with a `":` that looks unlike the end of a key are set aside, and the rest is counted again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,13 @@ from tasks.ingestion.formats.json_rows import MAX_DEPTH
 _QUOTE, _BACKSLASH, _COLON, _SPACE, _U, _LIST = b'"\\: u['
 _SPACES = np.isin(np.arange(256), list(b" \t\r\n"))
 _SELDOM_IN_KEYS = np.isin(np.arange(256), list(b" \t\\:,[{"))
-"""What stands before a quote that begins a text, or is escaped; hardly at the end of a key."""
+"""Bytes before a quote that begins a text or is escaped; a key hardly ends with one of them."""
 SOME_BYTES = 2**16
-"""Of records that are looked at in one go: they, and what they become, stay in the cache."""
+"""Bytes of records that are checked at once: they and their values fit into the cache."""
 MOST_BYTES = 4 * 2**20
-"""What is larger is looked at record by record: what bounds memory."""
+"""Larger groups are checked record by record, which bounds memory."""
 _BEFORE = b"\n" * 3
-"""Stands before the text, so that a look back stays within it."""
+"""Padding before the text, so that looking back a few bytes stays within it."""
 
 Text = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.intp]
@@ -100,8 +100,8 @@ def _records_at(places: Sequence[int] | Places, raws: Sequence[bytes]) -> Places
 
 
 def _found(objects: Values, most: int) -> tuple[int, int, int]:
-    """Keys, lists and levels of these objects and of those within them, until all keys are found:
-    `most` of them."""
+    """How many keys, lists and levels these objects and those within them have; counting stops
+    once `most` keys are found."""
     keys = lists = levels = 0
     while objects:
         levels += 1
@@ -125,7 +125,8 @@ def _found(objects: Values, most: int) -> tuple[int, int, int]:
 
 
 def _strange_places(whole: bytes, text: Text) -> Iterator[int]:
-    """Where a quote may be parted from its colon; tabs, carriage returns, NUL as an escape."""
+    """Places where a quote may be separated from its colon; and of tabs, carriage returns and
+    escaped NUL characters."""
     before, behind = text[:-1], text[1:]
     parted = (before == _SPACE) & (behind == _COLON)
     if parted.any():
