@@ -56,8 +56,8 @@ def is_locked(path: Path) -> bool:
 
 
 def _opened(path: Path, create: int = 0) -> tuple[int, bool]:
-    """The lock's descriptor, and whether its text can be written; some file systems lock nothing
-    else. Where users share a store, its maker's umask says whether the others may write to it."""
+    """The lock file's descriptor, and whether it is writable, which some file systems need to lock
+    it. In a store that users share, the umask of its maker decides whether others may write."""
     try:
         return os.open(path, os.O_RDWR | create | os.O_CLOEXEC, 0o666), True
     except OSError as error:

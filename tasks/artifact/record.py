@@ -76,7 +76,7 @@ def payload_digests(
 
 
 def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """The digest that downstream keys hold: names and contents, not place or time."""
+    """The digest that goes into the keys of later stages: of file names and contents alone."""
     return merkle({name: str(entry["sha256"]) for name, entry in files.items()})
 
 
@@ -101,7 +101,7 @@ def read_artifact(directory: Path) -> Artifact | str | None:
     Looks at the record alone; `damage` looks at the files.
 
     Raises:
-        ArtifactError: its owner keeps it closed: whether it is whole cannot be told.
+        ArtifactError: this user may not read it.
     """
     if not directory.exists():
         return None
@@ -136,7 +136,7 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
 
     def fault(name: str) -> str | None:
         path, entry = artifact.path / name, files[name]
-        with suppress(FileNotFoundError):  # it may go at any moment
+        with suppress(FileNotFoundError):  # it may be deleted at any moment
             if path.is_file():
                 size = path.stat().st_size
                 if size != entry["bytes"]:

@@ -1,10 +1,10 @@
-"""What keeps artifacts alive: the roots of the collection.
+"""Refs: files that keep artifacts alive, the roots of the garbage collection.
 
     data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}
 
-Kinds: `run` is a finished run, `unfinished` one that has not come to its end (yet), `registering`
-one that came to the registry, which may hold its version whatever became of it, `version` a
-registered model version; of any other name, such as `pin`, one that was written by hand.
+Kinds: `run`, a finished run; `unfinished`, a run that is going or was stopped; `registering`, a run
+that began to register a version, which may exist even if the run was then killed; `version`, a
+registered model version. A ref of any other kind, such as `pin`, was written by hand.
 """
 
 import json
@@ -22,7 +22,7 @@ from tasks.errors import ArtifactError
 
 RUN, UNFINISHED, REGISTERING, VERSION = "run", "unfinished", "registering", "version"
 RUN_TIME, TICK = "%Y%m%dT%H%M%S.%fZ", timedelta(microseconds=1)
-"""The name of a run's ref begins with its time; its process keeps apart two of one time."""
+"""The name of a run's ref begins with its time; its process id tells apart two of the same time."""
 Name = tuple[str, str]
 """Stage and key of an artifact."""
 
@@ -42,9 +42,9 @@ def keep(
 
 
 def release(store: Store, artifacts: Iterable[Artifact]) -> None:
-    """Removes the refs of unfinished runs that keep none but these, which a finished run keeps.
+    """Removes the refs of unfinished runs that keep only artifacts which a finished run now keeps.
 
-    One that cannot be read stays, for `gc` to name.
+    A ref that cannot be read stays; `gc` reports it.
     """
     kept = {(a.stage, a.key) for a in artifacts}
     with explained_disk_errors(store.root):
@@ -79,7 +79,7 @@ def last_facts(store: Store, kind: str) -> Any:
 
 
 def facts(path: Path) -> Any:
-    """What a ref says beside what it keeps.
+    """The facts that a ref holds beside the artifacts that it keeps.
 
     Raises:
         ArtifactError: that cannot be read.
@@ -88,8 +88,8 @@ def facts(path: Path) -> Any:
 
 
 def run_name(store: Store) -> str:
-    """A name for a run's ref that sorts behind those of all runs so far: by time, or one tick
-    behind the newest where that was named by a clock that was ahead."""
+    """A name for a run's ref that sorts behind those of all earlier runs: the time now, or one tick
+    after the newest ref if that was named by a clock ahead of this one."""
     times = [datetime.now(UTC)]
     for path in (*refs(store, RUN), *refs(store, UNFINISHED)):
         with suppress(ValueError):  # named by hand

@@ -5,8 +5,8 @@
     data/.locks/<stage>-<key>    one builder at a time
     data/.trash/                 damaged or collected, renamed first, deleted later
 
-The one commit point is a rename. What is found damaged is moved aside and built again, with the
-reason; nothing stale or broken is ever handed on.
+An artifact becomes visible by the rename, and complete. A damaged one is moved to the trash and
+built again, and the reason is told; nothing stale or broken is ever handed on.
 """
 
 import logging
@@ -48,7 +48,7 @@ RECORDED_LIBRARIES = ("torch", "transformers", "tokenizers", "datasets", "pyarro
 
 @dataclass(frozen=True)
 class Finding:
-    """What the store says of a step: the artifact, or why it has to be built."""
+    """The store's answer for a step: its artifact, or why it has to be built."""
 
     artifact: Artifact | None
     causes: tuple[str, ...]
@@ -78,7 +78,7 @@ class Store:
         return self.root / ".locks" / step.name
 
     def look(self, step: Step) -> Finding:
-        """A believed artifact, or the reason why there is none; touches nothing."""
+        """The step's artifact if it is intact, or why it has to be built; changes nothing."""
         found = read_artifact(self.place(step))
         if found is None:
             return Finding(None, causes(step, self.root))
@@ -99,7 +99,7 @@ class Store:
             PipelineError: whatever the build raises on purpose; finished units are kept.
         """
         start = time.monotonic()
-        # Why there is none is said below, once nobody else can be building it.
+        # If there is none, the reason is looked for below, under the lock.
         finding = self.look(step) if self.place(step).exists() else Finding(None, ())
         if finding.artifact and not force:
             return self._told(finding, start)
@@ -119,7 +119,7 @@ class Store:
     def discard(self, directory: Path) -> None:
         """Moves a directory into the trash; nothing is deleted or overwritten in place.
 
-        Its time is from then on when that was: the grace period begins with it.
+        Its modification time is set to now: the grace period starts with it.
         """
         if not directory.exists():
             return
@@ -155,9 +155,9 @@ class Store:
     def _commit(
         self, step: Step, work: Path, statuses: Statuses, record: dict[str, Any]
     ) -> Artifact:
-        """Everything fsynced, the record too, then the rename that makes it visible."""
+        """Fsyncs all files, the record too, then renames the directory into place."""
         write_json(work / RECORD, record, "later")
-        # What has another name stands in an artifact that was committed, and lasts.
+        # A file with another hard link is part of a committed artifact: it was fsynced then.
         new = [name for name, status in statuses.items() if status.st_nlink == 1]
         fsync_bytes([work / name for name in (*new, STAMPS, RECORD)])
         for folder in sorted(folders_of((*statuses, STAMPS)), reverse=True):
@@ -172,7 +172,8 @@ class Store:
 def _record(
     step: Step, workspace: Workspace, statuses: Statuses, reason: str, seconds: float
 ) -> dict[str, Any]:
-    """`statuses` are of before: what is written to from here on is not as they say."""
+    """The step's record. `statuses` are from before the files are hashed, so that a later write
+    shows in the stamps."""
     stamps = settled_stamps(statuses)
     files = payload_digests(workspace.path, statuses)
     note_stamps(workspace.path, {name: stamps[name] for name in files})
