@@ -87,14 +87,14 @@ def alias_history(
 def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":
     from pydantic import ValidationError
 
+    from flows.params_faults import sentences
     from tasks.errors import ParamsError
     from tasks.registration.params import RegistrationParams
 
     try:
         return RegistrationParams(model_name=model, tracking_uri=tracking_uri)
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ParamsError(told) from error
+        raise ParamsError("; ".join(sentences(RegistrationParams, error))) from error
 
 
 def _tell(moved: "Moved") -> None:
