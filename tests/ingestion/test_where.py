@@ -141,7 +141,7 @@ def test_a_source_of_which_nothing_is_left_says_why(ingestion, where, says):
         ({"n": {}}, "give min, max or both"),
         ({"n": {"least": 1}}, "least"),
         ({"n": []}, "at least 1 item"),
-        ({"n": [[1]]}, "1 validation error.*\n.*where.n.list.0\n.*expected text, a number, true"),
+        ({"n": [[1]]}, r"where.n.list.0\n.*expected text, a number, true, false or null"),
         ({"": 1}, "where"),
     ],
     ids=str,
