@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 
@@ -83,8 +83,15 @@ def keys_of(params: type[BaseModel], above: str = "") -> Iterator[Key]:
             meaning=" ".join((field.description or "").split()),
         )
         if inner is not None:
-            place = "N." if is_listed(field.annotation) else ""
-            yield from keys_of(inner, f"{above}{name}.{place}")
+            yield from keys_of(inner, f"{above}{name}.{_within(field.annotation)}")
+
+
+def _within(annotation: Any) -> str:
+    """What stands between a key and those of the params below it: nothing, or a place in a list or
+    a mapping."""
+    if get_origin(annotation) is dict:
+        return "NAME."
+    return "N." if is_listed(annotation) else ""
 
 
 def layout_told(name: str) -> LayoutTold:

@@ -57,7 +57,7 @@ class Source(Params):
     says, and this is then the format of its members."""
     limit: int | None = Field(default=None, ge=1)
     """Rows to read at most, good or bad, in the order of the sorted files: for a quick try."""
-    where: dict[Annotated[str, Field(min_length=1)], Condition] = Field(default_factory=dict)
+    where: dict[Annotated[str, Field(min_length=1)], Condition] = Field(default={})
     """Which good rows are wanted, by their columns: a value, a list of values, or a range, as in
     `{language: [en, de], meta.score: {min: 4}}`. All conditions have to hold; null stands for empty
     cells and missing columns, too."""

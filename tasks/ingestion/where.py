@@ -29,7 +29,9 @@ class Range(Params):
     """Numbers from `min` to `max`, both included; one of them may be left open."""
 
     min: float | None = None
+    """The lowest number that is wanted; null: any up to `max`."""
     max: float | None = None
+    """The highest number that is wanted; null: any from `min` on."""
 
     @model_validator(mode="after")
     def _holds_something(self) -> Self:
