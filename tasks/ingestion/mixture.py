@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from tasks.artifact import Ledger, Workspace
 from tasks.ingestion.formats.batches import Batch
 from tasks.ingestion.params import Source
@@ -49,6 +47,8 @@ class Sample:
         return self._share(batch.rows, batch.raws)
 
     def _wanted(self, batch: Batch) -> tuple[list[int], list[bytes]]:
+        import orjson
+
         refusals = [refusal(orjson.loads(raw), self.source.where) for raw in batch.raws]
         kept = [i for i, refused in enumerate(refusals) if refused is None]
         self.left_out[UNWANTED] += len(refusals) - len(kept)
