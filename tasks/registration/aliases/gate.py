@@ -8,7 +8,7 @@ In: the figures of `metrics.json`, and the scores of model and champion on the f
 decision with its reasons. Nothing here asks the registry.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -143,12 +143,3 @@ def decide(bounds: tuple[Bound, ...], beats: bool, comparison: str) -> Decision:
     if failed:
         return Decision(CHALLENGER, f"{'; '.join(map(str, failed))}; {comparison}", bounds)
     return Decision(CHAMPION if beats else CHALLENGER, comparison, bounds)
-
-
-def lines(decision: Decision) -> Iterator[tuple[str, str, str, str]]:
-    """`(bound, value, asked, verdict)` of every bound, for tables."""
-    for bound in decision.bounds:
-        value = "not computable" if bound.value is None else f"{bound.value:.4g}"
-        verdict = "holds" if bound.holds else f"fails: {bound.otherwise}"
-        note = f" ({bound.note})" if bound.note else ""
-        yield bound.name, value, f"{bound.relation} {bound.bound:g}{note}", verdict
