@@ -45,6 +45,13 @@ def database_path(uri: str) -> Path | None:
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
+def store_directory(params: RegistrationParams, root: Path) -> Path:
+    """The directory on this machine that locks of the store stand below: a database's own, or
+    `mlruns` of the root where the store is a server."""
+    database = database_path(store_uri(params, root))
+    return database.parent if database else root / "mlruns"
+
+
 def is_of_another(place: Path, database: Path) -> bool:
     """Whether files stand below another registry, as those do that a copied database names: of the
     directories above them, the first with a database of that name is another one's."""

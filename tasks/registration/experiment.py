@@ -33,9 +33,9 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
             where those of the registry are that this one was copied from.
     """
     database = database_path(store_uri(params, root))
-    location = str(database.parent / "artifacts") if database else None
     found = client.get_experiment_by_name(params.experiment_name)
     if found is None:
+        location = artifact_location(database)
         return client.create_experiment(params.experiment_name, artifact_location=location)
     kept = Kept(found.experiment_id, found.lifecycle_stage, found.artifact_location)
     check_experiment(params.experiment_name, kept, database)
@@ -53,8 +53,7 @@ def check_experiment(name: str, found: Kept, database: Path | None) -> None:
             f"experiment {name!r} was deleted in MLflow; restore it (`mlflow experiments restore "
             f"-x {found.id}`) or set registration.experiment_name"
         )
-    kept = found.place
-    location = str(database.parent / "artifacts") if database else None
+    kept, location = found.place, artifact_location(database)
     if location and kept != location and kept.startswith("/") and not Path(kept).exists():
         raise RegistrationError(
             f"experiment {name!r} keeps its artifacts in {kept}, which does not "
@@ -68,3 +67,8 @@ def check_experiment(name: str, found: Kept, database: Path | None) -> None:
             "registration.experiment_name and registration.model_name to new names, and all is "
             "kept here"
         )
+
+
+def artifact_location(database: Path | None) -> str | None:
+    """Where a SQLite store keeps artifacts: beside it. A server knows its own place."""
+    return str(database.parent / "artifacts") if database else None

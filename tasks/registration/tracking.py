@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifact.durable import TEMPORARY_SUFFIX, writing
 from tasks.artifact.lock import locked
-from tasks.registration.address import SQLITE, database_path, store_uri
+from tasks.registration.address import SQLITE, database_path, store_directory, store_uri
 from tasks.registration.experiment import experiment_for
 from tasks.registration.params import RegistrationParams
 from tasks.registration.quiet import quietly
@@ -91,7 +91,7 @@ def run_for(client: "MlflowClient", params: RegistrationParams, root: Path, key:
 
     A new run draws its place in the order of runs, as it begins.
     """
-    with locked(_locks(params, root) / "runs", "the MLflow run"):
+    with locked(store_directory(params, root) / ".locks" / "runs", "the MLflow run"):
         experiment = experiment_for(client, params, root)
         found = client.search_runs(
             [experiment], f"tags.{TRAINING_KEY} = '{key}'", order_by=["attributes.start_time ASC"]
@@ -135,11 +135,6 @@ def _draw_sequence(client: "MlflowClient", params: RegistrationParams) -> int:
     last = client.get_registered_model(params.model_name).tags.get(LAST_SEQUENCE, "0")
     client.set_registered_model_tag(params.model_name, LAST_SEQUENCE, str(int(last) + 1))
     return int(last) + 1
-
-
-def _locks(params: RegistrationParams, root: Path) -> Path:
-    database = database_path(store_uri(params, root))
-    return (database.parent if database else root / "mlruns") / ".locks"
 
 
 def logged_points(client: "MlflowClient", run_id: str) -> Points:

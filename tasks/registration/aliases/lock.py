@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
-from tasks.registration.address import database_path, store_uri
+from tasks.registration.address import database_path, store_directory, store_uri
 from tasks.registration.aliases.history import StillOurs
 from tasks.registration.params import RegistrationParams
 
@@ -49,12 +49,15 @@ def registry_lock(
     Raises:
         ArtifactError: nothing can be written beside the registry.
     """
-    database = database_path(store_uri(params, root))
-    home = database.parent if database else root / "mlruns"
+    home = store_directory(params, root)
+    one_machine = database_path(store_uri(params, root)) is not None
     with ExitStack() as held:
         with explained_disk_errors(home if home.exists() else root):
             held.enter_context(locked(home / ".locks" / "registry", "the model registry"))
-        yield (lambda: None) if database else held.enter_context(leased(client, params.model_name))
+        if one_machine:
+            yield lambda: None
+        else:
+            yield held.enter_context(leased(client, params.model_name))
 
 
 @contextmanager
@@ -75,7 +78,7 @@ def leased(client: "MlflowClient", name: str) -> Generator[StillOurs, None, None
                 logger.warning("the lease %s could not be renewed: %s", lock, error)
 
     def still_ours() -> None:
-        if (_state(client, lock) or ("nobody", ""))[0] != owner:
+        if not _is_held_by(client, lock, owner):
             raise RegistrationError(
                 f"the lease {lock!r} of the registry was lost: this process stood still for more "
                 f"than {LEASE_SECONDS:.0f} s, or the server was away; run again"
@@ -88,7 +91,7 @@ def leased(client: "MlflowClient", name: str) -> Generator[StillOurs, None, None
     finally:
         over.set()
         renewing.join()
-        if (_state(client, lock) or ("nobody", ""))[0] == owner:
+        if _is_held_by(client, lock, owner):
             client.delete_registered_model(lock)
 
 
@@ -116,6 +119,11 @@ def _acquire(client: "MlflowClient", lock: str, owner: str) -> None:
             seen, since = None, time.monotonic()
             continue
         time.sleep(POLL_SECONDS)
+
+
+def _is_held_by(client: "MlflowClient", lock: str, owner: str) -> bool:
+    state = _state(client, lock)
+    return state is not None and state[0] == owner
 
 
 def _state(client: "MlflowClient", lock: str) -> tuple[str, str] | None:
