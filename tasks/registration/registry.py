@@ -5,7 +5,6 @@ import alone takes seconds); any other store is asked through MLflow's client.
 """
 
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import address_of, database_path, store_uri
 from tasks.registration.params import RegistrationParams
+from tasks.registration.quiet import prepare_environment
 
 logger = logging.getLogger(__name__)
 
@@ -156,23 +156,6 @@ def _has_run(uri: str, run_id: str) -> bool:
         return bool(MlflowClient(uri, uri).search_model_versions(f"run_id = '{run_id}'"))
     with reading(database) as store:
         return store.execute(RUN_QUERY, (run_id,)).fetchone() is not None
-
-
-def prepare_environment() -> None:
-    """What MLflow reads from the environment; before its first import.
-
-    No telemetry, no pickles, nothing on stdout (scripts read it); and a server that is down costs
-    seconds, not the minutes of MLflow's own retries, unless the user sets them.
-    """
-    os.environ |= {
-        "DO_NOT_TRACK": "true",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    }
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
 
 
 def _entry_by_client(uri: str, name: str, version: int) -> Entry | None:

@@ -15,8 +15,7 @@ from tasks.errors import RegistrationError
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import database_path, store_uri
 from tasks.registration.params import RegistrationParams
-from tasks.registration.quiet import quietly
-from tasks.registration.registry import prepare_environment
+from tasks.registration.quiet import prepare_environment, quietly
 from tasks.registration.tracking import client_for
 from tasks.registration.usable import refusal
 

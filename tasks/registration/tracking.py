@@ -21,8 +21,7 @@ from tasks.artifact.lock import locked
 from tasks.registration.address import SQLITE, database_path, store_directory, store_uri
 from tasks.registration.experiment import experiment_for
 from tasks.registration.params import RegistrationParams
-from tasks.registration.quiet import quietly
-from tasks.registration.registry import prepare_environment
+from tasks.registration.quiet import prepare_environment, quietly
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
