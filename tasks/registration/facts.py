@@ -15,6 +15,7 @@ from tasks.evaluation.measures.metrics import flat
 from tasks.ingestion.redaction import says_secret
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
+from tasks.registration.tags import lineage_tags
 from tasks.registration.tracking import METRICS_PER_CALL, log_history
 
 if TYPE_CHECKING:
@@ -89,20 +90,6 @@ def stage_keys(*artifacts: Artifact) -> dict[str, str]:
             if isinstance(found, Artifact):
                 waiting.append(found)
     return dict(sorted(keys.items()))
-
-
-def lineage_tags(lineage: Mapping[str, str], training: Artifact) -> dict[str, str]:
-    """The tags that stand on both the run and the version."""
-    tags = {f"stage.{stage}": key for stage, key in lineage.items()}
-    tags |= {f"library.{n}": str(v) for n, v in training.record["libraries"].items()}
-    commit = training.record.get("git_commit")
-    if commit is None:
-        return tags
-    commit, dirty, _ = str(commit).partition("-dirty")
-    return tags | {
-        "mlflow.source.git.commit": commit,
-        "mlflow.source.git.dirty": "true" if dirty else "false",
-    }
 
 
 def flattened(value: Any, path: str = "") -> dict[str, str]:

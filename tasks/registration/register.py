@@ -21,17 +21,17 @@ from tasks.registration.aliases.history import SEQUENCE
 from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
-from tasks.registration.facts import lineage_tags, log_facts, stage_keys
+from tasks.registration.facts import log_facts, stage_keys
 from tasks.registration.loader.allowed_files import SUMS
 from tasks.registration.logged_model import ensure_model
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import download, local_path
+from tasks.registration.proving.download import download, local_path, named
 from tasks.registration.proving.proof import prove
 from tasks.registration.proving.seal import listed
 from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION, SEAL
 from tasks.registration.subject import Subject
-from tasks.registration.tags import figure_tags
+from tasks.registration.tags import figure_tags, lineage_tags
 from tasks.registration.tracking import client_for, run_for, sequence_of
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def ensure_proof(client: "MlflowClient", version: "ModelVersion", subject: Subje
         raise
     except Exception as error:
         raise RegistrationError(
-            f"version {version.version} of {version.name!r} cannot be downloaded and scored again: "
+            f"{named(version)} cannot be downloaded and scored again: "
             f"{type(error).__name__}: {error}; it gets no alias yet: run again"
         ) from error
     tags = {CONTRACT: str(proof.golden or 0), PROVED: proof.sentence, **figure_tags(subject)}

@@ -1,13 +1,14 @@
-"""The figures of a version that the registry's list shows: tags, since no metrics stand there."""
+"""Tags of a version: its figures (the registry keeps no metrics of versions) and its lineage."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.artifact import Artifact
 from tasks.registration.subject import Subject
 
 
 def figure_tags(subject: Subject) -> dict[str, str]:
-    """Of the held-out pairs and the benchmarks."""
+    """The figures of the held-out pairs and of the benchmarks."""
     metrics = subject.evaluation.report["metrics"]
     return {
         "accuracy": f"{metrics['accuracy']:.4f}",
@@ -27,3 +28,17 @@ def benchmark_tags(metrics: Mapping[str, Any]) -> dict[str, str]:
             part = "" if found["complete"] else f" (of {head['n']} items, not all of it)"
             tags[f"benchmark.{label}"] = f"{head['score']:.4f}{part}"
     return tags
+
+
+def lineage_tags(lineage: Mapping[str, str], training: Artifact) -> dict[str, str]:
+    """The tags that stand on both the run and the version."""
+    tags = {f"stage.{stage}": key for stage, key in lineage.items()}
+    tags |= {f"library.{n}": str(v) for n, v in training.record["libraries"].items()}
+    commit = training.record.get("git_commit")
+    if commit is None:
+        return tags
+    commit, dirty, _ = str(commit).partition("-dirty")
+    return tags | {
+        "mlflow.source.git.commit": commit,
+        "mlflow.source.git.dirty": "true" if dirty else "false",
+    }
