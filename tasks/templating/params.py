@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tasks.artifact import Inert, Params
+from tasks.templating.tokenizer.special_tokens import Policy
 
 
 class TemplatingParams(Params):
@@ -17,7 +18,7 @@ class TemplatingParams(Params):
     """Put in place of today's date where the template asks for one; such a template needs it."""
     max_bad_fraction: float = Field(default=0.01, ge=0.0, le=1.0)
     """Share of a source's pairs that may be unusable with this template before the run fails."""
-    special_tokens_in_text: Literal["quarantine", "encode", "keep"] = "quarantine"
+    special_tokens_in_text: Policy = "quarantine"
     """What becomes of a row whose text holds a special token of the tokenizer: to the model it
     would look like a genuine turn marker, so anybody who writes text could forge turns. `encode`
     gives such text the ids of ordinary text (served text must then be encoded so, too); `keep`

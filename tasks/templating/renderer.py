@@ -39,6 +39,7 @@ from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
+    Policy,
     StandIns,
     blanked,
     held,
@@ -65,9 +66,7 @@ class Renderer:
     """Renders canonical pairs with one tokenizer."""
 
     tokenizer: Any
-    forged: Literal["quarantine", "encode", "keep"] | None
-    """What becomes of a row with a special token in its own words; None is `keep`."""
-
+    policy: Policy
     cpu_seconds: float = CPU_SECONDS
     """What rendering one row may cost."""
     images: bool = False
@@ -77,7 +76,7 @@ class Renderer:
         self.probe = TemplateProbe(self.tokenizer)
         self.pictures = Pictures(self.tokenizer)
         self.own = own_tokens(self.tokenizer)
-        self.special = None if self.forged in (None, "keep") else special_tokens(self.tokenizer)
+        self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
 
     def texts(self, row: dict[str, Any]) -> tuple[str, str]:
         """The texts of both sides; raises as `sides` does."""
@@ -128,7 +127,7 @@ class Renderer:
         if images:
             messages = self.pictures.readable(messages)
         tools = parse_tools(row["tools"])
-        if self.special and self.forged == "quarantine":
+        if self.special and self.policy == "quarantine":
             for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
                 if forged := held(value, self.special):
                     raise forgery(name, forged)
@@ -179,14 +178,14 @@ class Renderer:
                 return Rendered(render(messages, self.tokenizer, tools, **settings))
         except TemplateError as error:
             raise Unusable("template_error", side, str(error)) from error
-        if self.forged == "encode":
+        if self.policy == "encode":
             with suppress(TemplateError):  # it refuses such words, which it is not shown
                 if text != render(messages, self.tokenizer, tools, **settings):
                     raise looked_into(side, forged)
         return self._literal(text, literals, forged, side)
 
     def _literal(self, text: str, literals: Literals, forged: str, field: str) -> Rendered:
-        if self.forged == "quarantine":
+        if self.policy == "quarantine":
             raise forgery(field, forged)
         if ALIASES.search(text):
             raise private_use(field)

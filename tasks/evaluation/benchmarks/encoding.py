@@ -19,7 +19,8 @@ from tasks.evaluation.benchmarks.items import Item, Text, as_turns
 from tasks.evaluation.tables.table import TokenIds
 from tasks.templating.renderer import Rendered
 from tasks.templating.tokenizer.own_tokens import end_of
-from tasks.training.batches.reading import Policy, RowReader, canonical_row
+from tasks.templating.tokenizer.special_tokens import Policy
+from tasks.training.batches.reading import RowReader, canonical_row
 
 BESIDE = ("No.", "Yes.")
 """A pair is what gets rendered: one of these stands beside each answer."""

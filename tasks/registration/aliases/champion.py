@@ -27,7 +27,7 @@ from tasks.model.directory import tokenizer_files
 from tasks.registration.lineage import conversion_directory, conversion_rows
 from tasks.registration.loader.contract_replay import policy_of
 from tasks.registration.loader.inference import UNREADABLE, ServedModel, load_reward_model
-from tasks.registration.loader.row_text import Policy
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.model.positions import last_readable
 
 ROW = ("format", "prompt", "chosen", "rejected", "tools", "chat_template_kwargs")

@@ -9,16 +9,16 @@ Travels inside the registered model: it may import only modules that travel with
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, get_args
 
 import numpy as np
 
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.handover.contract_file import CONTRACT, read_contract
 
 SIDES = ("chosen", "rejected")
 
 REFUSED = "special_token_in_text"
-POLICIES = ("quarantine", "encode", "keep")
 
 Golden = tuple[str, Any, list[int], float]
 """Name, row (None: a pair, of which there are ids alone), ids, reward."""
@@ -63,7 +63,7 @@ def replay(model: Scorer, directory: Path) -> int | None:
     return len(golden)
 
 
-def policy_of(directory: Path) -> Any:
+def policy_of(directory: Path) -> Policy:
     """What a special token in a row's words becomes; `keep` where no contract says it.
 
     Raises:
@@ -73,11 +73,11 @@ def policy_of(directory: Path) -> Any:
     if not path.is_file():
         return "keep"
     policy = read_contract(path)["rendering"]["special_tokens_in_text"]
-    if policy not in POLICIES:
+    if policy not in get_args(Policy):
         raise ValueError(
-            f"{path}: special_tokens_in_text is {policy!r}, expected one of {POLICIES}"
+            f"{path}: special_tokens_in_text is {policy!r}, expected one of {get_args(Policy)}"
         )
-    return policy
+    return cast(Policy, policy)
 
 
 def formats_of(directory: Path) -> tuple[str, ...]:

@@ -26,9 +26,10 @@ from tasks.registration.loader.champion_scale import map_to
 from tasks.registration.loader.contract_replay import formats_of, policy_of, replay
 from tasks.registration.loader.given_rows import OPTIONS, content, conversations, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
-from tasks.registration.loader.row_text import Policy, RowTexts
+from tasks.registration.loader.row_text import RowTexts
 from tasks.registration.loader.sound_weights import model_of
 from tasks.registration.loader.too_long import TooLong, fitting
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.model.device import check_device
 from tasks.training.model.positions import longest_row
 from tasks.training.model.products import use_onednn

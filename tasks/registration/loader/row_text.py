@@ -12,7 +12,7 @@ travel with it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
+    Policy,
     SpecialTokens,
     StandIns,
     held,
@@ -30,8 +31,6 @@ from tasks.templating.tokenizer.special_tokens import (
     suspicious,
 )
 from tasks.tokenization.literal import literal_encoder
-
-Policy = Literal["quarantine", "encode", "keep"]
 
 REMOVE = "Remove the token"
 GIVE_MESSAGES = (

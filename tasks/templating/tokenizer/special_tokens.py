@@ -13,11 +13,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from tasks.conversion.conversation.message_names import REASONING
 from tasks.templating.tokenizer.one_of import one_of
 
+Policy = Literal["quarantine", "encode", "keep"]
+"""What becomes of a row whose own text holds a special token: the row is refused, the token is
+encoded as ordinary text, or it is kept as markup."""
 Literals = tuple[int, ...]
 """Where a text is literal: start, end, start, end ... in characters, rising."""
 FIRST_STAND_IN = 0x100000
@@ -173,6 +176,7 @@ class StandIns:
 
 
 def blanked(text: str, literals: Literals) -> str:
+    """The text with every literal character replaced, so that no special token is found there."""
     for start, end in zip(literals[::2], literals[1::2], strict=True):
         text = text[:start] + "\0" * (end - start) + text[end:]
     return text

@@ -21,10 +21,11 @@ from tasks.templating.replay.replaying import Replayer
 from tasks.templating.shards.columns import Columns
 from tasks.templating.shards.row_by_row import Differs
 from tasks.templating.shards.shard_rows import Renderers, ShardRows
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.encode import Ids
 from tasks.tokenization.shard_encoders import ShardEncoders
 from tasks.tokenization.tokenizer_source import GivenTokenizer
-from tasks.training.batches.reading import Policy, canonical_row
+from tasks.training.batches.reading import canonical_row
 
 BothIds = tuple[Ids, Ids]
 WORTH_ROWS = 256

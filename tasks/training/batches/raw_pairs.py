@@ -28,10 +28,10 @@ from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError
 from tasks.templating.parts import text_only
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.flat import join
 from tasks.training.batches.pair_ids import BothIds, PairIds
 from tasks.training.batches.quick_rows import quick_pair
-from tasks.training.batches.reading import Policy
 
 logger = logging.getLogger(__name__)
 

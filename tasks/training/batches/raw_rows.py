@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from datasets import Dataset, IterableDataset
 
 from tasks.errors import DataError
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.batches.raw_pairs import MESSAGE, REASON, TERMS, RawPairs
-from tasks.training.batches.reading import Policy
 
 logger = logging.getLogger(__name__)
 

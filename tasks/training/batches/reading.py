@@ -10,17 +10,17 @@ it is met.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from tasks.conversion.preference.pair import Pair
 from tasks.templating.parts import text_only
 from tasks.templating.renderer import Rendered, Renderer
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.encode import Encoder, Ids
 from tasks.tokenization.literal import literal_encoder
 
-Policy = Literal["quarantine", "encode", "keep"]
 Row = Mapping[str, Any]
 
 

@@ -24,8 +24,9 @@ from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError
 from tasks.model.bars import without_bars
 from tasks.templating.tokenizer.own_tokens import own_tokens
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.shards import RENDERING_FILE
-from tasks.training.batches.reading import Policy, RowReader
+from tasks.training.batches.reading import RowReader
 from tasks.training.handover import contract_file
 from tasks.training.handover.contract_differences import SIDES, difference, difference_of_settings
 from tasks.training.handover.contract_file import CONTRACT, FORMAT

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import torch
 
 from tasks.errors import ParamsError
-from tasks.training.batches.reading import Policy
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
 from tasks.training.settings.names import NAMES, check_name

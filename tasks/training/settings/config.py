@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from transformers import TrainingArguments
 
-from tasks.training.batches.reading import Policy
+from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.model.kernels import liger_settings
 from tasks.training.settings.checks import (
     check_decided,
