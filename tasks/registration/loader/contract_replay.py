@@ -14,9 +14,7 @@ from typing import Any, Protocol, cast, get_args
 import numpy as np
 
 from tasks.templating.tokenizer.special_tokens import Policy
-from tasks.training.handover.contract_file import CONTRACT, read_contract
-
-SIDES = ("chosen", "rejected")
+from tasks.training.handover.contract_file import CONTRACT, SIDES, read_contract, spelled
 
 REFUSED = "special_token_in_text"
 
@@ -124,8 +122,7 @@ def golden_of(contract: Mapping[str, Any]) -> Iterator[Golden]:
 
 def _row(row: Mapping[str, Any], side: str, rendering: Mapping[str, Any]) -> Any:
     """One side of a golden row as the loader takes it."""
-    end = json.dumps(rendering["eos_token"][0] or "")[1:-1]
-    given = {k: v.replace("{EOS}", end) if isinstance(v, str) else v for k, v in row.items()}
+    given = spelled(row, rendering["eos_token"][0])
     prompt = json.loads(given["prompt"] or "null")
     answer = json.loads(given[side])
     if isinstance(answer, str):

@@ -13,7 +13,6 @@ A probe that the template or the policy refuses says so: it must be refused agai
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,8 @@ from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.shards import RENDERING_FILE
 from tasks.training.batches.reading import RowReader
 from tasks.training.handover import contract_file
-from tasks.training.handover.contract_differences import SIDES, difference, difference_of_settings
-from tasks.training.handover.contract_file import CONTRACT, FORMAT
+from tasks.training.handover.contract_differences import difference, difference_of_settings
+from tasks.training.handover.contract_file import CONTRACT, FORMAT, SIDES, spelled
 from tasks.training.handover.golden import GOLDEN
 
 REAL_PAIRS = 4
@@ -180,7 +179,7 @@ def replay(directory: Path, device: str = "cpu") -> list[Verdict]:
 def _probe(name: str, row: Mapping[str, Any], reader: RowReader, scored: _Scored) -> dict[str, Any]:
     """A golden row as this model reads it."""
     try:
-        sides = reader.sides(_spelled(row, scored.tokenizer))
+        sides = reader.sides(spelled(row, scored.tokenizer.eos_token))
     except Unusable as refused:
         return {"name": name, "row": row, "refused": refused.reason}
     except TemplateError:
@@ -200,9 +199,3 @@ def _pair(pair: Mapping[str, Any], scored: _Scored) -> dict[str, Any]:
     ids = pair.get("ids") or [list(map(int, pair[f"{side}_input_ids"])) for side in SIDES]
     rewards = [scored.reward(side) for side in ids]
     return {"pair_id": str(pair.get("pair_id")), "ids": ids, "rewards": rewards}
-
-
-def _spelled(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
-    """The golden row with the tokenizer's EOS where it asks for a special token."""
-    end = json.dumps(tokenizer.eos_token or "")[1:-1]
-    return {k: v.replace("{EOS}", end) if isinstance(v, str) else v for k, v in row.items()}

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.errors import shown
-
-SIDES = ("chosen", "rejected")
+from tasks.training.handover.contract_file import SIDES
 
 
 def difference_of_settings(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:

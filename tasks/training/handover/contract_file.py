@@ -15,9 +15,16 @@ OBJECTS = {
 }
 LISTS = {"probes": ("name", "row", "ids", "rewards"), "pairs": ("pair_id", "ids", "rewards")}
 """What is read of a contract. A probe that is refused has neither ids nor rewards."""
+SIDES = ("chosen", "rejected")
 OF_TWO = ("eos_token", "ids", "rewards")
 """Text and id; of the chosen and the rejected side."""
 ROW = ("format", "prompt", "chosen", "rejected", "tools", "chat_template_kwargs")
+
+
+def spelled(row: Mapping[str, Any], eos_token: str | None) -> dict[str, Any]:
+    """A golden row whose `{EOS}`, within JSON texts, is replaced by the tokenizer's end token."""
+    end = json.dumps(eos_token or "")[1:-1]
+    return {k: v.replace("{EOS}", end) if isinstance(v, str) else v for k, v in row.items()}
 
 
 def parsed(path: Path) -> Any:
