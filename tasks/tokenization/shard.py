@@ -23,10 +23,9 @@ from tasks.templating.text_shards import text_batches
 from tasks.tokenization.flat import FlatIds, common_lengths, shared_prefixes
 from tasks.tokenization.params import Choice
 from tasks.tokenization.shard_encoders import Mask, ShardEncoders, equals
-from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.tokenization.shards import IDS, TOKENIZER_DIRECTORY
 from tasks.tokenization.tokenizer_source import SavedTokenizer
 
-SIDES = ("chosen_input_ids", "rejected_input_ids")
 BATCH_ROWS = 2048
 BATCH_BYTES = 8 * 2**20
 """Text that is handed on in one go."""
@@ -35,7 +34,7 @@ ROWS_A_RUN = 4
 FIELDS = {
     "pair_id": pa.string(),
     "source": pa.string(),
-    **dict.fromkeys(SIDES, pa.list_(pa.int32())),
+    **dict.fromkeys(IDS, pa.list_(pa.int32())),
     "shared_prefix_length": pa.int32(),
     "weight": pa.float32(),
 }
@@ -124,7 +123,7 @@ class TokenizeShard:
             for field in self.schema
             if field.name in rows.schema.names
         }
-        columns |= {SIDES[0]: whole[:count], SIDES[1]: whole[count:]}
+        columns |= {IDS[0]: whole[:count], IDS[1]: whole[count:]}
         columns["shared_prefix_length"] = pa.array(prefixes.astype(np.int32))
         arrays = [columns[name] for name in self.schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), ~(too_long | same)

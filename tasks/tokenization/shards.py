@@ -1,4 +1,4 @@
-"""Where this stage's files stand, and how later stages find them.
+"""Where this stage's files stand, and how later stages find them and their ids.
 
 train/NNNNN.arrow, eval/NNNNN.arrow   ids of the pairs of one shard, where it has any
 tokenizer/                            the tokenizer as it was used, with the chat template
@@ -9,6 +9,8 @@ from pathlib import Path
 
 TOKENIZER_DIRECTORY = "tokenizer"
 RENDERING_FILE = "rendering.json"
+IDS = ("chosen_input_ids", "rejected_input_ids")
+"""The columns of token ids, of a shard as of every data set of pairs."""
 
 
 def shards_in(directory: Path) -> list[Path]:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from tasks.errors import DataError, ParamsError
-from tasks.training.batches.comparisons import SIDES, answers, ranking, sequence_key
+from tasks.tokenization.shards import IDS
+from tasks.training.batches.comparisons import answers, ranking, sequence_key
 from tasks.training.layout.choice import ExactLayout
 from tasks.training.layout.plan import flat_plan
 from tasks.training.layout.rectangle import rectangle
@@ -67,7 +68,7 @@ class DataCollatorForPreference:
         if isinstance(examples[0], list):
             return self._of_comparisons(examples)  # pyright: ignore[reportArgumentType]
         pairs: Any = examples
-        sequences = [_ids(pair, side) for side in SIDES for pair in pairs]
+        sequences = [_ids(pair, side) for side in IDS for pair in pairs]
         return self._laid_out(sequences, [*range(len(pairs))] * 2) | self._terms(pairs)
 
     def _of_comparisons(self, comparisons: Sequence[list[Example]]) -> dict[str, Any]:
@@ -81,14 +82,14 @@ class DataCollatorForPreference:
             places = answers(comparison)
             groups += [group] * len(places)
             row_of = {key: len(sequences) + n for n, key in enumerate(places)}
-            sequences += [_ids(comparison[n], SIDES[side]) for n, side in places.values()]
+            sequences += [_ids(comparison[n], IDS[side]) for n, side in places.values()]
             for pair in comparison:
-                for side, name in enumerate(SIDES):
+                for side, name in enumerate(IDS):
                     rows[side].append(row_of[sequence_key(pair[name])])
                 weight.append(_number(pair, "weight") / len(comparison))
             if self.loss.type == "plackett_luce":
                 order = ranking(comparison)
-                rankings.append([row_of[sequence_key(comparison[n][SIDES[s]])] for n, s in order])
+                rankings.append([row_of[sequence_key(comparison[n][IDS[s]])] for n, s in order])
         batch = self._laid_out(sequences, groups) | self._terms(pairs)
         batch |= {"chosen_row": torch.tensor(rows[0]), "rejected_row": torch.tensor(rows[1])}
         batch["weight"] = torch.tensor(weight, dtype=torch.float32)  # (B,)

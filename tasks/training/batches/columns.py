@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from tasks.errors import DataError
-from tasks.training.batches.raw_pairs import IDS
+from tasks.tokenization.shards import IDS
 
 ROWS_AT_ONCE = 4096
 Integers = npt.NDArray[np.int64]
@@ -55,11 +55,24 @@ def sequences(rows: Dataset, name: str) -> Iterator[tuple[int, tuple[Side, Side]
         DataError: a column holds no lists, or lists of something else.
     """
     start = 0
-    for batch in rows.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE):
-        table: Any = batch
+    for table in id_tables(rows):
         chosen, rejected = (_side(table[side].combine_chunks(), side, name) for side in IDS)
         yield start, (chosen, rejected)
         start += table.num_rows
+
+
+def longest_sides(rows: Dataset) -> Integers:
+    """Tokens of the longer side of every row, int64 `[N]`."""
+    found: list[Integers] = []
+    for table in id_tables(rows):
+        sides = [table[side].combine_chunks().value_lengths().to_numpy() for side in IDS]
+        found.append(np.maximum(*sides).astype(np.int64))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def id_tables(rows: Dataset) -> Iterator[Any]:
+    """Both columns of ids as Arrow tables of at most `ROWS_AT_ONCE` rows."""
+    yield from rows.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE)
 
 
 def _side(lists: Any, side: str, name: str) -> Side:

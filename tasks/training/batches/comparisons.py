@@ -15,11 +15,11 @@ import torch
 from datasets import Dataset
 
 from tasks.errors import DataError, shown
+from tasks.tokenization.shards import IDS
 
 Example = Mapping[str, Any]
 Place = tuple[int, int]
 """A sequence by the first pair that has it: number of the pair; 0 for chosen, 1 for rejected."""
-SIDES = ("chosen_input_ids", "rejected_input_ids")
 
 
 class Comparisons(torch.utils.data.Dataset[list[Example]]):
@@ -55,7 +55,7 @@ def answers(examples: Sequence[Example]) -> dict[bytes, Place]:
     """The distinct sequences of a comparison's pairs, and where each is found first."""
     found: dict[bytes, Place] = {}
     for number, example in enumerate(examples):
-        for side, name in enumerate(SIDES):
+        for side, name in enumerate(IDS):
             found.setdefault(sequence_key(example[name]), (number, side))
     return found
 
@@ -74,7 +74,7 @@ def ranking(examples: Sequence[Example]) -> list[Place]:
     places = answers(examples)
     better: dict[bytes, set[bytes]] = {key: set() for key in places}
     for example in examples:
-        chosen, rejected = (sequence_key(example[name]) for name in SIDES)
+        chosen, rejected = (sequence_key(example[name]) for name in IDS)
         better[rejected].add(chosen)
     order: list[Place] = []
     while better:

@@ -19,10 +19,10 @@ from datasets import Dataset, IterableDataset, concatenate_datasets
 from tasks.conversion.preference.fields import TOO_LARGE
 from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
+from tasks.tokenization.shards import IDS
 from tasks.training.batches.columns import Integers, as_number, numbers, owner, sequences
 from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import is_from_tokenization
-from tasks.training.batches.raw_pairs import IDS
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-NAMES = {"chosen_ids": "chosen_input_ids", "rejected_ids": "rejected_input_ids"}
+from tasks.tokenization.shards import IDS
+
+NAMES = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
 """What TRL's collators read, and what rows have."""
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from tasks.errors import DataError
-from tasks.tokenization.shards import shards_in
+from tasks.tokenization.shards import IDS, shards_in
+from tasks.training.batches.columns import longest_sides
 from tasks.training.batches.given_ids import sound
 from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
@@ -33,15 +33,13 @@ logger = logging.getLogger(__name__)
 Rows = TypeVar("Rows", Dataset, IterableDataset)
 
 ANSWERS = ("chosen", "rejected")
-IDS = ("chosen_input_ids", "rejected_input_ids")
 COLUMNS = (*IDS, *TERMS, "pair_id")
 
 OTHER_NAMES: tuple[Mapping[str, str], ...] = (
     NAMES,
-    {"input_ids_chosen": "chosen_input_ids", "input_ids_rejected": "rejected_input_ids"},
+    dict(zip(("input_ids_chosen", "input_ids_rejected"), IDS, strict=True)),
 )
 """Names of the id columns in newer and in older versions of TRL."""
-ROWS_AT_ONCE = 4096
 SAMPLED_ROWS = 512
 MASKS: tuple[str, ...] = ("attention_mask_chosen", "attention_mask_rejected")
 
@@ -157,16 +155,6 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
         raise DataError(f"{text}; raise max_length (now {max_length})")
     logger.warning("%s (max_length %d)", text, max_length)
     return dataset.select(kept)  # not `filter`: it would write a cache beside the rows' own files
-
-
-def longest_sides(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """Tokens of the longer side of every row, int64 `[N]`."""
-    found: list[npt.NDArray[np.int64]] = []
-    for batch in dataset.select_columns(list(IDS)).with_format("arrow").iter(ROWS_AT_ONCE):
-        table: Any = batch
-        sides = [table[side].combine_chunks().value_lengths().to_numpy() for side in IDS]
-        found.append(np.maximum(*sides).astype(np.int64))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def data_digest(dataset: Dataset) -> str:

@@ -30,6 +30,7 @@ from tasks.errors import TemplateError
 from tasks.templating.parts import text_only
 from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.flat import join
+from tasks.tokenization.shards import IDS
 from tasks.training.batches.pair_ids import BothIds, PairIds
 from tasks.training.batches.quick_rows import quick_pair
 
@@ -41,7 +42,6 @@ READ = (
 )
 TERMS = ("margin", "weight", "preference", "comparison", "source")
 """What of a row travels beside its ids."""
-IDS = ("chosen_input_ids", "rejected_input_ids")
 NOTHING: BothIds = (np.empty(0, np.int32), np.empty(0, np.int32))
 REASON, MESSAGE = "unused_reason", "unused_message"
 

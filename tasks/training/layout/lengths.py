@@ -4,17 +4,17 @@ An item is a pair, or under a loss of comparisons the pairs of one comparison.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
-from tasks.training.batches.comparisons import SIDES, Comparisons, sequence_key
+from tasks.tokenization.shards import IDS
+from tasks.training.batches.columns import id_tables
+from tasks.training.batches.comparisons import Comparisons, sequence_key
 from tasks.training.layout.choice import ExactLayout
 from tasks.training.layout.dealing import Costs
 from tasks.training.layout.plan import Ids, shared_prefix
 
-ROWS_AT_ONCE = 4096
 Item = tuple[Ids, ...]
 
 
@@ -40,10 +40,9 @@ def item_costs(
 
 def _sides(pairs: Dataset) -> Mapping[str, list[Ids]]:
     """Ids of both sides of every pair, without a copy where Arrow allows."""
-    found: dict[str, list[Ids]] = {side: [] for side in SIDES}
-    for batch in pairs.select_columns(list(SIDES)).with_format("arrow").iter(ROWS_AT_ONCE):
-        table: Any = batch
-        for side in SIDES:
+    found: dict[str, list[Ids]] = {side: [] for side in IDS}
+    for table in id_tables(pairs):
+        for side in IDS:
             column = table[side].combine_chunks()
             ends = np.cumsum(column.value_lengths().to_numpy())
             found[side] += np.split(column.flatten().to_numpy(), ends[:-1])
@@ -52,7 +51,7 @@ def _sides(pairs: Dataset) -> Mapping[str, list[Ids]]:
 
 def _answers(sides: Mapping[str, list[Ids]], rows: Sequence[int], distinct: bool) -> Item:
     """The sequences of an item; of a comparison each distinct one once."""
-    ids = [sides[side][row] for row in rows for side in SIDES]
+    ids = [sides[side][row] for row in rows for side in IDS]
     return tuple({sequence_key(i): i for i in ids}.values()) if distinct else tuple(ids)
 
 

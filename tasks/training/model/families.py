@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from tasks.errors import ModelError
-from tasks.training.batches.pairs import longest_sides
+from tasks.training.batches.columns import longest_sides
 from tasks.training.model.padding import embedding
 from tasks.training.model.positions import positions as positions_in
 from tasks.training.model.positions import why_no_more

@@ -17,8 +17,8 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from tasks.errors import TrainingError
+from tasks.training.batches.columns import longest_sides
 from tasks.training.batches.comparisons import Comparisons
-from tasks.training.batches.pairs import longest_sides
 from tasks.training.checkpoints.space import standing
 
 DISK_RESERVE = 1.2
