@@ -4,13 +4,12 @@ What is told here of a whole dataset, the collator tells of a single row, where 
 stream and cannot be looked through.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset, IterableDataset
 
 from tasks.errors import DataError, ParamsError
+from tasks.training.batches.columns import numbers
 from tasks.training.batches.comparisons import Comparisons, comparison_ids, ranking
 from tasks.training.loss.params import NEED_MARGIN, REFUSE_MARGIN, REFUSE_SOFT, LossParams
 
@@ -31,7 +30,7 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
                 "be looked through for them; load the dataset whole, or use bradley_terry"
             )
         return
-    margin, preference = column(rows, "margin"), column(rows, "preference")
+    margin, preference = (numbers(rows, n, np.nan, name) for n in ("margin", "preference"))
     absent, soft = np.flatnonzero(np.isnan(margin)), np.flatnonzero(preference < 1)
     given = len(rows) - len(absent)
     if kind in REFUSE_MARGIN and loss.margin == "use" and given:
@@ -52,14 +51,6 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
         )
     if loss.of_comparisons:
         _check_comparisons(rows, loss, name)
-
-
-def column(rows: Dataset, name: str) -> npt.NDArray[np.float64]:
-    """A column of numbers, `[N]`, NaN where a row has none."""
-    if name not in rows.column_names:
-        return np.full(len(rows), np.nan)
-    table: Any = rows.select_columns([name]).with_format("arrow")[:]
-    return np.asarray(table[name].to_pandas(), dtype=np.float64)
 
 
 def _named(rows: Dataset, places: npt.NDArray[np.int64]) -> str:
