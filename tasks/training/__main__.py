@@ -17,7 +17,8 @@ from tasks.artifact.durable import explained_disk_errors
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingError
 from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
-from tasks.training.process.job import CONNECTION, Job, read_job, write_failure
+from tasks.training.process.job import Job, read_job, write_failure
+from tasks.training.process.warden import CONNECTION
 
 
 def main(arguments: list[str]) -> int:

@@ -16,9 +16,6 @@ from tasks.artifact.durable import read_json, write_json
 from tasks.errors import PipelineError, TrainingError
 from tasks.training.params import TrainingParams
 
-CONNECTION = "REWARD_PIPELINE_WARDEN"
-"""Environment variable with the path of the warden's socket."""
-
 
 @dataclass(frozen=True)
 class Job:

@@ -6,7 +6,7 @@ It ends the tree when the leash breaks (the parent is gone, however it died), on
 and when the command itself ends. First the training processes get SIGTERM, so that they save; after
 a grace every process below is killed, also those that left their session, because orphans become
 the warden's children. To training processes it hands out the leash and the lock of the key, so that
-the lock lives as long as anyone who may still write. Needs the standard library alone.
+the lock lives as long as anyone who may still write. Of the project it imports the errors alone.
 """
 
 import ctypes
@@ -23,9 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from tasks.errors import EXIT_INTERRUPTED
+
 CONNECTION = "REWARD_PIPELINE_WARDEN"
+"""Environment variable with the path of the warden's socket."""
 GRACE_SECONDS = 20.0
-EXIT_INTERRUPTED = 75
 PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.05
 
