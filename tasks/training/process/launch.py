@@ -30,15 +30,9 @@ WARDEN = "tasks.training.process.warden"
 LAST_LINES = 15
 
 OnMetrics = Callable[[dict[str, Any]], None]
-OnLine = Callable[[str], None]
 
 
-def train(
-    job: Job,
-    workspace: Workspace,
-    on_line: OnLine | None = None,
-    on_metrics: OnMetrics | None = None,
-) -> None:
+def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -> None:
     """Runs the job in a child process to its end.
 
     Raises:
@@ -63,8 +57,6 @@ def train(
             quiet = quiet or job.error.exists()
             if not quiet:
                 logger.info("%s", text)
-                if on_line:
-                    on_line(text)
             records.pass_on()
     records.pass_on()
     _raise_failure(job, warden.returncode, list(last), workspace.logs / "log.txt")
