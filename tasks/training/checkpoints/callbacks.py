@@ -74,13 +74,7 @@ class StopCallback(TrainerCallback):
                 "its checkpoint is saved, and running again continues from there"
             )
 
-    def on_train_end(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_train_end(self, *_: Any, **__: Any) -> None:
         """From here on a request ends the process at once: all is in the last checkpoint."""
         self.request.saves = False
 
@@ -109,33 +103,15 @@ class EpochEnd(TrainerCallback):
         self.reached = False
         self.save_due = False
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Forgets what a run before has left open."""
         self.reached = self.save_due = False
 
-    def on_step_begin(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
         """A step of an epoch is about to be taken."""
         self.reached = False
 
-    def on_epoch_end(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
         """All steps of the epoch have been taken."""
         self.reached = True
 
