@@ -17,8 +17,7 @@ from transformers import PreTrainedModel
 from tasks.errors import ModelError
 from tasks.training.batches.columns import longest_sides
 from tasks.training.model.padding import embedding
-from tasks.training.model.positions import positions as positions_in
-from tasks.training.model.positions import why_no_more
+from tasks.training.model.positions import positions, why_no_more
 from tasks.training.scoring import body_dtype, score
 
 PROBE_ROWS, PROBE_TOKENS, PROBE_PADDING = 4, 3, 5
@@ -70,19 +69,14 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         )
 
 
-def positions(model: PreTrainedModel) -> int | None:
-    """How many tokens the model has positions for; None: no fixed number, or a stretched one."""
-    return positions_in(model.config)
-
-
 def check_positions(model: PreTrainedModel, rows: Any, name: str) -> None:
     """Refuses rows that are longer than the model's positions; a stream cannot be looked through.
 
     Raises:
         ModelError: says how long the longest row is, and what to do.
     """
+    limit = positions(model.config)
     for key, part in rows.items() if isinstance(rows, dict) else [(name, rows)]:
-        limit = positions(model)
         if limit is None or not isinstance(part, Dataset) or len(part) == 0:
             continue
         longest = int(longest_sides(part).max())

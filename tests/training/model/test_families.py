@@ -22,9 +22,9 @@ from transformers import (
 from tasks.artifact import Store
 from tasks.errors import ModelError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.families import check_padding_unseen, positions
+from tasks.training.model.families import check_padding_unseen
 from tasks.training.model.loading import load_reward_model
-from tasks.training.model.positions import OFFSET
+from tasks.training.model.positions import OFFSET, positions
 from tasks.training.scoring import head_modules, read_by_length, score
 from tests.training.run_stage import stage_step
 from tests.training.tiny import EOS, PAD, VOCABULARY, make_rows, make_tokenizer, write_pairs
@@ -246,7 +246,7 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
     model = AutoModel.from_config(config)
     model.save_pretrained(tmp_path / "base")
     make_tokenizer().save_pretrained(tmp_path / "base")
-    assert positions(load_reward_model(tmp_path / "base").model) == held
+    assert positions(load_reward_model(tmp_path / "base").model.config) == held
     rows = [{**row, "chosen_input_ids": [5] * 30} for row in make_rows(4)]
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
     told = f"a row of 30 tokens, but .* takes {held}: the model has no positions for more"
@@ -265,7 +265,7 @@ def test_a_family_whose_positions_follow_its_padding_takes_as_many_tokens_as_are
         fields |= {"mask_token_id": 4, "position_embedding_type": "absolute"}
     config = AutoConfig.for_model(family, **fields)
     model = AutoModelForSequenceClassification.from_config(config).eval()
-    held = positions(model)
+    held = positions(model.config)
     assert held == 14
     assert model(torch.full((1, held), 5)).logits.isfinite().all()
     with pytest.raises((IndexError, RuntimeError)):

@@ -10,8 +10,8 @@ from tasks.errors import ModelError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout.plan import flat_plan
 from tasks.training.layout.support import make_flat
-from tasks.training.model.families import positions
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.positions import positions
 from tasks.training.scoring import score, score_flat
 from tests.training.model.test_families import GROUPED
 from tests.training.tiny import VOCABULARY, make_rows, make_tokenizer
@@ -53,7 +53,7 @@ def test_a_reward_is_its_own_rows_up_to_the_original_length_and_not_beyond(
 ):
     model = load_reward_model(base_with({"rope_type": kind, **fields}, tmp_path)).model.eval()
     assert make_flat(model) is None
-    assert positions(model) == held
+    assert positions(model.config) == held
     draw = torch.Generator().manual_seed(1)
     rows = {n: torch.randint(3, VOCABULARY, (n,), generator=draw) for n in (20, held, 8 * held)}
     alone = float(padded(model, [rows[20]])[0])
@@ -73,16 +73,14 @@ def test_a_row_beyond_the_original_length_is_refused_before_training(tmp_path, k
     )
     with pytest.raises(ModelError, match=told):
         RewardTrainer(str(base), args, train_dataset=Dataset.from_list(rows))
-    assert positions(load_reward_model(base).model) == held
+    assert positions(load_reward_model(base).model.config) == held
 
 
 def test_each_kind_of_layer_may_have_rotary_positions_of_its_own():
-    from tasks.training.model.positions import positions as positions_of
-
     changing = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 4.0, **LONGROPE}
     rope = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         "full_attention": changing,
     }
     config = AutoConfig.for_model("gemma3_text", **{**GROUPED, "rope_parameters": rope})
-    assert positions_of(config) == 32
+    assert positions(config) == 32
