@@ -30,6 +30,72 @@ from tasks.training.settings.config import RewardConfig
 logger = logging.getLogger(__name__)
 
 
+def prepare_model(
+    model: str | PreTrainedModel | PeftModel,
+    args: RewardConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    added: list[int],
+    peft_config: PeftConfig | None,
+    quantization: Any,
+) -> tuple[PreTrainedModel | PeftModel, Head]:
+    """The model that is trained, ready to be scored, and where its head comes from.
+
+    `added`: ids of the tokens that the tokenizer got with a template.
+    """
+    model, head = _loaded(model, args, quantization)
+    base = base_of(model)
+    _check_half(base, args)
+    compute_exactly(base)
+    if args.chat_template_path is not None:
+        grow_embedding(base, tokenizer)
+    fit_tokenizer(base, tokenizer)
+    if args.eos_token is not None:
+        config = base.config
+        config.eos_token_id = config.get_text_config().eos_token_id = tokenizer.eos_token_id
+    if peft_config is not None:
+        if isinstance(model, PeftModel):
+            raise ParamsError("the model is a PeftModel already; leave peft_config out")
+        model = with_adapter(model, peft_config, args.seed, added)
+    elif added and isinstance(model, PeftModel):
+        tell_of_frozen_rows(base, added)
+    if isinstance(model, PeftModel):
+        check_kind(model)
+    check_trainable(model)
+    _check_checkpointing(base, args)
+    check_padding_unseen(base, pad_id(tokenizer))
+    logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
+    if isinstance(model, PeftModel):
+        check_head_is_trained(model)
+        if args.gradient_checkpointing:
+            base.enable_input_require_grads()
+    if args.disable_dropout:
+        disable_dropout(base)
+    if args.use_liger_kernel:
+        tell_of_liger(base.config.model_type)
+    return model, head
+
+
+def _loaded(
+    model: str | PreTrainedModel | PeftModel, args: RewardConfig, quantization: Any
+) -> tuple[PreTrainedModel | PeftModel, Head]:
+    """The model of a path, or the given one, which is then read by length; and its head."""
+    if isinstance(model, str):
+        options = with_quantization(loading_options(args), quantization)
+        if not (Path(model) / "adapter_config.json").is_file():
+            loaded = load_reward_model(model, seed=args.seed, **options)
+            return loaded.model, loaded.head
+        model = load_adapter(Path(model), args.seed, options)
+        return model, Head("loaded", head_digest(base_of(model)))
+    if quantization is not None:
+        raise ParamsError("quantization_config is only used when the model is given as a path")
+    if args.model_init_kwargs:
+        raise ParamsError("model_init_kwargs are only used when the model is given as a path")
+    base = base_of(model)
+    realign(base)
+    read_by_length(base)
+    return model, Head("loaded", head_digest(base))
+
+
 def _check_checkpointing(model: PreTrainedModel, args: RewardConfig) -> None:
     """Turns checkpointing off where it is not asked for by name and the family has none.
 
@@ -59,62 +125,3 @@ def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
             "and training runs on a CPU; load it with dtype float32, which model_init_kwargs "
             "leave it at by themselves, or bfloat16"
         )
-
-
-def prepare_model(
-    model: str | PreTrainedModel | PeftModel,
-    args: RewardConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    added: list[int],
-    peft_config: PeftConfig | None,
-    quantization: Any = None,
-) -> tuple[PreTrainedModel | PeftModel, Head]:
-    """The model that is trained, ready to be scored, and where its head comes from.
-
-    `added`: ids of the tokens that the tokenizer got with a template.
-    """
-    if isinstance(model, str):
-        options = with_quantization(loading_options(args), quantization)
-        if (Path(model) / "adapter_config.json").is_file():
-            model = load_adapter(Path(model), args.seed, options)
-            head = Head("loaded", head_digest(base_of(model)))
-        else:
-            loaded = load_reward_model(model, seed=args.seed, **options)
-            model, head = loaded.model, loaded.head
-    else:
-        if quantization is not None:
-            raise ParamsError("quantization_config is only used when the model is given as a path")
-        if args.model_init_kwargs:
-            raise ParamsError("model_init_kwargs are only used when the model is given as a path")
-        realign(base_of(model))
-        read_by_length(base_of(model))
-        head = Head("loaded", head_digest(base_of(model)))
-    _check_half(base_of(model), args)
-    compute_exactly(base_of(model))
-    if args.chat_template_path is not None:
-        grow_embedding(base_of(model), tokenizer)
-    fit_tokenizer(base_of(model), tokenizer)
-    if args.eos_token is not None:
-        config = base_of(model).config
-        config.eos_token_id = config.get_text_config().eos_token_id = tokenizer.eos_token_id
-    if peft_config is not None:
-        if isinstance(model, PeftModel):
-            raise ParamsError("the model is a PeftModel already; leave peft_config out")
-        model = with_adapter(model, peft_config, args.seed, added)
-    elif added and isinstance(model, PeftModel):
-        tell_of_frozen_rows(base_of(model), added)
-    if isinstance(model, PeftModel):
-        check_kind(model)
-    check_trainable(model)
-    _check_checkpointing(base_of(model), args)
-    check_padding_unseen(base_of(model), pad_id(tokenizer))
-    logger.info("the head is %s, SHA-256 %s", head.origin, head.sha256)
-    if isinstance(model, PeftModel):
-        check_head_is_trained(model)
-        if args.gradient_checkpointing:
-            base_of(model).enable_input_require_grads()
-    if args.disable_dropout:
-        disable_dropout(base_of(model))
-    if args.use_liger_kernel:
-        tell_of_liger(base_of(model).config.model_type)
-    return model, head
