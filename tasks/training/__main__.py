@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.artifact.durable import explained_disk_errors
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingError
@@ -19,6 +19,9 @@ from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
 from tasks.training.process.job import Job, read_job, write_failure
 from tasks.training.process.warden import CONNECTION
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import RewardTrainer
 
 
 def main(arguments: list[str]) -> int:
@@ -57,55 +60,16 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     Raises:
         PipelineError: an input cannot be used, the run diverged, or it was stopped.
     """
-    import torch
-    from transformers import PrinterCallback
-    from transformers.utils import logging as transformers_logging
-
-    from tasks.training.batches.pairs import open_pairs
-    from tasks.training.checkpoints.callbacks import StopCallback
     from tasks.training.handover.contract import rendering_policy, write_contract
     from tasks.training.handover.export import export
-    from tasks.training.model.adapter import base_of, lora_config
-    from tasks.training.model.families import check_positions
-    from tasks.training.model.tokenizer import load_tokenizer
-    from tasks.training.process.progress import ProgressCallback, say
-    from tasks.training.settings.config import RewardConfig
-    from tasks.training.trainer import RewardTrainer
+    from tasks.training.process.progress import say
 
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-    torch.set_num_threads(params.torch_num_threads)
-    transformers_logging.disable_progress_bar()
-    args = RewardConfig(**_arguments(job, params, torch.cuda.is_available()))
-    if args.world_size != params.num_processes:
-        raise TrainingError(
-            f"{params.num_processes} processes were asked for, but {args.world_size} run; check "
-            "num_processes and the accelerate config"
-        )
-    train = open_pairs(Path(job.pairs) / "train")
-    if train is None:
-        raise TrainingError(f"{job.pairs} holds no training pairs")
-    held_out: Any = open_pairs(Path(job.pairs) / "eval")
-    trainer = RewardTrainer(
-        model=job.model,
-        args=args,
-        train_dataset=train,
-        eval_dataset=held_out if params.eval_strategy != "no" else None,
-        processing_class=load_tokenizer(job.tokenizer),
-        callbacks=[StopCallback(request)],
-        peft_config=lora_config(params.lora) if params.lora else None,
-    )
-    model: Any = trainer.model
-    check_positions(base_of(model), held_out, "eval")  # evaluation scores them in any case
-    trainer.job = {**job.identity, "world_size": args.world_size}
-    logs = Path(job.output) / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(ProgressCallback(trainer, logs / "metrics.jsonl"))
+    trainer, held_out = _trainer(job, params, request)
     found = trainer.newest_checkpoint()
     if trainer.is_world_process_zero():
         say(
-            f"training on {args.device}, {'bfloat16' if args.bf16 else 'float32'}: "
-            f"{len(train):,} pairs, head {trainer.head.origin}"
+            f"training on {trainer.args.device}, {'bfloat16' if trainer.args.bf16 else 'float32'}: "
+            f"{len(trainer.train_dataset):,} pairs, head {trainer.head.origin}"
             + (f", from checkpoint-{found.step}" if found else "")
         )
     trainer.train(str(found.path) if found else None)
@@ -122,7 +86,58 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     trainer.accelerator.end_training()
 
 
-def _arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:
+def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> tuple["RewardTrainer", Any]:
+    """The trainer of the job, and the held-out pairs, or None where there are none."""
+    import torch
+    from transformers import PrinterCallback
+    from transformers.utils import logging as transformers_logging
+
+    from tasks.training.batches.pairs import open_pairs
+    from tasks.training.checkpoints.callbacks import StopCallback
+    from tasks.training.model.adapter import base_of, lora_config
+    from tasks.training.model.families import check_positions
+    from tasks.training.model.tokenizer import load_tokenizer
+    from tasks.training.process.progress import ProgressCallback
+    from tasks.training.settings.config import RewardConfig
+    from tasks.training.trainer import RewardTrainer
+
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    torch.set_num_threads(params.torch_num_threads)
+    transformers_logging.disable_progress_bar()
+    args = RewardConfig(**config_arguments(job, params, torch.cuda.is_available()))
+    if args.world_size != params.num_processes:
+        raise TrainingError(
+            f"{params.num_processes} processes were asked for, but {args.world_size} run; check "
+            "num_processes and the accelerate config"
+        )
+    train, held_out = (open_pairs(Path(job.pairs) / split) for split in ("train", "eval"))
+    if train is None:
+        raise TrainingError(f"{job.pairs} holds no training pairs")
+    trainer = RewardTrainer(
+        model=job.model,
+        args=args,
+        train_dataset=train,
+        eval_dataset=held_out if params.eval_strategy != "no" else None,
+        processing_class=load_tokenizer(job.tokenizer),
+        callbacks=[StopCallback(request)],
+        peft_config=lora_config(params.lora) if params.lora else None,
+    )
+    model: Any = trainer.model
+    check_positions(base_of(model), held_out, "eval")  # evaluation scores them in any case
+    trainer.job = {**job.identity, "world_size": args.world_size}
+    logs = Path(job.output) / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(ProgressCallback(trainer, logs / "metrics.jsonl"))
+    return trainer, held_out
+
+
+def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:
+    """The arguments of RewardConfig for the job; `gpu`: whether torch finds one.
+
+    Raises:
+        TrainingError: `device` is cuda, and there is none.
+    """
     if params.device == "cuda" and not gpu:
         raise TrainingError(
             "training.device is cuda, but torch finds no GPU here; run where there is one, or set "

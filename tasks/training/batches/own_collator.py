@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.tokenization.shards import IDS
 
-NAMES = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
+NAMES: dict[str, str] = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
 """What TRL's collators read, and what rows have."""
 
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.__main__ import _arguments
+from tasks.training.__main__ import config_arguments
 from tasks.training.handover.export import exact_history
 from tasks.training.params import TrainingParams
 from tasks.training.preflight import recomputing, rehearsal
@@ -183,7 +183,7 @@ def test_the_stage_leaves_it_open_on_a_gpu_alone(tmp_path):
         checkpoints = tmp_path
 
     params = TrainingParams()
-    assert _arguments(Job, params, gpu=True)["gradient_checkpointing"] is None
-    assert _arguments(Job, params, gpu=False)["gradient_checkpointing"] is False
+    assert config_arguments(Job, params, gpu=True)["gradient_checkpointing"] is None
+    assert config_arguments(Job, params, gpu=False)["gradient_checkpointing"] is False
     config = RewardConfig(output_dir=str(tmp_path), use_cpu=True, gradient_checkpointing=None)
     assert config.gradient_checkpointing is config.decides_checkpointing is False
