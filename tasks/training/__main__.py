@@ -6,7 +6,6 @@ error.json and on standard error). Every process of a distributed run runs this.
 """
 
 import os
-import socket
 import sys
 import traceback
 import warnings
@@ -18,7 +17,7 @@ from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingE
 from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
 from tasks.training.process.job import Job, read_job, write_failure
-from tasks.training.process.warden import CONNECTION
+from tasks.training.process.warden import leash_and_lock
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def _train(job: Job) -> None:
     request = StopRequest()
     request.on_signals()
-    descriptors = _hold_lock_and_leash()
+    descriptors = leash_and_lock()
     params = job.training_params
     _see_one_gpu()
     if descriptors:
@@ -162,30 +161,6 @@ def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, A
         "ddp_find_unused_parameters": False,
         "log_level": "warning",
     }
-
-
-def _hold_lock_and_leash() -> list[int]:
-    """The leash and the lock of the key, held from here on, as the warden hands them out.
-
-    They come through a socket because the launchers in between close what they do not know. The
-    lock is the warden's own open file: it stays locked until the last holder is gone.
-
-    Raises:
-        Interrupted: the warden is gone already, so nobody waits for this run.
-    """
-    place = os.environ.get(CONNECTION)
-    if not place:
-        return []
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.connect(place)
-            connection.sendall(os.getpid().to_bytes(8, "big"))
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-    except OSError as error:
-        raise Interrupted(f"the warden of this training is gone ({error})") from error
-    if len(descriptors) != 2:
-        raise Interrupted("the warden of this training ended before it handed out its lock")
-    return list(descriptors)
 
 
 def _see_one_gpu() -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from tasks.errors import EXIT_INTERRUPTED
+from tasks.errors import EXIT_INTERRUPTED, Interrupted
 
 CONNECTION = "REWARD_PIPELINE_WARDEN"
 """Environment variable with the path of the warden's socket."""
@@ -108,6 +108,31 @@ class Warden:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         return bool(descendants(os.getpid()))
+
+
+def leash_and_lock() -> list[int]:
+    """A training process's end: descriptors of the leash and of the lock of the key, held from here
+    on; none where no warden started the process.
+
+    They come through a socket because the launchers in between close what they do not know. The
+    lock is the warden's own open file: it stays locked until the last holder is gone.
+
+    Raises:
+        Interrupted: the warden is gone already, so nobody waits for this run.
+    """
+    place = os.environ.get(CONNECTION)
+    if not place:
+        return []
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(place)
+            connection.sendall(os.getpid().to_bytes(8, "big"))
+            _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+    except OSError as error:
+        raise Interrupted(f"the warden of this training is gone ({error})") from error
+    if len(descriptors) != 2:
+        raise Interrupted("the warden of this training ended before it handed out its lock")
+    return list(descriptors)
 
 
 def become_subreaper() -> None:

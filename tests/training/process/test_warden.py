@@ -19,9 +19,9 @@ WARDEN = "tasks.training.process.warden"
 # Holds the lock as a training process does, starts a process in a session of its own, and waits.
 CHILD = """
 import os, subprocess, sys, time
-from tasks.training.__main__ import _hold_lock_and_leash
+from tasks.training.process.warden import leash_and_lock
 from tasks.training.checkpoints.stopping import StopRequest
-leash, lock = _hold_lock_and_leash()
+leash, lock = leash_and_lock()
 request = StopRequest()
 request.saves = True
 request.on_signals()
