@@ -72,44 +72,24 @@ def decision_of(stored: Mapping[str, Any]) -> Decision:
 
 def fitness(metrics: Mapping[str, Any], gate: GateParams) -> tuple[Bound, ...]:
     """The bounds that a model must hold by itself."""
-    overall, bias = metrics["overall"], metrics["bias"]
+    overall, bias, ready = metrics["overall"], metrics["bias"], metrics["readiness"]
     low = (overall["accuracy_interval"] or (None,))[0]
     name, null = best_null_model(bias["null_models"]) or ("none", None)
     lead = None if null is None else overall["accuracy"] - null
     correlation = bias["length"]["partial_correlation"]
-    degenerate = _degenerate(metrics)
+    strength = None if correlation is None else abs(correlation)
+    signed = "" if correlation is None else f"is {correlation:+.3f}"
+    share, ties = bias["prompt"]["share_of_variance"], ready["bfloat16"]["tie_rate"]
+    kinds = _degenerate(metrics)
+    count, listed = (None, "") if kinds is None else (len(kinds), ", ".join(kinds))
     figures: list[tuple[str, float | None, Literal[">=", "<="], float | None, str]] = [
         ("min_accuracy", overall["accuracy"], ">=", gate.min_accuracy, ""),
         ("min_accuracy_low", low, ">=", gate.min_accuracy_low, "lower end of 95 %"),
         ("min_lead_over_null", lead, ">=", gate.min_lead_over_null, f"over {name}"),
-        (
-            "max_length_correlation",
-            None if correlation is None else abs(correlation),
-            "<=",
-            gate.max_length_correlation,
-            "" if correlation is None else f"is {correlation:+.3f}",
-        ),
-        (
-            "max_prompt_share",
-            bias["prompt"]["share_of_variance"],
-            "<=",
-            gate.max_prompt_share,
-            "",
-        ),
-        (
-            "max_tie_rate",
-            metrics["readiness"]["bfloat16"]["tie_rate"],
-            "<=",
-            gate.max_tie_rate,
-            "at bfloat16",
-        ),
-        (
-            "max_degenerate",
-            None if degenerate is None else len(degenerate),
-            "<=",
-            gate.max_degenerate,
-            ", ".join(degenerate or ()),
-        ),
+        ("max_length_correlation", strength, "<=", gate.max_length_correlation, signed),
+        ("max_prompt_share", share, "<=", gate.max_prompt_share, ""),
+        ("max_tie_rate", ties, "<=", gate.max_tie_rate, "at bfloat16"),
+        ("max_degenerate", count, "<=", gate.max_degenerate, listed),
     ]
     return tuple(
         Bound(name, value, relation, bound, _holds(value, relation, bound), note=note)
