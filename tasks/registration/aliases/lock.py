@@ -80,7 +80,7 @@ def leased(client: "MlflowClient", name: str) -> Generator[StillOurs, None, None
     def still_ours() -> None:
         if not _is_held_by(client, lock, owner):
             raise RegistrationError(
-                f"the lease {lock!r} of the registry was lost: this process stood still for more "
+                f"the lease {lock!r} of the registry was lost: this process was suspended for more "
                 f"than {LEASE_SECONDS:.0f} s, or the server was away; run again"
             )
 

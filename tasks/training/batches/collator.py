@@ -120,12 +120,12 @@ class DataCollatorForPreference:
         kind = self.loss.type
         for pair in pairs if kind in NEED_MARGIN else ():
             if pair.get("margin") is None:
-                raise DataError(f"{_named(pair)}: no margin, but the loss {kind} is made of them")
+                raise DataError(f"{_named(pair)}: no margin, but the loss {kind} needs one")
         for pair in pairs if kind in REFUSE_SOFT else ():
             if _number(pair, "preference") < 1:
                 raise DataError(
-                    f"{_named(pair)}: preference {pair['preference']}, but the loss {kind} has no "
-                    "sense for ties and soft labels; use bradley_terry or davidson"
+                    f"{_named(pair)}: preference {pair['preference']}, but the loss {kind} cannot "
+                    "use ties and soft labels; use bradley_terry or davidson"
                 )
 
     def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:

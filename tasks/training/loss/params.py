@@ -36,7 +36,7 @@ SMOOTHED = ("bradley_terry", "scaled_bradley_terry", "all_pairs")
 NEED_MARGIN = ("scaled_bradley_terry", "regression")
 REFUSE_MARGIN = ("davidson", "plackett_luce")
 REFUSE_SOFT = ("focal", "plackett_luce")
-"""Losses without a sense for a pair whose `preference` is below 1."""
+"""Losses that are not defined for a pair whose `preference` is below 1."""
 OF_COMPARISONS = ("all_pairs", "plackett_luce")
 """Losses whose unit is a comparison: all pairs of one list of ranked answers."""
 
@@ -66,7 +66,7 @@ class LossParams(Params):
                 f"label_smoothing moves the target of {', '.join(SMOOTHED)}; {self.type} has none"
             )
         if self.margin == "ignore" and self.type in NEED_MARGIN:
-            raise ValueError(f"type {self.type} is made of margins, so margin: ignore is no choice")
+            raise ValueError(f"type {self.type} needs the margins; leave out margin: ignore")
         return self
 
     @property

@@ -18,8 +18,8 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
     """Refuses a dataset under canonical names that does not suit the loss.
 
     Raises:
-        ParamsError: the loss has no sense for the margins that the rows have, or needs more than a
-            stream can give.
+        ParamsError: the loss does not use the margins that the rows have, or needs all rows at
+            once, which a stream does not give.
         DataError: a row lacks what the loss is made of; says how many do, and names the first.
     """
     kind = loss.type
@@ -35,17 +35,17 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
     given = len(rows) - len(absent)
     if kind in REFUSE_MARGIN and loss.margin == "use" and given:
         raise ParamsError(
-            f"loss type {kind} has no place for a margin, but {given} of {len(rows)} rows of the "
+            f"loss type {kind} does not use margins, but {given} of {len(rows)} rows of the "
             f"{name} dataset have one; set margin: ignore in the loss section"
         )
     if kind in NEED_MARGIN and len(absent):
         raise DataError(
-            f"loss type {kind} is made of margins, but {len(absent)} of {len(rows)} rows of the "
+            f"loss type {kind} needs margins, but {len(absent)} of {len(rows)} rows of the "
             f"{name} dataset have none (the first is {_named(rows, absent)}); leave those rows out"
         )
     if kind in REFUSE_SOFT and len(soft):
         raise DataError(
-            f"loss type {kind} has no sense for ties and soft labels, but {len(soft)} of "
+            f"loss type {kind} cannot use ties and soft labels, but {len(soft)} of "
             f"{len(rows)} rows of the {name} dataset have a preference below 1 (the first is "
             f"{_named(rows, soft)}); use bradley_terry or davidson, or drop the ties"
         )

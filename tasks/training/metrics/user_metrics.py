@@ -32,10 +32,10 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
     except TypeError as error:
         expected = "(prediction, compute_result)" if by_batch else "(prediction)"
         called = (
-            "after every batch, compute_result being True after the last" if by_batch else "once"
+            "after every batch, with compute_result=True after the last" if by_batch else "once"
         )
         raise ParamsError(
-            f"compute_metrics takes {signature}, which does not do ({error}); expected {expected}: "
+            f"compute_metrics has the signature {signature}; expected {expected} ({error}): "
             f"with batch_eval_metrics={by_batch} it is called {called}"
         ) from error
 

@@ -32,8 +32,7 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
     """Scores rows of three tokens alone and behind padding: the rewards must be the same.
 
     Raises:
-        ModelError: the family reads its reward off the padding, or lets it be seen; or it cannot
-            compute in the dtype that it was loaded in.
+        ModelError: padding changes the family's rewards; or it cannot compute in its dtype.
     """
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
@@ -63,9 +62,9 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         row = int(gaps.argmax())
         raise ModelError(
             f"{type(model).__name__} gives three tokens the reward {bare[row]:.4g}, and "
-            f"{behind[row]:.4g} once they are padded: its family reads its reward off the padding, "
-            "or lets it be seen, so batches could not be trusted; use a decoder (Llama, Qwen, ...) "
-            "or an encoder (BERT, ModernBERT, ...)"
+            f"{behind[row]:.4g} once they are padded: the family pools its reward at the padding, "
+            "or does not mask it, so a reward would depend on the batch; use a decoder (Llama, "
+            "Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
         )
 
 

@@ -36,7 +36,7 @@ def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
             ) from error
         known = Path(name).is_dir()
         raise ParamsError(
-            f"no tokenizer stands beside the model {name!r}"
+            f"there is no tokenizer beside the model {name!r}"
             f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
             "; pass it as processing_class"
         ) from error
@@ -131,7 +131,7 @@ def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]
         other: Any = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
         raise ParamsError(
-            f"chat_template_path {source!r} is no Jinja file, and no tokenizer stands there"
+            f"chat_template_path {source!r} is neither a Jinja file nor a tokenizer"
         ) from error
     if other.chat_template is None:
         raise ParamsError(f"chat_template_path {source!r} is a tokenizer without a chat template")

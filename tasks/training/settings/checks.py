@@ -1,4 +1,4 @@
-"""What of a RewardConfig cannot be used, told before anything is loaded, with what to write."""
+"""Checks of a RewardConfig before anything is loaded; each refusal says what to set instead."""
 
 import os
 from importlib.util import find_spec
@@ -83,8 +83,8 @@ def check_decided(config: Any) -> None:
             raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
     if config.train_sampling_strategy == "batch_rebalance":
         raise ParamsError(
-            "train_sampling_strategy is 'batch_rebalance', which knows no pairs; leave it out: "
-            "several processes get nearly equal tokens of every batch here"
+            "train_sampling_strategy is 'batch_rebalance', which is not made for pairs; leave it "
+            "out: several processes get nearly equal tokens of every batch here"
         )
     loss_params(config.loss)  # refused here, not in the first step
 

@@ -160,7 +160,7 @@ def test_pairs_of_a_sure_second_answer_are_learned_and_counted_right(base, tmp_p
     trainer = make(base, tmp_path, rows, rows, max_steps=30, learning_rate=1e-2)
     trainer.train()
     assert trainer.evaluate()["eval_accuracy"] == 1.0
-    focal = make(base, tmp_path, rows, loss="focal")  # has no sense for a preference below 1
+    focal = make(base, tmp_path, rows, loss="focal")  # is not defined for a preference below 1
     assert set(focal.train_dataset["preference"]) == {1.0}
 
 

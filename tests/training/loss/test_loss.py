@@ -184,7 +184,7 @@ def test_the_default_is_plain_bradley_terry_and_a_name_alone_is_a_section():
         ({"type": "davidson", "nu": 0}, r"loss\.nu: .*greater than 0"),
         ({"type": "focal", "nu": 1}, "nu belongs to type davidson, but the type is focal"),
         ({"gamma": 1}, "gamma belongs to type focal, but the type is bradley_terry"),
-        ({"type": "regression", "margin": "ignore"}, "made of margins"),
+        ({"type": "regression", "margin": "ignore"}, "needs the margins"),
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(section, told):

@@ -197,11 +197,11 @@ def test_several_sources_have_metrics_of_their_own(base, tmp_path):
     ("loss", "change", "error", "told"),
     [
         ("regression", {}, DataError, "12 of 12 rows of the train dataset have none.*pair0000"),
-        ("scaled_bradley_terry", {"margin": None}, DataError, "made of margins"),
+        ("scaled_bradley_terry", {"margin": None}, DataError, "needs margins"),
         ("davidson", {"margin": 0.5}, ParamsError, "12 of 12 rows .* set margin: ignore"),
-        ("plackett_luce", {"margin": 0.5}, ParamsError, "no place for a margin"),
+        ("plackett_luce", {"margin": 0.5}, ParamsError, "does not use margins"),
         ("focal", {"preference": 0.5}, DataError, "12 of 12 rows .* preference below 1"),
-        ("plackett_luce", {"preference": 0.9}, DataError, "no sense for ties and soft labels"),
+        ("plackett_luce", {"preference": 0.9}, DataError, "cannot use ties and soft labels"),
         ("all_pairs", {}, DataError, "no row of the train dataset has a `comparison`"),
     ],
 )

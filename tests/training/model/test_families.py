@@ -213,7 +213,7 @@ def test_a_family_whose_reward_sees_padding_says_so_before_training(family):
         config = AutoConfig.for_model(family, **{**BASE, "bos_token_id": 2}, num_labels=1)
     model = AutoModelForSequenceClassification.from_config(config)
     read_by_length(model)
-    with pytest.raises(ModelError, match="once they are padded: its family reads its reward off"):
+    with pytest.raises(ModelError, match="once they are padded: the family pools its reward"):
         check_padding_unseen(model, PAD)
 
 
