@@ -1,6 +1,6 @@
-"""What a run says of how a model came about: params, metrics, plots, datasets, lineage.
+"""What is logged to the MLflow run of a model: params, metrics, plots, datasets, lineage.
 
-Everything here may be done again: what the run has already stays as it is.
+All of it may be repeated: what the run has already stays as it is.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Jinja's sandbox, which asks once what is always answered alike.
+"""Jinja's sandbox, which remembers what it has found to be safe.
 
     message.role ─┬─ a dict has no method of that name ── its item          (not first an exception)
                   └─ else, as Jinja: the attribute ── safe? asked once for a type and a name

@@ -1,4 +1,4 @@
-"""What was left out of the pairs, where that is too much to be overlooked."""
+"""The warning about sources that tokenization left many pairs out of."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from tasks.artifact.ledger import Account
 from tasks.errors import shown, some
 
 LOST = 0.05
-"""Of all pairs, or of one source's: from here on it is told."""
+"""Share of a source's pairs from which on a loss is a warning."""
 
 
 def losses(ledger: Ledger, max_length: int | None, too_long: Sequence[int]) -> list[str]:
-    """One sentence where `LOST` of a source's pairs are left out (of all of them: so it is of a
-    source), with every such source, the one with the greatest share first.
+    """One sentence, if any source lost a share of `LOST` or more, with all such sources, the
+    largest share first. (If so many of all pairs are lost, some source has lost as many.)
 
     `too_long` are the tokens of the longer sides of pairs that have more than `max_length`.
     """

@@ -1,12 +1,12 @@
-"""A `compute_loss` of a script's own, in a subclass of RewardTrainer: what it returns, shared out.
+"""Subclasses of RewardTrainer with a `compute_loss` of their own: its mean, weighted by its share.
 
     what it returns                                    what is trained on
     the mean over the pairs of its micro-batch         that mean, times the micro-batch's share of
                                                        the weight of all pairs of the step
 
-So a step's loss is the mean over its pairs, whatever its micro-batches are and whoever has them,
-and a term that is added to each stands in it once. RewardTrainer's own gives a subclass the mean,
-too, whether it is handed num_items_in_batch or not.
+So a step's loss is the mean over its pairs, however they are spread over micro-batches and
+processes, and a constant term that a subclass adds to each micro-batch counts once. RewardTrainer's
+own `compute_loss`, called by a subclass, returns that mean with and without num_items_in_batch.
 """
 
 import inspect

@@ -19,10 +19,11 @@ from tasks.registration.loader.prompt_reuse import batches, can_reuse, rewards_a
 
 PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
-"""Tokens of one pass with its padding, by device. On a CPU a larger one leaves its caches, and is
-slower than one sequence after the other."""
+"""Tokens of one forward pass with its padding, by device. On a CPU a larger pass does not fit the
+caches, and is slower than one sequence after the other."""
 SEEN = 1e-4
-"""What padding changes of a reward at most, of the largest of a trial, where it is not seen."""
+"""Largest change of a reward by padding, relative to the largest reward of the probe, that still
+counts as rounding."""
 Ids = Sequence[int] | np.ndarray
 
 

@@ -13,7 +13,7 @@ from tasks.registration.serving.protocols import Asked, Form, Messages
 
 CONTENT = ("messages", "text", "prompt", "completion", "completions")
 FORMS = (("messages",), ("text",), ("prompt", "completion"), ("prompt", "completions"))
-"""Which of the fields with content stand together; of others, one would be read, the rest lost."""
+"""Fields that may be given together; of any other combination some would be ignored silently."""
 
 
 class Row(Form):

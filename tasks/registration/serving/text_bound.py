@@ -14,8 +14,8 @@ from typing import Any, Self
 from tokenizers.pre_tokenizers import ByteLevel
 
 COMPOSING = 4
-"""Bytes of a text for one of its NFC at most: 3.5 (U+0390, of U+1FBE and two marks), and of ASCII
-text 1."""
+"""Bound on how many times longer, in bytes, a text may be than its NFC form: at most 3.5 (U+0390,
+from U+1FBE and two marks); 1 for ASCII."""
 FALLBACKS = {f"<0x{byte:02X}>" for byte in range(256)}
 KEEPING = ("ByteLevel", "Split", "Digits", "Metaspace")
 """Pre-tokenizers that leave nothing of a text out."""

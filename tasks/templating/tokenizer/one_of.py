@@ -1,4 +1,4 @@
-"""An expression that finds the longest of many texts, with what some begin with alike once in it.
+"""A regular expression for the longest of many texts, with common beginnings factored out.
 
     <|end|>, <|pad_0|>, <|pad_1|>  ->  <[|](?:end[|]>|pad_(?:0[|]>|1[|]>))
 

@@ -1,10 +1,10 @@
-"""Rows that a script has tokenized itself: what conversion and tokenization see to is seen to here.
+"""Rows that a script has tokenized itself: they are checked as conversion and tokenization would.
 
     {"chosen_input_ids": [5, 6], "rejected_input_ids": [7], "preference": 0.25}
         ->  {"chosen_input_ids": [7], "rejected_input_ids": [5, 6], "preference": 0.75}
 
-A row that would spoil the training is refused by its number and field. Whole columns are looked
-through at once; of what the tokenization stage left, and so has checked, nothing is. The rows of a
+A row that cannot be trained on is refused by its number and field. Whole columns are checked at
+once; data of the tokenization stage, which has checked them, are not checked again. The rows of a
 stream are checked as they come.
 """
 

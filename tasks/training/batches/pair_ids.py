@@ -3,8 +3,8 @@
     pairs ─ record batch as conversion writes it ─ `ShardRows` ─ texts ─ `ShardEncoders` ─ ids
                                                        └─ rows that the template refuses
 
-So a template runs once for each shape of conversation, and its first rows show that what is
-replayed is what it gives; each batch's first texts show the same of the encoder.
+So a template runs once for each shape of conversation, and the replayed texts of the first rows are
+compared with its own; so are the ids of each batch's first texts with the reference encoder's.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ from tasks.training.batches.reading import canonical_row
 
 BothIds = tuple[Ids, Ids]
 WORTH_ROWS = 256
-"""Of a batch, from which on faster encoders are built: they take as long as thousands of rows."""
+"""Rows of a batch from which on the faster encoders are worth building, which takes as long as
+encoding thousands of rows."""
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
     {

@@ -1,8 +1,8 @@
-"""Rows of which little has to be asked, as pairs at a glance; all others are read with more care.
+"""A fast path for simple rows; all others go through the full checks of conversion.
 
-Such a row has messages of role and content, and nothing else that is not null, one answer on each
-side, no other column that says anything but a margin, and answers that differ. For it `quick_pair`
-comes to what `columns.pairs` and `checked` come to, at a third of the time.
+A simple row has messages of role and content alone, one answer on each side, no other column that
+is not null but a margin, and answers that differ. For such a row `quick_pair` gives the pair that
+conversion's `columns.pairs` and `checked` give, in a third of the time.
 """
 
 from collections.abc import Mapping

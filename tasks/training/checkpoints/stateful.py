@@ -34,9 +34,10 @@ def restore(callbacks: Iterable[TrainerCallback], exported: Exported) -> None:
 
 
 def places(callbacks: Iterable[TrainerCallback]) -> dict[str, Any]:
-    """Where Trainer writes the states of the next checkpoint, by class.
+    """Empty entries, by class, for the states that Trainer puts into the next checkpoint.
 
-    It appends to a list for ever, and fails for a class that the resumed checkpoint did not have.
+    Without them Trainer appends to the lists of earlier checkpoints, and fails for a class that the
+    resumed checkpoint did not have.
     """
     names = Counter(type(c).__name__ for c in callbacks if isinstance(c, ExportableState))
     return {name: [] if count > 1 else {} for name, count in names.items()}

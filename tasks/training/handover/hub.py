@@ -1,5 +1,5 @@
-"""What a trainer says of its model where it is handed on: tags, its card in place of a draft, and
-the score contract beside the weights.
+"""What a trainer publishes with its model: tags, this project's model card in place of Trainer's
+draft, and the score contract beside the weights.
 """
 
 import logging

@@ -56,8 +56,8 @@ def use_fewer_passes(model: nn.Module) -> int:
 
 
 def use_usual_passes(module: nn.Module) -> None:
-    """Takes them off again: another device has no use for them, and a compiler would take each for
-    other code."""
+    """Undoes `use_fewer_passes`: other devices have no use for it, and torch.compile would compile
+    each of these forwards anew."""
     for part in module.modules():
         own = vars(part).get("forward")
         if isinstance(own, partial) and own.func in OURS:
@@ -140,14 +140,15 @@ class _Norm(torch.autograd.Function):
 
 
 def _is_gated(module: Any) -> bool:
-    """Whether its three layers are of the kind that is meant, with nothing put on any part."""
+    """Whether its three layers are oneDNN's, without bias, and neither they nor the activation have
+    hooks or a forward of their own."""
     layers: list[Any] = [getattr(module, name) for name in GATED]
     meant = all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers)
     return meant and all(map(_is_as_made, (*layers, module.act_fn)))
 
 
 def _is_as_made(module: nn.Module) -> bool:
-    """Whether it computes as its class does, and nobody wants to be told."""
+    """Whether the module has its class's forward, and no hooks."""
     return "forward" not in vars(module) and not any(getattr(module, hooks) for hooks in HOOKS)
 
 

@@ -11,7 +11,7 @@ faster one for long sums over rows (166 against 128), so gradients are left to i
 oneDNN's everywhere: a row of them has the same bits whatever rows stand beside it (from oneDNN 3.12
 of torch 2.13 on; 3.10 of torch 2.11 sums in another order where rows are few). Both round like
 float32 sums of products do, in another order.
-Everything else (half precision, autocast, GPUs, other processors) goes the way that it went.
+Everything else (half precision, autocast, GPUs, other processors) is left to torch as it was.
 Travels inside the registered model: it must not import any other part of the project.
 """
 
@@ -76,7 +76,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """In float32 on a CPU, and of no distributed or other special kind."""
+    """Whether it is an ordinary float32 tensor on a CPU, of no subclass (such as DTensor)."""
     return (
         tensor.dtype is torch.float32
         and tensor.device.type == "cpu"
@@ -85,7 +85,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def is_elsewhere() -> bool:
-    """Whether autocast or a compiler decides of products now, or oneDNN is switched off."""
+    """Whether torch has to choose the kernels now: under autocast, under torch.compile, or with
+    oneDNN switched off."""
     mkldnn: Any = torch.backends.mkldnn
     return torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or not mkldnn.enabled
 

@@ -1,10 +1,11 @@
-"""Gradient checkpointing that nobody has decided: off where the device has room for activations.
+"""Gradient checkpointing that was left open: switched off where the device has room to do without.
 
     longest batch, activations kept    fits, and leaves a tenth    they are kept: no second forward
                                        does not                    they are computed twice
 
-The numbers are the same either way; a second forward pass is a third of a step's work. Arguments go
-on saying what was asked for: they tell whose checkpoint it is, and the next run asks anew.
+The numbers are the same either way; a second forward pass is a third of a step's work. The
+arguments stay as they were given: they identify the job that a checkpoint belongs to, and the next
+run decides anew.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
 
 MOST = 0.9
-"""Of a device's memory, that a run which keeps activations may take at its longest batch."""
+"""Share of the device's memory that the longest batch may take if activations are to be kept."""
 
 
 def keep_activations(trainer: "RewardTrainer") -> None:

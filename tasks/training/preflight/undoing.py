@@ -62,7 +62,7 @@ def put_back(
 
 @contextlib.contextmanager
 def random_states_kept() -> Generator[None, None, None]:
-    """What is drawn in the block is drawn again behind it: by torch, Python and numpy."""
+    """Restores the random states of torch, Python and numpy behind the block."""
     ours, pythons, numpys = random_state(), random.getstate(), np.random.get_state()
     try:
         yield
