@@ -106,7 +106,7 @@ def product(
 def gradient_of_rows(*parts: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     """`Σ ∂y W`, `[T, in]`, over pairs of `∂y [T, out]` and `W [out, in]`."""
     (grad, weight), *others = parts
-    if blas_is_at_home():
+    if blas_is_mkl_on_intel():
         total = grad @ weight
         for grad, weight in others:
             total.addmm_(grad, weight)
@@ -122,7 +122,7 @@ def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Te
 
     For oneDNN the narrower is transposed.
     """
-    if blas_is_at_home():
+    if blas_is_mkl_on_intel():
         return [grad.t() @ x for grad in grads]
     if grads[0].shape[1] <= x.shape[1]:
         return [product(transposed(grad), x.t()) for grad in grads]
@@ -131,7 +131,7 @@ def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Te
 
 
 @cache
-def blas_is_at_home() -> bool:
+def blas_is_mkl_on_intel() -> bool:
     """Whether torch's BLAS is MKL and the processor Intel's."""
     told = platform.processor()
     with suppress(OSError):
