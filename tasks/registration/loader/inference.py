@@ -39,7 +39,7 @@ Scale = Literal["raw", "normalized", "champion", "reference"]
 the scale of the champion before it, or of the first one (champion_scale.py)."""
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
-"""What a row ends in that tokenizer or template does not take."""
+"""The errors of a row that the tokenizer or the chat template cannot process."""
 
 
 class ServedModel:
@@ -137,7 +137,7 @@ class ServedModel:
                 ids.append(self.token_ids(row))
             except ValueError as error:
                 raise ValueError(f"row {number}: {error}") from error
-            except (TypeError, KeyError, AttributeError, TemplateError) as error:
+            except UNREADABLE as error:
                 told = f"{type(error).__name__}: {error}"
                 raise ValueError(f"row {number} cannot be read: {told}") from error
         return fitting(ids, self.model.config, self.too_long, self.tokenizer)

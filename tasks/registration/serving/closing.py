@@ -14,8 +14,7 @@ reach it (cut for its length), nothing is added: words may end in a newline, too
 from dataclasses import dataclass
 from typing import Any, Self
 
-from jinja2 import TemplateError
-
+from tasks.registration.loader.inference import UNREADABLE
 from tasks.templating.tokenizer.special_tokens import special_tokens
 
 ANSWER = "closing0probe"
@@ -38,7 +37,7 @@ class Closing:
         talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": ANSWER}]
         try:
             text: str = tokenizer.apply_chat_template(talk, tokenize=False)
-        except (TemplateError, ValueError, TypeError, KeyError, AttributeError):  # not such turns
+        except UNREADABLE:  # the template refuses such turns
             return cls("", 0)
         _, found, whole = text.rpartition(ANSWER)
         special = special_tokens(tokenizer)
