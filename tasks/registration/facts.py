@@ -93,14 +93,14 @@ def stage_keys(*artifacts: Artifact) -> dict[str, str]:
 
 
 def flattened(value: Any, path: str = "") -> dict[str, str]:
-    """`{dotted name: text}` of nested params, without secrets (`redacted`)."""
+    """`{dotted name: text}` of nested params, without secrets (see `without_credentials`)."""
     if isinstance(value, Mapping) and value:
         items = [(str(key), inner) for key, inner in value.items()]
     elif isinstance(value, list) and value:
         items = [(str(index), inner) for index, inner in enumerate(value)]
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = REDACTED if value is not None and _is_secret(path) else redacted(text)
+        shown = REDACTED if value is not None and _is_secret(path) else without_credentials(text)
         return {UNNAMEABLE.sub("_", path)[:250]: shown[:PARAM_LENGTH]}
     flat_items: dict[str, str] = {}
     for key, inner in items:
@@ -108,9 +108,9 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
     return flat_items
 
 
-def redacted(text: str) -> str:
-    """The text without what opens doors: user and query of an address, keys, and the value of an
-    override `dotted.key=value` whose key says that it is a secret."""
+def without_credentials(text: str) -> str:
+    """The text without credentials: user and query of an address, bearer tokens, API keys, and the
+    value of an override `dotted.key=value` whose key names a secret."""
     key, equals, _ = text.partition("=")
     if equals and "://" not in key and _is_secret(key):
         return f"{key}={REDACTED}"

@@ -55,7 +55,7 @@ def registry_of(
     """The client of a registry that is locked meanwhile, and what tells that it still is."""
     with refusals_told(params, root):
         client = client_of_existing(params, root)
-        check_registered(client, params.model_name)
+        check_model_exists(client, params.model_name)
         with registry_lock(client, params, root) as still_ours:
             yield client, still_ours
 
@@ -96,7 +96,7 @@ def say(
     client.set_model_version_tag(version.name, version.version, BY_HAND, told)
 
 
-def check_registered(client: "MlflowClient", name: str) -> None:
+def check_model_exists(client: "MlflowClient", name: str) -> None:
     """Refuses a name that the registry holds no model of."""
     from mlflow.exceptions import MlflowException
 

@@ -8,7 +8,7 @@ from tasks.registration.aliases.gate import REJECTED
 from tasks.registration.aliases.history import Move, check_alias, history
 from tasks.registration.aliases.moving import (
     Moved,
-    check_registered,
+    check_model_exists,
     move_by_hand,
     proof_of,
     registry_of,
@@ -54,5 +54,5 @@ def moves(params: RegistrationParams, root: Path) -> list[Move]:
     """The moves of the model's aliases, oldest first."""
     with refusals_told(params, root):
         client = client_of_existing(params, root)
-        check_registered(client, params.model_name)
+        check_model_exists(client, params.model_name)
         return history(client, params.model_name)
