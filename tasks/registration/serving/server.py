@@ -16,8 +16,6 @@ from tasks.registration.serving.settings import ServeSettings
 from tasks.registration.serving.source import local_model
 
 if TYPE_CHECKING:
-    from uvicorn import Config
-
     from tasks.registration.loader.inference import ServedModel
     from tasks.registration.serving.guards import Guards
 
@@ -39,14 +37,11 @@ def serve(
         RegistrationError: there is no such model, it is no plain reward model, or it does not
             score as its contract says; or the address is taken.
     """
-    with _bound(settings) as listening:
+    with listening_socket(settings) as listening:
         model, name = _loaded(source, settings, root, tracking_uri, device)
-        import uvicorn
-
         from tasks.registration.serving.app import build_app
         from tasks.registration.serving.service import Service
 
-        contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
         service = Service(model, name, settings)
         if len(model.formats) > 1 and settings.query_form == "auto":
             logger.info(
@@ -54,16 +49,7 @@ def serve(
                 "chat template, and /score makes conversations; --query-form text reads strings as "
                 "text"
             )
-        app = build_app(service)
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=settings.grace_seconds,
-        )
+        contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         told = source if name == source else f"{name} ({source} when it was loaded)"
@@ -74,7 +60,7 @@ def serve(
         # uvicorn raises the signal again once it has stopped: stopping as told is success.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
-        _run(config, app, listening, tell)
+        _run(build_app(service), settings.grace_seconds, listening, tell)
         logger.info("stopped; %d requests were scored or refused", service.meters.answered())
 
 
@@ -117,9 +103,9 @@ def _share_cores(threads: int | None) -> None:
 
 
 def _run(
-    config: "Config", app: "Guards", listening: socket.socket, tell: Callable[[], None]
+    app: "Guards", grace_seconds: int, listening: socket.socket, tell: Callable[[], None]
 ) -> None:
-    """Runs until a signal; `tell` is called once the address is listened on."""
+    """Runs until a signal; `tell` is called once the server accepts connections."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -132,10 +118,19 @@ def _run(
             app.patience.stop()
             await super().shutdown(sockets)
 
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=grace_seconds,
+    )
     Server(config).run([listening])
 
 
-def _bound(settings: ServeSettings) -> socket.socket:
+def listening_socket(settings: ServeSettings) -> socket.socket:
     """The listening address, taken before the model is loaded: that takes longer."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # By the protocol's number asyncio knows to send at once: else an answer waits 40 ms for an ACK.
