@@ -26,8 +26,6 @@ from tasks.registration.quiet import prepare_environment, quietly
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-logger = logging.getLogger(__name__)
-
 TRAINING_KEY = "training_key"
 LAST_SEQUENCE = "last_sequence"
 """Tag of the registered model: the place that was drawn last in the order of runs."""

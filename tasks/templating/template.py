@@ -19,17 +19,6 @@ from tasks.templating.tokenizer.opening import with_one_bos
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
 
-def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
-    """The tokenizer of `directory` (`PreTrainedTokenizerBase`) with the effective chat template.
-
-    Raises:
-        TemplateError: as `with_effective_template`.
-    """
-    from transformers import AutoTokenizer
-
-    return with_effective_template(AutoTokenizer.from_pretrained(directory), params)
-
-
 def with_effective_template(tokenizer: Any, params: TemplatingParams) -> Any:
     """The tokenizer (of transformers, or a plain one), its chat template as it will be used.
 

@@ -53,7 +53,7 @@ def step(
                 **files,
             },
         )
-        train(job, workspace, on_metrics=on_metrics)
+        train(job, workspace, on_metrics)
         workspace.report.update(finished(workspace.path))
 
     libraries = ("torch", "transformers", "accelerate", *(("peft",) if params.lora else ()))

@@ -6,9 +6,12 @@ The vocabularies are tiny and learned here; only what is around the text is in t
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tasks.model import BaseModel
 from tasks.model.directory import tokenizer_digest
+from tasks.templating.params import TemplatingParams
+from tasks.templating.template import with_effective_template
 
 TEMPLATES = Path(__file__).parent / "templates"
 CORPUS = ["The sky is blue. What color is the sky? It is green, or so they say. see and go"] * 20
@@ -126,3 +129,10 @@ def build_family(name: str, directory: Path) -> BaseModel:
 
 def _id(tokenizer, token):
     return tokenizer.token_to_id(token)
+
+
+def load_tokenizer(directory: Path, params: TemplatingParams) -> Any:
+    """The tokenizer of `directory` as transformers loads it, with the effective chat template."""
+    from transformers import AutoTokenizer
+
+    return with_effective_template(AutoTokenizer.from_pretrained(directory), params)

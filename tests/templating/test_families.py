@@ -12,9 +12,9 @@ from tasks.model.directory import tokenizer_digest
 from tasks.registration.loader.row_text import RowTexts
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
-from tasks.templating.template import joined, load_tokenizer
+from tasks.templating.template import joined
 from tasks.training.batches.reading import RowReader
-from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family, load_tokenizer
 from tests.templating.stage_runs import DAY, quarantined, run
 
 SYSTEM = {"role": "system", "content": "Be brief."}

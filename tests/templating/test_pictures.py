@@ -13,8 +13,7 @@ from tasks.templating import task as templating
 from tasks.templating.parts import with_image_parts
 from tasks.templating.pictures import Pictures
 from tasks.templating.renderer import Renderer
-from tasks.templating.template import load_tokenizer
-from tests.templating.families import TEMPLATES, build_family
+from tests.templating.families import TEMPLATES, build_family, load_tokenizer
 from tests.templating.stage_runs import converted, quarantined, read_arrow, run
 
 PAD = "<|vision_start|><|image_pad|><|vision_end|>"

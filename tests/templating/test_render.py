@@ -4,8 +4,9 @@ import pytest
 
 from tasks.errors import TemplateError
 from tasks.templating import TemplatingParams, apply_chat_template, render
-from tasks.templating.template import load_tokenizer, pin
+from tasks.templating.template import pin
 from tasks.templating.traced.probe import TemplateProbe
+from tests.templating.families import load_tokenizer
 
 USER = {"role": "user", "content": "What color is the sky?"}
 BLUE = {"role": "assistant", "content": "It is blue."}

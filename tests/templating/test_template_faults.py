@@ -9,8 +9,8 @@ from tasks.errors import DataError, TemplateError
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating.renderer import Renderer
-from tasks.templating.template import load_tokenizer
 from tasks.templating.template_faults import is_prefix_stable, undefined_names
+from tests.templating.families import load_tokenizer
 from tests.templating.stage_runs import quarantined, run
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

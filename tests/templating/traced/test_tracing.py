@@ -18,13 +18,13 @@ from tasks.templating.replay.conversations import Plain, conversations_of
 from tasks.templating.replay.piece import pieces
 from tasks.templating.replay.replaying import Replayer
 from tasks.templating.shards import shard
-from tasks.templating.template import load_tokenizer, with_effective_template
+from tasks.templating.template import with_effective_template
 from tasks.templating.tokenizer.plain_files import is_plain
 from tasks.templating.tokenizer.plain_tokenizer import PlainTokenizer, plain_tokenizer
 from tasks.templating.tokenizer.special_tokens import special_tokens
 from tasks.templating.traced.text import replayed
 from tasks.templating.traced.tracing import tracer
-from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
+from tests.templating.families import FAMILIES, NEEDS_DATE, build_family, load_tokenizer
 from tests.templating.stage_runs import DAY, run
 
 NASTY = (
