@@ -1,6 +1,6 @@
 """What `/metrics` tells, in Prometheus' text form: a registry of its own for every server."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -12,38 +12,29 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 PREFIX = "reward_server"
 
 
-@dataclass(frozen=True)
 class Meters:
     """Counters and histograms of one server."""
 
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-
-    def __post_init__(self) -> None:
-        def made(kind: type, name: str, help_text: str, *labels: str, **options: object) -> None:
-            meter = kind(f"{PREFIX}_{name}", help_text, labels, registry=self.registry, **options)
-            object.__setattr__(self, name, meter)
-
-        made(Counter, "requests", "Requests answered.", "path", "status")
-        made(Histogram, "request_seconds", "From request to answer.", "path", buckets=SECONDS)
-        made(Counter, "errors", "Requests refused or failed, by reason.", "reason")
-        made(Counter, "sequences", "Sequences scored.")
-        made(Counter, "tokens", "Tokens scored.")
-        made(Counter, "cut", "Sequences scored without their start, being too long.")
-        made(Histogram, "batch_sequences", "Sequences scored together.", buckets=SIZES)
-        made(Histogram, "batch_tokens", "Tokens scored together.", buckets=TOKENS)
-        made(Histogram, "model_seconds", "The model's time for a batch.", buckets=SECONDS)
-        made(Gauge, "waiting_tokens", "Tokens that wait for the model.")
-
-    requests: Counter = field(init=False)
-    request_seconds: Histogram = field(init=False)
-    errors: Counter = field(init=False)
-    sequences: Counter = field(init=False)
-    tokens: Counter = field(init=False)
-    cut: Counter = field(init=False)
-    batch_sequences: Histogram = field(init=False)
-    batch_tokens: Histogram = field(init=False)
-    model_seconds: Histogram = field(init=False)
-    waiting_tokens: Gauge = field(init=False)
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests answered.", "path", "status")
+        self.request_seconds = self._histogram(
+            "request_seconds", "From request to answer.", SECONDS, "path"
+        )
+        self.errors = self._counter("errors", "Requests refused or failed, by reason.", "reason")
+        self.sequences = self._counter("sequences", "Sequences scored.")
+        self.tokens = self._counter("tokens", "Tokens scored.")
+        self.cut = self._counter("cut", "Sequences scored without their start, being too long.")
+        self.batch_sequences = self._histogram(
+            "batch_sequences", "Sequences scored together.", SIZES
+        )
+        self.batch_tokens = self._histogram("batch_tokens", "Tokens scored together.", TOKENS)
+        self.model_seconds = self._histogram(
+            "model_seconds", "The model's time for a batch.", SECONDS
+        )
+        self.waiting_tokens = Gauge(
+            f"{PREFIX}_waiting_tokens", "Tokens that wait for the model.", registry=self.registry
+        )
 
     def answered(self) -> int:
         """Requests that got an answer, of whatever status."""
@@ -53,3 +44,13 @@ class Meters:
     def text(self) -> bytes:
         """The page."""
         return generate_latest(self.registry)
+
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", help_text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, help_text: str, buckets: Sequence[float], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"{PREFIX}_{name}", help_text, labels, registry=self.registry, buckets=buckets
+        )

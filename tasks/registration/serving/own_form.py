@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from tasks.registration.loader.given_rows import conversation
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Form, Messages
 
@@ -31,8 +32,6 @@ class Row(Form):
 
     def rows(self, where: str) -> list[tuple[Any, str]]:
         """Rows for the loader, each with where it stands."""
-        from tasks.registration.loader.given_rows import conversation
-
         given = tuple(name for name in CONTENT if getattr(self, name) not in (None, []))
         if given not in FORMS:
             raise RequestProblem(

@@ -51,7 +51,7 @@ class Reader:
         self.bound = TextBound.of(model.tokenizer) if settings.too_long == "error" else None
 
     def read(self, asked: Asked) -> Read:
-        """The ids of all rows.
+        """The ids of all rows, and how many of them were cut.
 
         Raises:
             RequestProblem: too many rows, or one that cannot be read or is too long.
@@ -83,10 +83,8 @@ class Reader:
         try:
             if isinstance(row, list):
                 return list(check_ids(row, self.model.scorer.vocabulary))
-            if not isinstance(row, Query):
-                return list(self.model.token_ids(row, check))
-            if not self.rendered:
-                return list(self.model.token_ids(row.text, check))
+            if not (isinstance(row, Query) and self.rendered):
+                return self.model.token_ids(row.text if isinstance(row, Query) else row, check)
             text = encodable(self.closing.completed(row.text))
             check(text)
             ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
