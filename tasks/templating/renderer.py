@@ -34,7 +34,7 @@ from tasks.templating.refusals import (
     same_texts,
 )
 from tasks.templating.render import Messages, no_template, parse_tools, render
-from tasks.templating.tokenizer.opening import bos_problem
+from tasks.templating.tokenizer.bos import bos_problem
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,

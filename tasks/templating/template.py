@@ -14,7 +14,7 @@ from tasks.errors import TemplateError, shown
 from tasks.templating.limits import CPU_SECONDS, OverLimit, cpu_limit
 from tasks.templating.params import TemplatingParams
 from tasks.templating.template_faults import check_ends_with_the_answer
-from tasks.templating.tokenizer.opening import with_one_bos
+from tasks.templating.tokenizer.bos import with_one_bos
 
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
@@ -30,7 +30,7 @@ def with_effective_template(tokenizer: Any, params: TemplatingParams) -> Any:
     if source is not None:
         tokenizer.chat_template = source
     if tokenizer.chat_template is not None:
-        tokenizer.chat_template = pin(joined(tokenizer.chat_template), params.date)
+        tokenizer.chat_template = pin(merged_template(tokenizer.chat_template), params.date)
         try:
             with cpu_limit(CPU_SECONDS):
                 tokenizer.chat_template = with_one_bos(tokenizer)
@@ -98,7 +98,7 @@ def pin(template: str, day: date | None) -> str:
     return template
 
 
-def joined(template: Any) -> str:
+def merged_template(template: Any) -> str:
     """One template of a tokenizer's named ones: `tool_use` where there are tools, else `default`.
 
     Raises:

@@ -12,7 +12,7 @@ from tasks.model.directory import tokenizer_digest
 from tasks.registration.loader.row_text import RowTexts
 from tasks.templating import TemplatingParams
 from tasks.templating import task as templating
-from tasks.templating.template import joined
+from tasks.templating.template import merged_template
 from tasks.training.batches.reading import RowReader
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family, load_tokenizer
 from tests.templating.stage_runs import DAY, quarantined, run
@@ -258,7 +258,7 @@ def test_named_templates_become_one_that_chooses_as_transformers_does(tmp_path):
     for tools in (None, [{"name": "look"}]):
         tokenizer.chat_template = named
         expected = tokenizer.apply_chat_template([USER], tools=tools, tokenize=False)
-        tokenizer.chat_template = joined(named)
+        tokenizer.chat_template = merged_template(named)
         assert tokenizer.apply_chat_template([USER], tools=tools, tokenize=False) == expected
     with pytest.raises(TemplateError, match="no 'default'"):
-        joined({"rag": "x"})
+        merged_template({"rag": "x"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.templating.replay.piece import Places
-from tasks.templating.tokenizer.opening import begins_badly
+from tasks.templating.tokenizer.bos import begins_badly
 from tasks.templating.traced.text import Joint
 
 

@@ -21,7 +21,7 @@ from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.render import parse_tools
 from tasks.templating.replay.conversations import Key, Plain, Side
 from tasks.templating.replay.structures import Structure, followed
-from tasks.templating.tokenizer.opening import begins_badly
+from tasks.templating.tokenizer.bos import begins_badly
 from tasks.templating.tokenizer.special_tokens import SpecialTokens, suspicious
 from tasks.templating.traced.text import Joint, Replay, replayed
 from tasks.templating.traced.tracing import Tracer, tracer

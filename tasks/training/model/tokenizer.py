@@ -9,8 +9,8 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.errors import ParamsError, meant, shown
-from tasks.templating.template import joined, pin, read_template
-from tasks.templating.tokenizer.opening import with_one_bos
+from tasks.templating.template import merged_template, pin, read_template
+from tasks.templating.tokenizer.bos import with_one_bos
 from tasks.training.model.soundness import PLACE, place_of
 from tasks.training.settings.config import RewardConfig
 
@@ -72,7 +72,7 @@ def prepare_tokenizer(
             _check_token(tokenizer, setting, getattr(args, setting))
             tokenizer.add_special_tokens({setting: getattr(args, setting)})
     if tokenizer.chat_template is not None:
-        template = joined(tokenizer.chat_template)
+        template = merged_template(tokenizer.chat_template)
         today = datetime.datetime.now(datetime.UTC).date()
         tokenizer.chat_template = pin(template, today)
         if tokenizer.chat_template != template:
