@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError, VersionError
-from tasks.registration.aliases.alias import ensure_decision
+from tasks.registration.aliases.decision import ensure_decision
 from tasks.registration.aliases.history import SEQUENCE
 from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock

@@ -17,7 +17,7 @@ from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation.tables.table import read_scores
 from tasks.registration import current_alias, logged_model, register, still_registered
-from tasks.registration.aliases import alias
+from tasks.registration.aliases import decision
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.loader import too_long
@@ -84,11 +84,11 @@ AFTER = [
     (register, "create_version"),
     (register, "download"),
     (register, "ensure_proof"),
-    (alias, "judge"),
-    (alias, "publish"),
-    (alias, "_description"),
-    (alias, "_write"),
-    (alias, "make_champion"),
+    (decision, "judge"),
+    (decision, "publish"),
+    (decision, "_description"),
+    (decision, "_write"),
+    (decision, "make_champion"),
     (register, "ensure_decision"),
     (register, "published"),
 ]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tasks.errors import RegistrationError
-from tasks.registration.aliases.alias import OUTCOME, REASON, ROLLED_BACK
+from tasks.registration.aliases.decision import OUTCOME, REASON, ROLLED_BACK
 from tasks.registration.aliases.gate import REJECTED
 from tasks.registration.aliases.history import Move, check_alias, history
 from tasks.registration.aliases.moving import (

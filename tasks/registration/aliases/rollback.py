@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
-from tasks.registration.aliases.alias import ROLLED_BACK
+from tasks.registration.aliases.decision import ROLLED_BACK
 from tasks.registration.aliases.history import (
     Move,
     StillOurs,

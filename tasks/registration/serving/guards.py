@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasks.registration.serving.leaving import answered
+from tasks.registration.serving.body_timeouts import STALLED, BodyTimeouts
+from tasks.registration.serving.disconnects import answered
 from tasks.registration.serving.meters import Meters
-from tasks.registration.serving.patience import STALLED, Patience
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.refusing import Incoming, refuse
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
@@ -38,7 +38,7 @@ class Guards:
         self.hosts = {*LOCAL_NAMES, socket.gethostname().lower()}
         self.hosts |= {name.lower() for name in settings.allowed_hosts}
         self.taken = Taken()
-        self.patience = Patience()
+        self.body_timeouts = BodyTimeouts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -119,7 +119,7 @@ class Guards:
         parts: list[bytes] = []
         size = 0
         more = True
-        async with self.patience.waiting() as came:
+        async with self.body_timeouts.waiting() as came:
             while more:
                 message = await receive()
                 came()

@@ -8,8 +8,8 @@
 
 Bare strings (`query`, `prompt` + `response`, `input`) are read as the setting `query_form` says.
 One that the chat template rendered and that stops at the end token, as rollouts do, is completed
-with what the template writes behind it (closing.py): it gets the reward of the same messages. Token
-ids are scored as they are.
+with what the template writes after it (answer_suffix.py), and so gets the reward of the same
+messages. Token ids are scored as they are.
 
 Fields that a form has and scoring does not need (label, model, user ...) are let pass. Rewards are
 raw, never a sigmoid: `probs` too, as vLLM answers for a model of problem type regression.

@@ -12,7 +12,7 @@ import numpy as np
 from tasks.registration.loader.id_rewards import check_ids
 from tasks.registration.loader.inference import UNREADABLE, ServedModel
 from tasks.registration.loader.row_text import encodable
-from tasks.registration.serving.closing import Closing
+from tasks.registration.serving.answer_suffix import AnswerSuffix
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import Asked, Query
 from tasks.registration.serving.settings import ServeSettings
@@ -45,7 +45,7 @@ class Reader:
         self.rendered = settings.query_form == "rendered" or (
             settings.query_form == "auto" and self.conversational
         )
-        self.closing = Closing.of(model.tokenizer)
+        self.answer_suffix = AnswerSuffix.of(model.tokenizer)
         limits = [n for n in (settings.max_tokens, model.max_tokens) if n is not None]
         self.limit = min(limits, default=None)
         self.bound = TextBound.of(model.tokenizer) if settings.too_long == "error" else None
@@ -85,7 +85,7 @@ class Reader:
                 return list(check_ids(row, self.model.scorer.vocabulary))
             if not (isinstance(row, Query) and self.rendered):
                 return self.model.token_ids(row.text if isinstance(row, Query) else row, check)
-            text = encodable(self.closing.completed(row.text))
+            text = encodable(self.answer_suffix.completed(row.text))
             check(text)
             ids = self.model.tokenizer(text, add_special_tokens=False)["input_ids"]
         except UNREADABLE as error:

@@ -115,7 +115,7 @@ def _run(
                 tell()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.patience.stop()
+            app.body_timeouts.stop()
             await super().shutdown(sockets)
 
     config = uvicorn.Config(

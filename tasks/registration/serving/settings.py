@@ -45,9 +45,10 @@ class ServeSettings(BaseModel):
     too_long: TooLong = "error"
     """What becomes of a longer sequence: an error, or its end without its start (and a header)."""
     query_form: QueryForm = "auto"
-    """How bare strings are read: `rendered` by the chat template already, to which nothing is added
-    but what that writes behind the end token (closing.py); or `text`, which gets the end token and
-    special tokens; `auto`: as text where training had nothing else, or there is no template."""
+    """How bare strings are read. `rendered`: as conversations that the chat template has rendered
+    already; only what it writes after the end token is added. `text`: as plain text, which gets the
+    end token and the tokenizer's special tokens. `auto`: as text if the model was trained on text
+    alone or its tokenizer has no chat template, else as rendered."""
     special_tokens_in_text: Literal["quarantine", "encode"] | None = None
     """What a special token in a row's words becomes, if not what training made of it: an error, or
     ordinary text. In rendered strings and token ids they are markup."""

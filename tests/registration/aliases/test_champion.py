@@ -12,8 +12,8 @@ from transformers.utils.logging import enable_progress_bar, is_progress_bar_enab
 
 from tasks.artifact import Store
 from tasks.evaluation.scoring.score import RewardScorer
-from tasks.registration.aliases import champion
-from tasks.registration.aliases.champion import champion_scores
+from tasks.registration.aliases import champion_scores as scoring
+from tasks.registration.aliases.champion_scores import champion_scores
 from tasks.registration.task import receipt
 from tasks.training.handover.contract import replay, write_contract
 from tests.evaluation.pieces import conversations, everything
@@ -138,7 +138,7 @@ def test_both_models_are_compared_on_the_pairs_that_the_champion_reads(
     lengths = np.maximum(own["chosen_tokens"].to_numpy(), own["rejected_tokens"].to_numpy())
     limit = int(np.median(lengths)) if shorter else 1
     fits = lengths <= limit
-    monkeypatch.setattr(champion, "last_readable", lambda _: limit)
+    monkeypatch.setattr(scoring, "last_readable", lambda _: limit)
     place.params = place.params.model_copy(update={"min_improvement": 0.001})  # judged anew
     found = place.register(place.worse)
     decision = receipt(found)["decision"]

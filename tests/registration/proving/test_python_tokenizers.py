@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from tasks.registration import load_reward_model
-from tasks.registration.aliases.champion import same_tokenizer
+from tasks.registration.aliases.champion_scores import same_tokenizer
 from tasks.registration.proving.package import package
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 import uvicorn
 
-from tasks.registration.serving import patience
+from tasks.registration.serving import body_timeouts
 from tasks.registration.serving.app import build_app
 from tasks.registration.serving.service import Service
 from tasks.registration.serving.settings import ServeSettings
@@ -82,7 +82,7 @@ def begun(connection):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(model, monkeypatch):
-    monkeypatch.setattr(patience, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(body_timeouts, "BODY_SECONDS", 0.5)
     with (
         listening(model) as port,
         socket.create_connection(("127.0.0.1", port), timeout=60) as connection,

@@ -123,16 +123,16 @@ def test_strings_are_text_to_a_model_of_text_though_its_tokenizer_has_a_template
 def test_the_closing_is_learnt_from_the_template(model, template_end, cut, completed):
     from copy import copy
 
-    from tasks.registration.serving.closing import Closing
+    from tasks.registration.serving.answer_suffix import AnswerSuffix
 
     tokenizer = copy(model.tokenizer)
     turn = "{{ '<|im_start|>' + m.role + '\\n' + m.content + '" + template_end + "' }}"
     tokenizer.chat_template = "{% for m in messages %}" + turn + "{% endfor %}"
-    assert Closing.of(tokenizer).completed(cut) == completed
-    assert Closing.of(tokenizer).completed(completed) == completed
+    assert AnswerSuffix.of(tokenizer).completed(cut) == completed
+    assert AnswerSuffix.of(tokenizer).completed(completed) == completed
     for none in (None, "{{ raise_exception('only tools') }}", "nothing of it"):
         tokenizer.chat_template = none
-        assert Closing.of(tokenizer).completed(cut) == cut
+        assert AnswerSuffix.of(tokenizer).completed(cut) == cut
 
 
 def test_rows_of_several_answers_come_back_in_order_and_named(client, model):

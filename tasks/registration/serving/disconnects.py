@@ -1,8 +1,8 @@
-"""A request is answered for as long as its client is there.
+"""A request is cancelled when its client disconnects before the answer.
 
-A trainer whose request ran into its own timeout asks again. Were the first one scored to the end
-all the same, a server that is slow already would fall further behind with every repetition: so what
-still waits of it is taken out of the line.
+A trainer whose request timed out asks again. If the first request were still scored to its end, a
+server that is slow already would fall further behind with every retry; so whatever of it still
+waits is taken out of the queue.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ async def answered(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, se
     """Has the application answer a request whose body was read already.
 
     Raises:
-        RequestProblem: the client left before; the application was cancelled.
+        RequestProblem: the client left first; the application was cancelled.
     """
     answering = asyncio.ensure_future(app(scope, _replaying(body), send))
     leaving = asyncio.ensure_future(_left(receive))
@@ -38,7 +38,7 @@ async def _left(receive: Receive) -> None:
 
 
 def _replaying(body: bytes) -> Receive:
-    """What the application reads: the body, and nothing more for as long as it runs."""
+    """The application's `receive`: the body once, and then nothing for as long as it runs."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

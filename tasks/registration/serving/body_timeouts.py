@@ -1,7 +1,8 @@
-"""How long a request's body is waited for: while it comes, and no longer once the server stops.
+"""How long the server waits for a request's body: while it keeps arriving, and only briefly once
+the server is stopping.
 
-A client that stalls amid its body would hold its place in the line, and a server that stops until
-the grace is over.
+A client that stalls in the middle of its body would otherwise hold its place in the queue, and keep
+a server that is stopping alive until the grace period is over.
 """
 
 import asyncio
@@ -11,32 +12,32 @@ from contextlib import asynccontextmanager
 from tasks.registration.serving.problems import RequestProblem
 
 BODY_SECONDS = 30.0
-"""Without another byte of its body, a client is answered."""
+"""Longest wait for the next part of a body."""
 STOPPING_SECONDS = 1.0
-"""Bodies that have begun have this long to come once the server is told to stop."""
+"""The same once the server has been told to stop."""
 STALLED = "stalled"
-"""The reason of a refusal for which nothing more of a body is waited for."""
+"""Reason of a refusal after which the server waits for nothing more of the body."""
 
 
-class Patience:
-    """The bodies that are coming."""
+class BodyTimeouts:
+    """The timeouts of all request bodies that are being received."""
 
     def __init__(self) -> None:
         self.stopping = False
         self._coming: set[asyncio.Timeout] = set()
 
     def stop(self) -> None:
-        """Has bodies that do not come soon given up: the server stops."""
+        """Shortens all timeouts: the server is stopping."""
         self.stopping = True
         for left in self._coming:
             _extend(left, STOPPING_SECONDS)
 
     @asynccontextmanager
     async def waiting(self) -> AsyncGenerator[Callable[[], None], None]:
-        """While a body is read; what this gives is called for every part of it.
+        """While a body is read; the yielded function is to be called for every part of it.
 
         Raises:
-            RequestProblem: the rest does not come.
+            RequestProblem: the rest of the body did not arrive in time.
         """
         try:
             async with asyncio.timeout(STOPPING_SECONDS if self.stopping else BODY_SECONDS) as left:
