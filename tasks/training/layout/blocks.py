@@ -1,15 +1,15 @@
 """Attention over the blocks of a flat row on a CPU, forward and backward, without copying the row.
 
-Blocks go in chunks of queries (parts.py). The masks of all chunks are corners of one: it ends at
-the lower right. Queries, keys, values and the output are kept for the backward pass as they lie in
-the row; the kernel is given views of them, key heads repeated by a stride of nought:
+Each block is computed in chunks of queries (chunks.py). The masks of all chunks are lower-right
+corners of one mask. Queries, keys, values and the output are saved for the backward pass as they
+lie in the row; the kernel gets views of them, in which a stride of 0 repeats the key heads:
 
     query     [1, Hq, T, D]     viewed as [Hkv, Hq / Hkv, rows, D]
     key       [1, Hkv, T, D]    viewed as [Hkv, Hq / Hkv, seen, D]
 
-Its gradients go to where they belong: a block's last chunk sees all its keys, so that it goes first
-and gives the block's own keys what they begin with; the others, and those of other blocks that see
-the prompt, are added.
+In the backward pass a block's last chunk, which sees all of its keys, comes first: its gradients
+are written to the block's own keys and values. Those of the other chunks, and of other blocks that
+see the prompt, are added to them.
 
 Legend: T rows, Hq query heads, Hkv key heads, D size of a head.
 """
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from tasks.training.layout.chunks import Rows
 from tasks.training.layout.on_device import Layout
-from tasks.training.layout.parts import Rows
 
 _ATEN: Any = torch.ops.aten
 _FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
@@ -29,7 +29,7 @@ _IS_THERE = hasattr(_ATEN, _FORWARD) and hasattr(_ATEN, f"{_FORWARD}_backward")
 
 
 def has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether torch's kernel for CPUs takes them: it reads each head's numbers as neighbours."""
+    """Whether torch's kernel for CPUs takes them: each head's numbers must be contiguous."""
     return (
         _IS_THERE
         and query.device.type == "cpu"
@@ -48,8 +48,8 @@ def attend(
 ) -> torch.Tensor:
     """`[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`, of one dtype.
 
-    `window`: positions that a query sees, its own among them. Of a layout of pooled rows only those
-    are computed, and the others are zero.
+    `window`: how many positions a query sees, its own included. With a `pooled` layout only the
+    pooled rows are computed; the others are zero.
     """
     return _Blocks.apply(query, key, value, layout, scaling, window)  # pyright: ignore[reportReturnType]
 
@@ -128,16 +128,16 @@ def _by_key_head(x: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 
 
 def _repeated(x: torch.Tensor, homes: Sequence[Rows], times: int) -> torch.Tensor:
-    """`[Hkv, times, n, D]`, the `n` rows of `x [1, Hkv, T, D]` that are meant, for every query head
-    of a key head the same."""
+    """`[Hkv, times, n, D]`: the `n` rows of `x [1, Hkv, T, D]` at `homes`, repeated (as a view) for
+    every query head of a key head."""
     found = [x[0].narrow(1, *rows) for rows in homes]
     joined = found[0] if len(found) == 1 else torch.cat(found, dim=1)
     return joined[:, None].expand(-1, times, -1, -1)
 
 
 def _give(homes: list[torch.Tensor], found: torch.Tensor, *, first: bool) -> None:
-    """Adds `[Hkv, times, seen, D]` to where these keys lie; the first of a block gives its own rows
-    what they begin with."""
+    """Adds gradients `[Hkv, times, seen, D]` to those of the keys they belong to; the `first` of a
+    block overwrites those of the block's own keys."""
     *prompt, own = homes
     found = found.sum(1)
     for whole in prompt:
@@ -151,5 +151,5 @@ def _give(homes: list[torch.Tensor], found: torch.Tensor, *, first: bool) -> Non
 
 
 def _like(x: torch.Tensor, made: Callable[..., torch.Tensor]) -> torch.Tensor:
-    """`[..., H, T, D]` that lies row by row, as a product takes it."""
+    """An array `[..., H, T, D]` stored row by row (T outermost), as a matrix product takes it."""
     return made(*x.shape[:-3], x.shape[-2], x.shape[-3], x.shape[-1]).transpose(-3, -2)

@@ -53,8 +53,8 @@ class Dealing:
 
 
 class GlobalBatches:
-    """Yields lists of MicroBatch, `accumulation` lists for every global batch; for a smaller last
-    one as many as a plain loader, by which Trainer counts the parts of an epoch."""
+    """Yields lists of MicroBatch: `accumulation` lists for every global batch. A smaller last batch
+    gives as many lists as a plain loader would: by these Trainer counts the steps of an epoch."""
 
     def __init__(self, sampler: Any, costs: Costs, dealing: Dealing) -> None:
         self.sampler = sampler
@@ -88,7 +88,7 @@ class GlobalBatches:
 
     @property
     def _at_once(self) -> int:
-        """Items of a micro-batch of every process."""
+        """Items of one accumulation step, over all processes."""
         return self.dealing.size // self.dealing.accumulation
 
     def _count(self) -> int:
@@ -112,7 +112,7 @@ class GlobalBatches:
 
 
 class MicroBatches(torch.utils.data.Dataset[tuple[list[Any], bool]]):
-    """The items of a MicroBatch, and whether they only fill."""
+    """The items of a MicroBatch, and whether it is a filler."""
 
     def __init__(self, items: Any) -> None:
         self.items = items
@@ -142,7 +142,8 @@ class MicroCollator:
 def dealt(
     plain: DataLoader[Any], costs: Costs, dealing: Dealing, device: torch.device, *, blocking: bool
 ) -> DataLoader[Any]:
-    """The loader of dealt batches in the order, and with the workers, of a prepared plain one.
+    """A loader of dealt batches, with the order and the workers of a plain one that accelerate has
+    prepared.
 
     `blocking`: whether copies to the device are waited for.
     """
@@ -155,7 +156,7 @@ def dealt(
 def like(
     plain: DataLoader[Any], dataset: Any, device: torch.device, blocking: bool, **how: Any
 ) -> DataLoader[Any]:
-    """A loader of one process's micro-batches, with the workers of a prepared plain one."""
+    """A loader of one process's micro-batches, with the settings of a prepared plain loader."""
     collate: Any = plain.collate_fn
     copied = ("num_workers", "pin_memory", "persistent_workers", "multiprocessing_context")
     more: dict[str, Any] = {name: getattr(plain, name) for name in (*copied, "in_order")}
@@ -186,7 +187,7 @@ def items_of(loader: DataLoader[Any]) -> Any:
 
 
 def longest_batch(loader: DataLoader[Any], lengths: Numbers, size: int) -> dict[str, Any]:
-    """A micro-batch of the longest items: `size` of them, or as many as keep to the budget.
+    """A micro-batch of the longest items: `size` of them, or as many as fit into the budget.
 
     `lengths`: of the longer side of every item, `[N]`.
     """

@@ -1,4 +1,4 @@
-"""A plan on the device: what the attention of every layer asks of it, made once for a batch.
+"""A plan as tensors on the device: what the attention of every layer needs, made once per batch.
 
     blocks      prompt + chosen   rejected        as the plan has them, on the host
     last        rows that rewards are read at     on the device
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tasks.training.layout.parts import Part, parts_of
+from tasks.training.layout.chunks import Part, parts_of
 from tasks.training.layout.plan import Block, FlatPlan, key_rows, uses
 
 
@@ -34,18 +34,18 @@ class Layout:
     key_starts: torch.Tensor | None = None
     """int32 [N + 1]"""
     uses: torch.Tensor | None = None
-    """int64 [1 or 2, T], where each row stands among `keys`; -1 where it does so but once."""
+    """int64 [1 or 2, T], the first and second place of each row among `keys`; -1 for no second."""
     further_uses: torch.Tensor | None = None
-    """int64 [2, R], rows and where they stand a third time and more."""
+    """int64 [2, R], row and place of every further occurrence (the third and later ones)."""
     most_queries: int = 0
     most_keys: int = 0
-    """Of a block, for the same call."""
+    """Largest numbers of queries and keys in a block, for the same call."""
     pooled: bool = False
-    """Whether nothing but the rows of `last` is asked for."""
+    """Whether only the rows of `last` are needed."""
     masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
     """By (queries, keys, window): bool [queries, keys]."""
     corners: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
-    """By window: nought or minus infinity, of as many queries and keys as were asked for."""
+    """By (window, dtype): an additive mask (0 or minus infinity) of the largest size needed yet."""
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -53,7 +53,7 @@ class Layout:
         return parts_of(self.blocks, pooled=self.pooled)
 
     def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
-        """What a block's queries see, lower-right causal; None for a plain causal square."""
+        """Which keys a block's queries see (lower-right causal); None for a plain causal square."""
         window = window if window is not None and window < keys else None
         if queries == keys and window is None:
             return None
@@ -65,9 +65,9 @@ class Layout:
     def corner(
         self, queries: int, keys: int, window: int | None, dtype: torch.dtype
     ) -> torch.Tensor:
-        """The same to be added to logits, `[queries, keys]`: the lower right of one for all blocks.
+        """The same as an additive mask, `[queries, keys]`: the lower-right corner of a larger one.
 
-        For how far it is to the last key is all that counts.
+        All blocks share it, since only the distance to the last key matters.
         """
         corner = self.corners.get((window, dtype))
         rows, columns = (0, 0) if corner is None else corner.shape
@@ -82,7 +82,7 @@ class Layout:
         return corner[rows - queries :, columns - keys :]
 
     def _seen(self, queries: int, keys: int, window: int | None) -> torch.Tensor:
-        """bool `[queries, keys]`; the last query is the last key's."""
+        """bool `[queries, keys]`; the last query stands at the position of the last key."""
         device = self.last.device
         last = torch.arange(keys - queries, keys, device=device)[:, None]
         key = torch.arange(keys, device=device)[None, :]
@@ -90,7 +90,7 @@ class Layout:
 
 
 def sent(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
-    """The array on the device; a GPU fetches it from pinned memory, and nobody waits for that."""
+    """The array on the device; to a GPU it is copied asynchronously, from pinned memory."""
     tensor = torch.from_numpy(array)
     if device.type == "cuda":
         tensor = tensor.pin_memory()

@@ -1,17 +1,17 @@
-"""The last decoder layer computes the rows that a reward is read at, and of others keys and values.
+"""The last decoder layer computes only the rows that rewards are read at; of the other rows only
+their keys and values.
 
     last layer          p p p p a a a b b       p: prompt, a b: two answers
     its keys, values    p p p p a a a b b       all T rows, since each answer looks at all before it
     its queries                     a   b       A rows: where the rewards are read
     its attention                   a   b       A rows (on a CPU)
     its output, MLP                 a   b       A rows
-    their outputs       1 1 1 1 1 1 a 1 b       plus what goes around them
+    their outputs       1 1 1 1 1 1 a 1 b       plus the residual connection
 
 Of the last layer's output only the pooled rows are used, so most of the layer runs on A rows
-instead of T; the others get ones in their place, which any norm takes. Hooks do it, since the
-layer's own code is not ours to change. The rows come with the call of the layer's attention, as the
-keyword `layout`: inside what gradient checkpointing runs a second time, so they are right again
-then.
+instead of T; the other rows are filled with ones, which any norm takes. Hooks do this, since the
+layer's own code is not ours to change. They learn the rows from the keyword `layout` in the call of
+the layer's attention: gradient checkpointing repeats that call, so the rows are right then, too.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ _HOOKS = "_hooks_for_pooled_rows"
 
 
 def prune_last_layer(body: nn.Module) -> bool:
-    """Puts the hooks on a decoder's body, once; False where the last layer is not built so."""
+    """Puts the hooks on a decoder's body, once; False if its last layer has another structure."""
     if hasattr(body, _HOOKS):
         return True
     layer = _last_layer(body)
@@ -71,7 +71,7 @@ def _last_layer(body: nn.Module) -> nn.Module | None:
 
 
 class _PooledRows:
-    """The rows of the call that is under way; None for padded batches."""
+    """The pooled rows of the current forward pass; None for padded batches."""
 
     def __init__(self) -> None:
         self.rows: torch.Tensor | None = None
@@ -101,5 +101,5 @@ class _PooledRows:
         return ones.index_copy(1, self.rows, output)
 
     def leave(self, _mlp: nn.Module, _args: Any, _output: Any) -> None:
-        """The layer is done: a copy of one of its parts alone knows of no rows."""
+        """Forgets the rows once the layer is done, so that a part of it called alone has none."""
         self.rows = None

@@ -1,7 +1,7 @@
 """Whether a flat layout gives a model's rewards exactly; if not, the reason in a sentence.
 
-Known reasons come from the config. Whatever the config does not tell, a probe does: a few short
-sequences of random ids, with shared prompts, scored padded and flat, by the very modules that will
+Known reasons are read from the config. The rest is found by a probe: a few short sequences of
+random ids with shared prompts are scored both padded and flat, by the same modules that will
 compute the batches.
 """
 
@@ -19,7 +19,7 @@ from tasks.training.layout.rectangle import rectangle
 from tasks.training.scoring import body_dtype, is_decoder, score, score_flat
 
 RECURRENT = ("linear_attention", "mamba", "recurrent", "conv")
-"""Kinds of layers whose state runs on along the row, from one sequence into the next."""
+"""Kinds of layers that carry a state along the row, and so from one sequence into the next."""
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
 HALF = 0.05
 """Differences of rewards that rounding may make, relative to their size."""
@@ -33,8 +33,8 @@ real window: some families slide by their mask alone, which a flat row has not."
 def make_flat(model: PreTrainedModel, autocast: torch.dtype | None = None) -> str | None:
     """None where the flat layouts are exact for the model; else why they are not.
 
-    Its last layer computes the pooled rows alone from now on, if that too is exact for it.
-    `autocast`: the half precision that it will compute in.
+    From now on its last layer computes only the pooled rows (pruning.py), if that is exact, too.
+    `autocast`: the half precision that training will compute in.
     """
     reason = _by_config(model)
     if reason is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.training.layout import parts
+from tasks.training.layout import chunks
 from tasks.training.layout.attention import flat_attention, layout_of
 from tasks.training.layout.blocks import attend
 from tasks.training.layout.on_device import Layout
@@ -20,7 +20,7 @@ QUERY_HEADS, KEY_HEADS, SIZE, SCALE = 4, 2, 8, 0.3
 
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch):
-    monkeypatch.setattr(parts, "CHUNK", 3)
+    monkeypatch.setattr(chunks, "CHUNK", 3)
 
 
 def row_of(plan: FlatPlan, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -56,7 +56,7 @@ def under_one_mask(
 def test_output_and_gradients_are_those_under_one_mask(shared, window, pooled):
     ids, groups = sequences()
     plan = flat_plan(ids, groups if shared else range(len(ids)))
-    assert max(block.own for block in plan.blocks) > 4 * parts.CHUNK
+    assert max(block.own for block in plan.blocks) > 4 * chunks.CHUNK
     last = torch.from_numpy(plan.last)
     row = row_of(plan, torch.float64)
     of_output = torch.randn(1, len(plan.input_ids), QUERY_HEADS, SIZE, dtype=torch.float64)

@@ -1,14 +1,14 @@
-"""Blocks (plan.py) in chunks of queries, each with the keys up to its own last one.
+"""The queries of each block (plan.py) in chunks; a chunk is computed with the keys up to its last.
 
-torch's kernel for CPUs computes up to 512 keys for every query, also those that it then masks: half
-of a causal square for nothing. In chunks it is less:
+torch's attention kernel for CPUs computes up to 512 keys for every query, including those that it
+then masks, so half of a causal square is computed for nothing. In chunks it is less:
 
     keys        p p p p b b b b b b
     chunk 0     s s s s s s .               s: computed and seen
     chunk 1     s s s s s s s s .           .: computed and masked
     chunk 2     s s s s s s s s s .
 
-Where only the pooled rows are asked for, a block's one chunk is its last row.
+Where only the pooled rows are needed, a block has a single chunk: its last row.
 """
 
 from collections.abc import Sequence
@@ -18,30 +18,30 @@ from typing import NamedTuple
 from tasks.training.layout.plan import Block
 
 CHUNK = 192
-"""Queries of the smallest chunk of a block that has several: of fewer the kernel computes 32 at
-once, of these 64, which on an Intel processor is half as fast again."""
+"""Least number of queries in a chunk of a block that has several. With fewer the kernel computes 32
+queries at a time, from here on 64, which on an Intel processor is half as fast again."""
 
 
 class Rows(NamedTuple):
-    """Neighbours in the flat row."""
+    """Consecutive rows of the flat row: the first, and how many."""
 
     first: int
     size: int
 
 
 class Chunk(NamedTuple):
-    """Queries that are computed at once."""
+    """Queries that are computed in one call of the kernel."""
 
     queries: Rows
     seen: int
-    """Keys of the part that they are computed with, from its first on."""
+    """How many of the part's keys, from its first on, they are computed with."""
 
 
 class Part(NamedTuple):
-    """A block's queries and keys."""
+    """The keys of one block, and its queries in chunks."""
 
     keys: tuple[Rows, ...]
-    """The prompt's, if it lies in another block, and the block's own."""
+    """Those of the prompt, if it lies in another block, then the block's own."""
     chunks: tuple[Chunk, ...]
     """In the order of the row; the last one sees all keys."""
 
