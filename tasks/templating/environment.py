@@ -84,13 +84,14 @@ def compiled(template: str) -> Any:
 
 
 def bound(template: str, made: Any) -> Any:
-    """The compiled template in an environment that differs by what is undefined at most."""
+    """The compiled template in an environment of its own, which may treat undefined names in
+    another way than `environment()` does, and differs from it in nothing else."""
     return made.template_class.from_code(made, _code(template), made.make_globals(None))
 
 
 @lru_cache(maxsize=8)
 def _code(template: str) -> CodeType:
-    """Python's code of a template: compiled once for all that renders it."""
+    """The Python code that Jinja compiles a template to, shared by all environments."""
     return environment().compile(template)
 
 
@@ -113,7 +114,7 @@ def refuse(message: Any) -> None:
 
 
 def with_reasoning(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages, their reasoning under the names that templates read."""
+    """The messages, with their reasoning under all the names by which templates read it."""
     if not any(name in turn for turn in messages for name in REASONING):
         return messages
     told: list[dict[str, Any]] = []

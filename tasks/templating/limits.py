@@ -1,7 +1,8 @@
 """How much work and how much text one row may cost a template.
 
-The work is processor time, not time on the wall: a busy machine changes nothing. It can be
-watched in a process's main thread only; elsewhere just the text's length is limited.
+Work is measured as processor time, not as time on the clock, so that a busy machine changes
+nothing. It can be limited in a process's main thread only; in other threads only the length of the
+text is.
 """
 
 import signal
@@ -14,7 +15,7 @@ CPU_SECONDS = 10.0
 """A thousand times what the slowest template known takes for a long conversation."""
 LENGTH_FACTOR = 20
 LENGTH_ALLOWANCE = 200_000
-"""A rendering may have as many characters, and LENGTH_FACTOR times those of the row more."""
+"""A rendering may have so many characters, plus LENGTH_FACTOR times those of the row."""
 MOST_TIMEOUTS = 3
 """Rows over a limit before the run fails: each may cost CPU_SECONDS."""
 

@@ -1,10 +1,10 @@
-"""What conversion kept of the rows and the text does not hold: the model never sees it.
+"""What conversion kept of the rows but the rendered text does not hold, so the model never sees it.
 
     reasoning               ChatML's template, and many others, write none
     text beside tool calls  Llama 3.1's template writes the call alone
     tools beside text       a pair of texts goes through no template
 
-Such rows are rendered all the same, as the template has it; how many there are is told once.
+Such rows are rendered all the same; one warning says how many there may be.
 """
 
 import logging
@@ -34,7 +34,10 @@ PROBES = {
 
 
 def not_rendered(tokenizer: Any, notes: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What the texts lack, and in how many pairs at most, by conversion's notes of each source."""
+    """What the texts lack, and in how many pairs at most.
+
+    `notes`: conversion's counts of what pairs have, for each source.
+    """
     counts: Counter[str] = Counter()
     for noted in notes.values():
         counts.update(noted)

@@ -1,4 +1,4 @@
-"""Contents that are lists of parts: the images among them, one part for each image of a row."""
+"""Contents that are lists of parts, and how a row's images are matched with their image parts."""
 
 import json
 from typing import Any, cast
@@ -12,10 +12,11 @@ SIDES = ("chosen", "rejected")
 
 
 def with_image_parts(row: dict[str, Any]) -> dict[str, Any]:
-    """The canonical row, one part for each of its images, and all of them in `images`.
+    """The canonical row with one image part for each of its images, and all images in `images`.
 
-    Images that no part names stand before the first user's text. Parts without an image of their
-    own take the row's images in order, those of both answers too unless each side has them all.
+    If the row has images but no image parts, parts for them are put before the first user's text.
+    Image parts without an image of their own take the row's images in order. They are counted over
+    the prompt and both answers, unless each side by itself has as many as the row has images.
 
     Raises:
         Unusable: bad_images, where there are more or fewer images than parts for them; image_part,

@@ -4,9 +4,8 @@
             │                                            ├─ every turn there? one BOS? they differ?
             └─ rejected ─ template, or as text with EOS ─┘
 
-The one place where everything is asked of a row; whatever is faster (`replaying`, `columns`,
-`plain_texts`) comes to the same texts for rows of which less has to be asked, and is held against
-this.
+The only place where a row is checked in full. The faster ways (`replaying`, `columns`,
+`plain_texts`) give the same texts for rows that need fewer checks, and are compared with this one.
 """
 
 import json
@@ -54,11 +53,11 @@ Side = Literal["chosen", "rejected"]
 
 @dataclass(frozen=True)
 class Rendered:
-    """One side, prompt included, and where its text must be tokenized as ordinary text."""
+    """The text of one side, prompt included, and where it must be tokenized as ordinary text."""
 
     text: str
     literals: Literals = ()
-    """Given only where special tokens in the row's own words would otherwise count as markup."""
+    """Empty unless special tokens in the row's own text would otherwise be read as markup."""
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Renderer:
     tokenizer: Any
     policy: Policy
     cpu_seconds: float = CPU_SECONDS
-    """What rendering one row may cost."""
+    """Processor time that rendering one row may take."""
     images: bool = False
     """Whether image parts are rendered, and their placeholders counted; else they are refused."""
 
@@ -150,7 +149,8 @@ class Renderer:
     def _in_order(
         self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
     ) -> Rendered:
-        """The rendering; where the template refuses or drops an unusual order, that is why."""
+        """The rendering; where the template refuses or drops turns in an unusual order, the error
+        names that order."""
         try:
             rendered = self._rendered(messages, tools, settings, side)
             if lost := self.probe.lost(messages, tools, settings):

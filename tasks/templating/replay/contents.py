@@ -1,11 +1,11 @@
-"""The contents of many messages: those with white space around them, and all as stretches to copy.
+"""The contents of many messages as slices of one buffer, and which have white space at their ends.
 
-In:  where contents stand in JSON (`turn_spans`), and the texts that are asked for.
-Out: contents as they are; those with a backslash are parsed, the others stand there already.
+In:  where contents stand in the JSON (`turn_spans`), and which texts are wanted.
+Out: the contents; those with a backslash are parsed, the others are used as they stand in the JSON.
 
     data        [{"role":"user","content":"Hi"}][{"role":"user","content":"a\\nb"}]
     stretches   0                          1 2                           3   4       1: a content
-                5 "<|im_start|>user\\n"     6 "<|im_end|>\\n"     7 the parsed content, instead of 3
+                5 "<|im_start|>user\\n"     6 "<|im_end|>\\n"     7 the parsed content, used for 3
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from tasks.templating.replay.turn_spans import Mask, TurnSpans
 _FIRST, _LAST = np.zeros((2, 256), np.bool_)
 for _space in filter(str.isspace, map(chr, range(0x3001))):
     _FIRST[_space.encode()[0]] = _LAST[_space.encode()[-1]] = True
-"""Bytes that a text may begin or end with where white space stands there."""
+"""Bytes with which white space at the beginning or at the end of a UTF-8 text may begin or end."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Contents:
 
     spans: TurnSpans
     padded: Mask
-    """`[m]`: contents that have white space around them, of the texts that were asked for."""
+    """`[m]`: contents with white space at an end, among the texts that are wanted."""
     parsed: Places
-    """Messages whose contents hold a backslash ..."""
+    """The messages whose contents hold a backslash."""
     texts: Sequence[str]
-    """... and these contents."""
+    """The parsed contents of these messages."""
 
     @classmethod
     def of(cls, spans: TurnSpans, asked: Mask) -> "Contents":
-        """Those of the texts that are `asked` for (`[t]`)."""
+        """The contents; `asked` (`[t]`): which texts are wanted."""
         data, begins, stops = spans.data, spans.begins, spans.stops
         wanted = asked[spans.text_of]
         padded = wanted & (_FIRST[data[begins]] | _LAST[data[stops - 1]])
@@ -56,8 +56,8 @@ class Contents:
         return cls(spans, padded, parsed, texts)
 
     def small(self, size: int, asked: Mask) -> Iterator[tuple[int, str]]:
-        """Messages of the texts that are `asked` for whose contents may have less than so many
-        bytes, but for white space around them, and these contents."""
+        """Messages of the wanted texts (`asked`) whose contents, once stripped, may have less than
+        `size` bytes; each with its content."""
         spans, data = self.spans, self.spans.data
         some = (spans.stops - spans.begins < size) | self.padded
         some &= asked[spans.text_of]
@@ -67,8 +67,8 @@ class Contents:
         yield from zip(self.parsed.tolist(), self.texts, strict=True)
 
     def stretches(self, literals: Sequence[bytes]) -> tuple[pa.Array, Places]:
-        """All contents and literals as strings, the literals last but for parsed contents; and the
-        number of each message's content among them."""
+        """All slices of the data, then the literals, then the parsed contents, as one array of
+        strings; and the index of each message's content in it."""
         spans = self.spans
         count = len(spans.begins)
         more = [*literals, *map(str.encode, self.texts)]

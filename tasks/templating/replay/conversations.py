@@ -9,8 +9,9 @@ Out: all their turns one after the other, as roles and contents.
             contents  Hi, Hello., Go., And? ...
             bounds    0, 1, 2, 3, 4 ...             three stretches of turns for every row
 
-A turn is plain that has a role, words, and nothing else. Looking at all turns together costs a
-fraction of looking at each: only where one is found wanting, every row is asked.
+A turn is plain if it has a role, a content that is text and not empty, and nothing else. Checking
+all turns together costs a fraction of checking each: only where that fails, rows are checked one by
+one.
 """
 
 from bisect import bisect_right
@@ -47,10 +48,10 @@ class Conversations:
     """Rows with a turn that is not plain; they have no turns here."""
 
     def suspicious(self, special: SpecialTokens, piece: Piece) -> set[int]:
-        """Rows whose words hold a special token, or could complete one.
+        """Rows whose contents hold a special token, or could become part of one.
 
-        Most texts hold none of the characters that special tokens begin or end with, and are
-        longer than any; only the others are looked at closely.
+        Most contents have none of the characters that special tokens begin or end with, and are
+        longer than all of them; only the others are examined.
         """
         contents = self.contents
         asked = list(range(len(contents)))
@@ -96,7 +97,7 @@ class Plain:
 
 
 def conversations_of(piece: Piece, apart: Collection[int] = ()) -> Conversations:
-    """The turns of a piece's rows; those of rows `apart` are not asked for."""
+    """The turns of a piece's rows, except for those of the rows `apart`."""
     parts, odd = _parsed(piece)
     odd |= set(apart)
     plain = _plain(_without(parts, odd))
@@ -108,8 +109,8 @@ def conversations_of(piece: Piece, apart: Collection[int] = ()) -> Conversations
 
 
 def _parsed(piece: Piece) -> tuple[list[Any], set[int]]:
-    """Three values for every row, and the rows whose texts are no JSON, or not one value each, to
-    this parser: they have empty ones."""
+    """Three values for every row; and the rows that this parser cannot read as three JSON values,
+    which get empty lists."""
     parts = _json(piece.text, 3 * piece.count)
     if parts is not None:
         return parts, set()
@@ -131,14 +132,14 @@ def _json(text: bytes, count: int) -> list[Any] | None:
 
 
 def _without(parts: list[Any], rows: Collection[int]) -> list[Any]:
-    """The same list; these rows have no turns in it any more."""
+    """The same list, changed in place: these rows have no turns any more."""
     for n in rows:
         parts[3 * n : 3 * n + 3] = [], [], []
     return parts
 
 
 def _plain(parts: Sequence[Any]) -> tuple[list[str], list[str], list[bytes]] | None:
-    """Roles and contents, where every turn of every part has a role, words, and nothing else."""
+    """Roles, contents, and contents as UTF-8, if every turn of every part is plain; else None."""
     if set(map(type, parts)) - {list}:
         return None
     turns = list(chain.from_iterable(parts))

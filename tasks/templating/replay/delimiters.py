@@ -1,6 +1,7 @@
-"""What other templates mark turns with, in a row's own text: ordinary text, but seldom meant so.
+"""Turn markers of other templates in a row's own text: ordinary text to this tokenizer, but most
+often left there by mistake.
 
-A tokenizer's own special tokens are another matter, see `special_tokens`.
+The tokenizer's own special tokens are dealt with in `special_tokens`.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,9 @@ DELIMITERS = (
 _AS_BYTES = {name: name.encode() for name in DELIMITERS}
 _PAIRS = [(b"<|", 1), (b"<<", 1), (b">n", -1), (b"# ", 3), (b"]T", -1)]
 _SEEN = [(text[0], step, text[1]) for text, step in _PAIRS]
-"""Each delimiter has one of these characters with another so many places on: `<|`, `<<SYS>>`,
-`_of_turn>`, `### `, `INST]`. They are found in all texts together, and the first of
-them are not there most often."""
+"""(first character, distance, second character): each delimiter holds one of these combinations:
+`<|`, `<<`, the `n` before `>`, `#` and a space three places on, the `T` before `]`. All texts are
+searched for the first characters together, and most of them have none."""
 MARKED = bytes(dict.fromkeys(first for first, _, _ in _SEEN))
 
 
@@ -40,7 +41,7 @@ def delimiters_in(*stored: bytes) -> set[str]:
 
 
 def rows_to_ask(piece: Piece) -> set[int]:
-    """The rows that may hold a delimiter."""
+    """The rows that may hold a delimiter, for `delimiters_in` to decide."""
     text = np.frombuffer(piece.text, np.uint8)
     there = {c: np.flatnonzero(text == c) for c in MARKED if c in piece.text}
     at = np.concatenate([*hits(text, there), np.zeros(0, np.int64)])
@@ -48,7 +49,7 @@ def rows_to_ask(piece: Piece) -> set[int]:
 
 
 def hits(text: npt.NDArray[np.uint8], there: Mapping[int, Places]) -> list[Places]:
-    """Where a delimiter may stand in a text in which the characters `MARKED` are `there`."""
+    """Places where a delimiter may stand; `there`: the places of the characters `MARKED`."""
     return [
         there[first][text.take(there[first] + step, mode="clip") == other]
         for first, step, other in _SEEN

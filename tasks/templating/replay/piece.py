@@ -1,11 +1,12 @@
-"""Some rows of a record batch: their JSON texts in one stretch of memory, and what is rare in them.
+"""Some rows of a record batch: their JSON texts in one buffer, and searches for rare characters.
 
     prompt  [{"role": ...}]   null          ->  [[{"role": ...}],"Yes","No",[],"It is","It",...]
     chosen  "Yes"             "It is"            row 0                    ,row 1
     rejected "No"             "It"
 
-A piece has so few rows that all that is made of them stays in the processor's cache. Most pieces
-hold none of the characters that are looked for, which one search for each of them tells.
+A piece has few enough rows for everything that is made of them to stay in the processor's cache.
+Most pieces hold none of the characters that are searched for, which one search over the whole piece
+shows for each of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,11 +21,11 @@ import pyarrow.compute as pc
 
 Places = npt.NDArray[np.int64]
 ROWS = 64
-"""Rows of a piece: with many more of them everything would take half as long again."""
+"""Rows of a piece; with many more, templating would take half as long again."""
 PRINTABLE = 32
-"""JSON writes characters from here on as they are, or as `\\uXXXX`, or behind a backslash."""
+"""JSON writes a character from here on as itself, as `\\uXXXX`, or after a backslash."""
 _NO_TURNS = pc.JoinOptions(null_handling="replace", null_replacement="[]")
-"""What stands in place of a prompt that is not there."""
+"""An empty list in place of an absent prompt."""
 
 
 @dataclass(frozen=True)

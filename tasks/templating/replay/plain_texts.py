@@ -1,7 +1,7 @@
-"""Pairs of texts closed at a glance: those in which no special token can stand.
+"""The quick way for pairs of plain texts: those that can hold no special token only get their EOS.
 
 In:  the JSON of a row's prompt, chosen and rejected, as a piece has them.
-Out: both texts as `Renderer` makes them; or None: the renderer has to look at the row.
+Out: both texts as `Renderer` makes them; or None where the row needs the renderer.
 
     "Is it red?"," Yes"," No"   ->   Is it red? Yes<|endoftext|>    Is it red? No<|endoftext|>
 """
@@ -30,7 +30,7 @@ class PlainTexts:
     def _closed(self, text: str) -> str | None:
         if self._special is None:
             return self._own.closed(text)
-        # A token that takes part of the text begins in it.
+        # A special token that overlaps the text has its first or its last character in it.
         ends = self._special.ends
         if not ends or any(character in text for character in ends):
             return None

@@ -1,4 +1,4 @@
-"""A `Joint` in numbers, by which the texts of all rows of one shape are joined in columns.
+"""A `Joint` as arrays of numbers, by which numpy joins the texts of all rows of one shape.
 
 joint     "<|user|>"   c[0]   "<|assistant|>"   c[1]   "<|end|>"
 numbers        0         0           1            0        2        the prompt has one message
@@ -16,18 +16,18 @@ from tasks.templating.traced.text import Joint
 
 @dataclass(frozen=True)
 class Recipe:
-    """What one side's text is joined of, for all rows of one shape."""
+    """The parts of one side's text, for all rows of one shape."""
 
     numbers: Places
-    """Of literals; of contents by their place among those of the prompt or of the answer."""
+    """Of a literal its number; of a content its index within the prompt or within the answer."""
     kinds: Places
-    """0: a literal; a content 1 of the prompt, 2 of the chosen, 3 of the rejected side."""
+    """0: a literal; 1, 2, 3: a content of the prompt, of the chosen, of the rejected answer."""
 
 
 def recipe(joint: Joint, asked: int, kind: int, literals: dict[bytes, int]) -> Recipe:
-    """A joint as a recipe; the prompt has `asked` messages, `kind` is that of the answer's.
+    """A joint as a recipe. `asked`: messages of the prompt; `kind`: that of the answer's contents.
 
-    `literals`: the number of each; new ones are added.
+    `literals`: the number of each literal; new ones are added.
     """
     numbers: list[int] = []
     kinds: list[int] = []
@@ -42,7 +42,7 @@ def recipe(joint: Joint, asked: int, kind: int, literals: dict[bytes, int]) -> R
 
 
 def begins_well(joint: Joint, bos: str | None) -> bool:
-    """Whether a literal alone shows that the text begins with the BOS once, if it has to."""
+    """Whether the first literal shows that the text begins with one BOS, if it needs one."""
     if not bos:
         return True
     first = joint.parts[0]

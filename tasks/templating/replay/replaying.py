@@ -1,13 +1,13 @@
-"""Pairs whose structure has been seen, rendered by replaying what the template did then.
+"""Pairs whose structure is known, rendered by replaying what the template did with the first one.
 
-In:  conversations of plain rows, whose words look harmless.
-Out: both sides' texts of one row after the other, up to one that the renderer has to look at.
+In:  conversations of plain rows whose contents hold no special token.
+Out: both sides' texts, row after row, up to the first row that needs the renderer.
 
     a structure's first row  ─ renderer ─ text ─┬─ written
-                                  trace ────────┴─ agree? then its replay is learned
-    rows of that structure   ─ replay ─ text, or None: a test came out otherwise ─ renderer
+                                  trace ────────┴─ equal? then its replay is learned
+    rows of that structure   ─ replay ─ text, or None: a test had another result ─ renderer
 
-A structure is all of a conversation but its texts: roles, tools, settings. One row in
+A structure is everything of a conversation but its texts: roles, tools and settings. One row in
 `SAMPLE_EVERY`, and the first ones, are rendered both ways: see `shard_rows`.
 """
 
@@ -52,26 +52,26 @@ class Replayer:
         if self.special and suspicious(names, self.special):
             self.tracer = None
         self._firsts: set[str] = set()
-        """What marks begin with; rows without them are calm."""
+        """First characters of the markers that templates search for; rows without any are calm."""
         self._pairs: dict[tuple[Any, ...], Pair] = {}
-        """By whether a row is calm, and its shape."""
+        """By whether a row is calm, and by its shape."""
 
     def begin(self) -> None:
-        """To be called before each shard: where no more could be learned, all is learned anew."""
+        """To be called before each shard: forgets all structures if there is no room for more."""
         if len(self.structures) >= MOST_STRUCTURES:
             self.structures.clear()
             self._firsts.clear()
             self._pairs.clear()
 
     def end(self) -> None:
-        """Nothing is replayed any more: a replay has been wrong."""
+        """Stops replaying for good: a replay has been wrong."""
         self.tracer = None
 
     def replay(self, plain: Plain, start: int, stop: int, texts: BothTexts) -> int:
-        """The row up to which both texts of the rows from `start` on have been added to `texts`:
-        `stop`, or one that the renderer has to look at, if only to say what is wrong with it.
+        """Adds both texts of each row from `start` on to `texts`; returns where it stopped.
 
-        None of these rows is odd.
+        That is at `stop`, or at the first row that needs the renderer, if only to say what is wrong
+        with it. None of these rows may be odd.
         """
         calm = not plain.piece.may_hold(self._firsts)
         known, bos, most = self._pairs.get, self.bos, LENGTH_ALLOWANCE
@@ -106,14 +106,14 @@ class Replayer:
         return stop
 
     def known(self, plain: Plain, row: int) -> tuple[str, str] | None:
-        """Both texts of one row, or None where the renderer has to look at it."""
+        """Both texts of one row, or None where it needs the renderer."""
         texts = both_texts()
         if self.replay(plain, row, row + 1, texts) == row:
             return None
         return texts[0][0].decode(), texts[1][0].decode()
 
     def text(self, side: Side) -> str | None:
-        """The rendering, or None where this structure, or this outcome of its tests, is new."""
+        """The rendering, or None where its structure or its combination of test results is new."""
         key, contents = side
         structure = self.structures.get(key)
         if structure is None:
@@ -125,7 +125,8 @@ class Replayer:
         return None
 
     def learn(self, side: Side, text: str) -> None:
-        """Traces the template on a side that the renderer rendered; kept where both agree."""
+        """Traces the template on a side that the renderer has rendered to `text`, and keeps the
+        replay if it gives the same text."""
         key, contents = side
         structure = self.structures.get(key)
         if structure is None:
@@ -151,8 +152,8 @@ class Replayer:
         structure.closed = len(structure.paths) >= MOST_PATHS
 
     def joints(self, roles: Sequence[str], *answers: Sequence[str]) -> list[Joint]:
-        """What the texts of conversations with these roles are joined of, one for each of the
-        answers, without tools and settings; none where that is not known of all of them."""
+        """The joints of conversations with these roles and each of these answers' roles, without
+        tools and settings; an empty list where one of them is not known."""
         given = (self.structures.get((None, None, *roles, *answer)) for answer in answers)
         found = [structure.joint for structure in given if structure and structure.joint]
         return found if len(found) == len(answers) else []
@@ -173,10 +174,10 @@ class Replayer:
 
 
 def both_texts() -> BothTexts:
-    """Those of no row."""
+    """The texts of no row, to add to."""
     return [], []
 
 
 def _too_long(*texts: bytes) -> bool:
-    """Whether one has more characters than any row may have without a closer look."""
+    """Whether one has more characters than every row may have: then the renderer has to decide."""
     return any(len(text.decode()) > LENGTH_ALLOWANCE for text in texts)

@@ -1,5 +1,7 @@
-"""Structures of conversations: all of them but their texts (roles, tools, settings), and what has
-been learned of how a template renders each."""
+"""What has been learned of how a template renders each structure of conversation.
+
+A structure is everything of a conversation but its texts: roles, tools and settings.
+"""
 
 from dataclasses import dataclass, field
 
@@ -17,23 +19,29 @@ SETTINGS_OF_ANOTHER_KIND = frozenset(
         *("return_dict", "tokenizer_kwargs", "conversation"),
     }
 )
+"""Arguments of `apply_chat_template` that are no variables of the template: rows that have
+one in their settings are rendered without replay."""
 
 
 @dataclass
 class Structure:
-    """How conversations of one structure are rendered: one replay per outcome of the tests."""
+    """How conversations of one structure are rendered: one replay per combination of test results.
+
+    See `traced/text.py` for what the replays are.
+    """
 
     paths: list[Replay] = field(default_factory=list[Replay])
     calm: list[Replay] = field(default_factory=list[Replay])
-    """Those for contents that hold no mark, which they need not look for."""
+    """The replays for contents that surely hold no marker, without the searches for markers."""
     joint: Joint | None = None
-    """What the text of contents is joined of that leave nothing to be asked."""
+    """The rendering as literals and contents, for contents that need no test."""
     closed: bool = False
-    """Nothing more is learned."""
+    """Whether no further replays are learned."""
 
 
 def followed(key: Key, special: SpecialTokens | None) -> bool:
-    """Whether tools and settings leave nothing to the renderer proper."""
+    """Whether conversations of this structure may be replayed: no setting and no special token in
+    the tools needs the renderer."""
     tools, settings, *_ = key
     if settings and orjson.loads(settings).keys() & SETTINGS_OF_ANOTHER_KIND:
         return False

@@ -7,8 +7,8 @@ Out: of every message where its content stands; of every text a number that its 
     [{"role":"user","content":"Hi"},{"role":"assistant","content":"\\"Yes\\""}]
       a     .  .    b         . c  d                                       eight quotes a message
 
-All that stands between the words is held against what has to stand there, byte by byte, so a text
-that passes has this form and no other. Only the bytes of quotes are looked for, and a few more.
+Every byte between roles and contents is compared with the one expected, so a text that passes has
+exactly this form. The data are searched only for quotes, backslashes and a few rare bytes.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 Numbers = tuple[int, ...]
 """The roles of a row's texts: see `roles_of`."""
 ROLES = ("user", "assistant", "system")
-"""Those of plain turns, by what they add to a text's number: 1, 2, 3."""
+"""The roles of plain turns; each adds its place here, from 1 on, to a text's number."""
 MOST_TURNS = 31
 """A text's number has two bits for each."""
 PADDING = 16
@@ -51,9 +51,9 @@ class TurnSpans:
     ends: Places
     """`[t + 1]`: where each text begins, and where the last one ends."""
     begins: Places
-    """`[m]`: the first byte of each message's content, as JSON has it ..."""
+    """`[m]`: the first byte of each message's content in the JSON."""
     stops: Places
-    """... and the byte behind it: the closing quote."""
+    """`[m]`: the byte after the content: its closing quote."""
     text_of: Places
     """`[m]`: which text a message stands in."""
     firsts: Places
@@ -61,11 +61,11 @@ class TurnSpans:
     numbers: npt.NDArray[np.uint64]
     """`[t]`: the roles of a text's messages, see `roles_of`; 0: it has none."""
     odd: Mask
-    """`[t]`: texts that are no conversation in this form: what else is told of them is wrong."""
+    """`[t]`: texts in another form than this one; everything else said of them here is wrong."""
     escapes: Places
     """Where backslashes stand."""
     rare: Places
-    """Where the bytes stand that were asked for."""
+    """Where the bytes given as `rare` stand."""
 
     def messages_at(self, places: Places) -> Places:
         """The messages whose contents the places stand in; each once."""
@@ -80,8 +80,8 @@ def roles_of(number: int) -> tuple[str, ...]:
 
 
 def turn_spans(columns: Sequence[pa.Array], rare: bytes = b"") -> TurnSpans:
-    """The messages of all texts of these columns, one column after the other; a null is as a text
-    without any. `rare`: bytes whose places are told, too; no quote and no backslash."""
+    """The messages of all texts of these columns, one column after the other; a null counts as a
+    text without messages. `rare`: further bytes to find, neither quote nor backslash."""
     count = sum(map(len, columns))
     _, offsets, buffer = pa.concat_arrays([*columns, text_array([bytes(PADDING)])]).buffers()
     ends = np.frombuffer(offsets, np.int32, count + 1).astype(np.int64)
@@ -114,7 +114,7 @@ def turn_spans(columns: Sequence[pa.Array], rare: bytes = b"") -> TurnSpans:
 
 
 def _places_of(wanted: bytes, data: npt.NDArray[np.uint8]) -> Places:
-    """Where one of these bytes stands; looked for in pieces that stay in the processor's cache."""
+    """Where one of these bytes stands; searched in pieces that stay in the processor's cache."""
     found: list[Places] = []
     for start in range(0, len(data), PIECE_BYTES):
         piece = data[start : start + PIECE_BYTES]
@@ -126,7 +126,7 @@ def _places_of(wanted: bytes, data: npt.NDArray[np.uint8]) -> Places:
 
 
 def _unescaped(data: npt.NDArray[np.uint8], quotes: Places, escapes: Places) -> Places:
-    """The quotes without those behind a backslash that is none's own, nor behind one, and so on."""
+    """The quotes that are not escaped: those not preceded by an odd number of backslashes."""
     if not len(escapes):
         return quotes
     order = np.arange(len(escapes))
@@ -139,7 +139,7 @@ def _unescaped(data: npt.NDArray[np.uint8], quotes: Places, escapes: Places) -> 
 def _roles(
     data: npt.NDArray[np.uint8], a: Places, b: Places
 ) -> tuple[npt.NDArray[np.uint64], Mask]:
-    """Of every message its role's number, and whether `{"role":"...","content":"` stands there."""
+    """The number of each message's role, and whether `{"role":"...","content":"` precedes it."""
     words: Any = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
     roles = np.zeros(len(a), np.uint64)
     starts, stops, lengths = words[a + 7], words[b - 5], b - a - 7
@@ -153,8 +153,8 @@ def _roles(
 def _framed(
     data: npt.NDArray[np.uint8], a: Places, d: Places, firsts: Places, ends: Places
 ) -> Mask:
-    """Whether a message is closed, and whether it begins its text, follows the one before, and ends
-    its text as it has to."""
+    """Whether each message is closed, and begins its text, follows the message before it, or ends
+    its text with exactly the expected bytes."""
     good = data[d + 1] == _CLOSE
     after = np.append(a[1:], 0) == d + 4
     after &= data[d + 2] == _COMMA

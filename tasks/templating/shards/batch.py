@@ -48,25 +48,26 @@ class Batch:
     asked: dict[str, pa.Array]
     """The columns that the renderer asks for."""
     apart: frozenset[int]
-    """Rows that are never replayed: texts, or with images."""
+    """Rows that are never replayed: plain texts, and rows with images."""
     texts_alone: frozenset[int]
-    """Texts without images."""
+    """Plain texts without images."""
     settings: list[list[str | None]]
-    """Of `SETTINGS`."""
+    """The columns `SETTINGS`."""
     kept: list[int] = field(default_factory=list[int])
     texts: BothTexts = field(default_factory=both_texts)
-    """Of the last kept rows; see `gather`."""
+    """Texts of the kept rows since the last `gather`."""
     arrays: list[tuple[pa.Array, pa.Array]] = field(default_factory=list[tuple[pa.Array, pa.Array]])
-    """The texts of the kept rows before."""
+    """Texts of the kept rows before those, as Arrow arrays."""
     literals: dict[int, tuple[Rendered, Rendered]] = field(
         default_factory=dict[int, tuple[Rendered, Rendered]]
     )
-    """By place among the kept rows; as are the next."""
+    """By place among the kept rows."""
     pictures: dict[int, str] = field(default_factory=dict[int, str])
+    """JSON of the images, by place among the kept rows."""
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "Batch":
-        """Nothing has become of the rows yet."""
+        """A batch none of whose rows has been rendered yet."""
         nothing = pa.nulls(rows.num_rows)
         there = set(rows.schema.names)
         asked = {name: rows[name] if name in there else nothing for name in ASKED}
@@ -98,14 +99,14 @@ class Batch:
             side.append(text.encode())
 
     def part(self, places: Places) -> "Batch":
-        """Some of its rows as a batch of their own; nothing has become of them yet."""
+        """Some of its rows as a batch of their own, not rendered yet."""
         return Batch.of(self.rows.take(place_array(places)))
 
     def adopt(
         self, kept: list[int], texts: tuple[pa.Array, pa.Array], others: "Batch", places: Places
     ) -> None:
-        """Keeps these rows with their texts; what is noted of `others`, which stand at `places`, is
-        noted here, too."""
+        """Keeps these rows with their texts, and takes over literals and images of the batch
+        `others`, whose rows stand at `places` here."""
         self.kept, self.arrays = kept, [texts]
         place = dict(zip(kept, range(len(kept)), strict=True)).__getitem__
         there: list[int] = places[others.kept].tolist()

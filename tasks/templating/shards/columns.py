@@ -1,13 +1,14 @@
-"""Plain rows of a batch rendered all together: their texts are joined in columns.
+"""Plain rows of a batch rendered all at once with numpy, from the joints of their structures.
 
 In:  a batch of conversations, and what a replayer has learned of their structures (`Joint`).
-Out: the rows that can be joined so, each text as a list of stretches; the others go one by one.
+Out: the rows that can be joined so, each text as a list of slices of one buffer ("stretches"); the
+     other rows are rendered one by one.
 
     batch ─ where turns stand ─ rows that need no look ─ rows of one shape ─ lists of stretches
                                                          rows of another ─┘
 
-What is looked for in words is looked for in all bytes of a batch at once: a row that holds one of
-these bytes is left, and so is whatever else needs a look.
+Markers and special tokens are searched for by their first bytes, in all bytes of a batch at once: a
+row that holds one of these bytes is left to be rendered by itself, as are rows that are not plain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +28,13 @@ from tasks.templating.shards.batch import TEXTS, Batch
 from tasks.templating.shards.joined import Joined, copied
 
 WORTH_ROWS = 4
-"""Where not one row in so many is joined, in two batches in a row, the next ones are not asked."""
+"""Where fewer than one row in so many can be joined, in two batches in a row, the next
+`BATCHES_UNASKED` batches are not tried."""
 BATCHES_UNASKED = 15
 EACH = len(TEXTS)
-"""Texts of a row: one column after the other they are looked at."""
+"""Texts of a row; they are processed one column after the other."""
 _MIX = np.array([[0x9E3779B97F4A7C15], [0xC2B2AE3D27D4EB4F], [0x165667B19E3779F9]], np.uint64)
-"""By which the three numbers of a row become one: rows of one shape are sorted by it."""
+"""Multipliers of a hash that makes one number of a row's three, to sort rows by shape."""
 
 
 class Columns:
@@ -44,15 +46,15 @@ class Columns:
         ends = self._special.ends if self._special else ()
         written = [end for end in ends if end >= " " and end not in '"\\']
         self._asked = self._special is None or (bool(ends) and len(written) == len(ends))
-        """Whether single characters tell which words could hold a special token."""
+        """Whether single characters show which contents could hold a special token."""
         tokens = self._special.tokens if self._special else ()
         self._longest = max((len(token.encode()) for token in tokens), default=0)
         self._watched = {end.encode()[0] for end in ends}
-        """Bytes whose rows are left."""
+        """Bytes that exclude a row that holds one of them."""
         self._literals: dict[bytes, int] = {}
         self._recipes: dict[Numbers, tuple[bool, Sequence[Recipe]]] = {}
         self.compared: set[Numbers] = set()
-        """Shapes of which a joined row was held against the template's text."""
+        """Shapes of which a joined row has been compared with the template's text."""
         self._unasked = self._in_vain = 0
 
     def joined(self, batch: Batch) -> Joined | None:
@@ -97,7 +99,8 @@ class Columns:
     def _listed(
         self, contents: Contents, found: Mapping[Numbers, tuple[Places, Sequence[Recipe]]]
     ) -> Joined:
-        """The rows as lists of stretches, but for those that need a look once they are."""
+        """The rows as lists of stretches, except for long rows and rows with two equal texts, which
+        the renderer has to decide on."""
         spans = contents.spans
         count = len(spans.odd) // EACH
         stretches, of_message = contents.stretches([*self._literals])
@@ -124,8 +127,8 @@ class Columns:
         return Joined(there, stretches, lists, first)
 
     def _recipe(self, numbers: Numbers) -> tuple[bool, Sequence[Recipe]] | None:
-        """Whether white space around contents matters, and the recipes of both sides of rows of one
-        shape; None where one is not known."""
+        """Of rows of one shape: whether white space at the ends of contents matters, and both
+        sides' recipes; None where one of them is not known."""
         if numbers not in self._recipes:
             prompt, *answers = map(roles_of, numbers)
             joints = self._replayer.joints(prompt, *answers)
@@ -141,7 +144,7 @@ class Columns:
 
 
 def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:
-    """Rows that are no plain conversations, or hold bytes for which they need a look."""
+    """Rows that cannot be joined: not plain, with settings or tools, or with a watched byte."""
     count = batch.rows.num_rows
     odd = spans.odd.copy()
     odd[spans.text_of[spans.begins == spans.stops]] = True
@@ -160,7 +163,7 @@ def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:
 
 
 def _alike(spans: TurnSpans, rows: Places) -> Iterator[tuple[Numbers, Places]]:
-    """The rows of each shape: the numbers of its texts' roles, and the rows."""
+    """The rows grouped by shape: the numbers of their texts' roles, and the rows."""
     numbers = spans.numbers.reshape(EACH, -1)[:, rows]
     mixed = (numbers * _MIX).sum(0)
     order = np.argsort(mixed, kind="stable")

@@ -1,4 +1,4 @@
-"""Texts that are lists of stretches of one buffer, copied all together.
+"""Texts given as lists of slices ("stretches") of one buffer, put together in one copy.
 
 stretches   0 "What?"   1 "Blue."   2 "Red."   3 "<|im_start|>user\\n"   4 "<|im_end|>\\n" ...
 chosen      3 0 4 1 5        one copy of stretches in this order makes the texts of all rows
@@ -23,9 +23,9 @@ class Joined:
     """Which rows of the batch these are."""
     stretches: pa.Array
     lists: Sequence[tuple[int, Places, Places]]
-    """Side (0, 1), rows `[r]`, and their stretches `[r, s]`: of rows that have as many."""
+    """Side (0, 1), rows `[r]`, and their stretches `[r, s]`, as many for each of them."""
     first: Mapping[Numbers, int]
-    """A row of each shape of which none was compared before."""
+    """One row of each shape of which no row has been compared with the template's text yet."""
 
     def with_others(
         self, places: Places, others: Sequence[pa.Array]

@@ -1,10 +1,10 @@
 """Rows rendered one by one, most of them by replaying: those that are not joined in columns.
 
 In:  a batch of conversion's pairs.
-Out: which of them are kept, with their texts; the ledger and the quarantine are kept on the way.
+Out: which of them are kept, with their texts; ledger and quarantine are updated on the way.
 
-Rows go in stretches that stay in the processor's cache; those that are replayed are never made
-into objects of their own.
+Rows are processed in pieces that stay in the processor's cache; no Python object is made for a row
+that is replayed.
 
     stretch   . . . . o . . . m . . . . . . s . .      odd, marked by a delimiter, sampled
               └─────┘   └───┘   └─────────┘   └─┘      replayed, but for what is new in them
@@ -37,7 +37,7 @@ class Pictured(Exception):
 
 
 class RowByRow:
-    """Renders rows of one shard, and keeps their accounts."""
+    """Renders the rows of one shard, and keeps its ledger and quarantine."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RowByRow:
             start = stretch.stop
 
     def _stretch(self, batch: Batch, rows: range, piece: Piece, sampled: Collection[int]) -> None:
-        """Renders some rows: those between the ones that need a look are replayed."""
+        """Renders the rows of one piece: all are replayed but those that need the renderer."""
         marked = rows_to_ask(piece)
         plain, odd = self._plain(batch, rows, piece)
         done = 0
@@ -93,7 +93,7 @@ class RowByRow:
         self._replay(batch, rows, plain, done, len(rows))
 
     def _plain(self, batch: Batch, rows: range, piece: Piece) -> tuple[Plain, Collection[int]]:
-        """What of a stretch may be replayed, and the rows that may not."""
+        """The rows of a piece that may be replayed, and those that may not."""
         apart = {n - rows.start for n in batch.apart.intersection(rows)}
         if not self.replaying or len(apart) == len(rows):
             return Plain.nothing(piece), range(len(rows))
@@ -115,7 +115,7 @@ class RowByRow:
             start = end + 1
 
     def _close(self, batch: Batch, place: int, stored: bytes, *, sampled: bool) -> None:
-        """Closes the texts of one row; the renderer does where they need a look."""
+        """Adds the EOS to the texts of one row, or leaves the row to the renderer if need be."""
         texts = self.plain_texts.closed(stored) if self.plain_texts else None
         if texts is None or sampled:
             self._look(batch, place, known=texts)
@@ -156,7 +156,7 @@ class RowByRow:
         self.images += 1
 
     def _allowed(self, batch: Batch, place: int) -> bool:
-        """Counts other templates' delimiters in a row; whether it may stay."""
+        """Counts other templates' delimiters in a row; returns whether the row may be kept."""
         found = delimiters_in(*batch.stored(place))
         self.delimiters.update(found)
         if not found or not self.strict:

@@ -3,8 +3,8 @@
 conversion's pairs/NNNNN.parquet  ->  texts/NNNNN.arrow
 
 Should a replayed text ever differ from the template's, the whole shard is rendered again by Jinja
-alone, as are the process's next ones, and the report counts it. A shard in which images come to
-light is begun again, too, with a column for them.
+alone, as are this process's next shards, and the report counts it. A shard in which a row with
+images turns up is started again, too, with a column for images.
 """
 
 import gc
@@ -31,7 +31,7 @@ from tasks.templating.text_shards import TEXTS, open_writer
 from tasks.templating.tokenizer.plain_tokenizer import PlainTokenizer
 
 _last = threading.local()
-"""What renders with the template that was asked for last: all that was found out of it."""
+"""The thread's renderers of the template used last, with everything learned about it."""
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 * 2**20
 
@@ -75,7 +75,7 @@ class TemplateShard:
 
     @cached_property
     def _renderers(self) -> Renderers:
-        """The thread's own, for all shards, and for the next stage like this one."""
+        """The thread's own, for all shards and runs with the same tokenizer and params."""
         asked = self.tokenizer, self.params
         if getattr(_last, "asked", None) != asked:
             _last.asked, _last.made = asked, renderers(*asked)

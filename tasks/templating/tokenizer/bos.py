@@ -1,8 +1,8 @@
-"""The BOS that a tokenizer itself puts before every text, and the template beside it.
+"""Exactly one BOS at the beginning of every conversation, if the tokenizer puts one before texts.
 
-Conversations are tokenized without the tokenizer's own additions, so their BOS is the template's
-affair; plain text gets the tokenizer's. A tokenizer that begins every text with a BOS has seen
-one on all that it was trained on: then every conversation begins with exactly one, too.
+Conversations are tokenized without the tokenizer's own special tokens, so the chat template has to
+write their BOS; plain texts get it from the tokenizer. If the tokenizer begins every text with a
+BOS, the model has seen one on everything that it was trained on, so conversations get one, too.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ _TURNS: Messages = [
 
 
 def with_one_bos(tokenizer: Any) -> str:
-    """The tokenizer's chat template, so completed that a conversation begins with the BOS once.
+    """The tokenizer's chat template, completed so that a conversation begins with one BOS.
 
-    It is as it was where the tokenizer has no BOS of its own to put before text.
+    Unchanged where the tokenizer puts no BOS before texts.
 
     Raises:
         TemplateError: the template writes the BOS twice.

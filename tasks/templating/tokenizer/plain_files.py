@@ -1,7 +1,7 @@
-"""Whether a tokenizer's files say all about it, and what they name.
+"""Whether a tokenizer can be read from its files without transformers, and what they say.
 
-They do where a plain class of transformers loads a `tokenizer.json` of its own, its config holds
-known settings alone, and every token that it names is a special one of that file.
+It can if it has a `tokenizer.json` and one of transformers' plain classes, its config holds only
+known settings, and every token that the config names is a special token of the `tokenizer.json`.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ OTHER_FILES = ("added_tokens.json", "special_tokens_map.json", "additional_chat_
 
 
 def is_plain(directory: Path) -> bool:
-    """Whether the files alone say all, so that a copy of them is the tokenizer."""
+    """Whether the files define the tokenizer completely: then a copy of them is the tokenizer."""
     file = tokenizer_file(directory)
     return file is not None and plain_files(directory, file) is not None
 
@@ -35,7 +35,7 @@ def is_plain(directory: Path) -> bool:
 def plain_files(
     directory: Path, file: TokenizerFile
 ) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """Added tokens by content, and the named ones; None where the files do not say all."""
+    """Added tokens by content, and named tokens by name; None where transformers is needed."""
     config = _json(directory / "tokenizer_config.json")
     if config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
         return None

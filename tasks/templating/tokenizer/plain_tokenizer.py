@@ -3,8 +3,9 @@
 In:  a tokenizer's directory, or a tokenizer of transformers.
 Out: its special tokens, its chat template and the rendering of conversations by it; picklable.
 
-Read from files only where these say all: a plain `tokenizer.json` that no class of transformers
-changes on loading. Other tokenizers are loaded by transformers once, and their answers kept.
+It is read from the files alone where these define it completely: a plain `tokenizer.json` that no
+class of transformers changes on loading. Other tokenizers are loaded by transformers once, and what
+templating needs of them is kept.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class Flagged:
 
 @dataclass
 class PlainTokenizer:
-    """Stands where the functions of this stage take a tokenizer of transformers."""
+    """Takes the place of a tokenizer of transformers in the functions of this stage."""
 
     chat_template: Any
     special_tokens_map: Mapping[str, str]
@@ -50,8 +51,8 @@ class PlainTokenizer:
     eos_token_id: int | None
     cls_token_id: int | None
     probe_ids: Mapping[bool, list[int]]
-    """Ids of `PROBE` with and without the tokenizer's own special tokens; `SAME` stands for them
-    where there is no difference."""
+    """Ids of `PROBE` with and without the tokenizer's own special tokens; `[SAME]` for both where
+    there is no difference."""
     is_fast: bool = True
 
     @property
@@ -133,7 +134,8 @@ def _from_files(
 
 
 def _probe_ids(file: TokenizerFile) -> Mapping[bool, list[int]]:
-    """The encoder, slow to build, is only asked where a post-processor may add tokens."""
+    """`PlainTokenizer.probe_ids`; the encoder, slow to build, is used only where a post-processor
+    may add tokens."""
     if _adds_nothing(file.parts["post_processor"]):
         return {True: [SAME], False: [SAME]}
     return {own: file.backend.encode(PROBE, add_special_tokens=own).ids for own in (True, False)}
@@ -148,7 +150,7 @@ def _adds_nothing(part: Any) -> bool:
 
 
 def _loaded(directory: Path) -> PlainTokenizer:
-    """By transformers, which knows what its classes make of the files."""
+    """The tokenizer as transformers loads it."""
     whole = loaded(directory)
     flagged = tuple(str(t) for t in whole.added_tokens_decoder.values() if t.special)
     ids = {w: list(whole(PROBE, add_special_tokens=w)["input_ids"]) for w in (True, False)}

@@ -1,10 +1,10 @@
-"""A tokenizer's directory as tokenization keeps it for the model: the same, with the template used.
+"""The tokenizer's directory that tokenization keeps for the model, with the template that was used.
 
-    plain files (`plain_tokenizer`)    are copied
-    others                             transformers loads and saves them, in its own form
+    plain files (`plain_files`)    are copied
+    others                         transformers loads and saves them, in its own form
 
-What is saved may so have other bytes than the model's file. The encoder is made of what is saved;
-making one of a vocabulary in use takes a second, so it is begun while templating renders.
+So the saved files may differ in their bytes from the model's. The encoder is built from the saved
+files; for a large vocabulary that takes a second, so it is started while templating renders.
 """
 
 import shutil
@@ -23,8 +23,8 @@ from tasks.templating.tokenizer.tokenizer_file import (
 
 
 def begin_encoder(model: Path) -> None:
-    """Starts to build the fast encoder of the tokenizer.json that `save` will write, if there will
-    be one, in a thread: on another core, since this process will go on to tokenize."""
+    """Starts building, in a thread, the fast encoder of the tokenizer.json that `save` will write,
+    if it will write one: this process tokenizes after it has rendered."""
     if has_fastokens() and (file := _file_as_saved(model)):
         file.begin()
 
@@ -39,7 +39,7 @@ def _file_as_saved(model: Path) -> TokenizerFile | None:
 
 
 def save(model: Path, template: Path, directory: Path) -> None:
-    """Saves the model's tokenizer, with the template where that is there."""
+    """Saves the model's tokenizer, with the chat template of the file `template` if it exists."""
     if is_plain(model):
         copied = [model / name for name in ("tokenizer.json", "tokenizer_config.json")]
         for source in (*copied, *([template] if template.exists() else ())):

@@ -1,10 +1,10 @@
-"""Jinja's filters and tests while a template is traced: what they give for symbols.
+"""Jinja's filters and tests while a template is traced: their results for symbols.
 
-    {{ content | trim }}           the symbol's own strip, which the replay cuts again
-    {% if content is string %}     as of any text
-    {{ content | upper }}          not followed: the trace ends
+    {{ content | trim }}           the symbol's `strip`, which each replay repeats
+    {% if content is string %}     the same for every text
+    {{ content | upper }}          not traced: the trace ends
 
-For everything else they are what they were.
+For any other value they work as usual.
 """
 
 from collections.abc import Callable

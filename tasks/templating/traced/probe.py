@@ -1,17 +1,17 @@
-"""What a template does to each shape of conversation, found out once per shape with marked text.
+"""Which parts of a conversation a template drops, found once per shape by rendering marked text.
 
-A shape is all of a conversation but its words: the roles, names and identifiers, which turns have
-content and calls, how calls and tools are written, and the template's further arguments. Every
-turn, call, argument and tool gets a mark of its own; a mark that is missing from the rendering is
-something that the model would never see.
+A shape is everything of a conversation but its words: roles, names and identifiers, which turns
+have content and calls, how calls and tools are written, and the template's further arguments. Every
+turn, call, argument and tool gets a marker of its own; a marker that is missing from the rendering
+is something that the model would never see.
 
     user > assistant (1 call) > tool > assistant, with 1 tool
         -> "the chat template drops the calls of turn 2 of 4 (assistant) ..."
 
-Templates test words, too. Marks are tried plain and behind a think block; what survives in either
-is kept. A template that refuses the marks (not the row itself, which is rendered before) is not
-judged by them. An answer depends on nothing but what is rendered for it, so it is the same
-whichever row was the first of its shape.
+Templates may test the words, too: marked text is tried plain and after a think block, and what
+survives in either counts as kept. A template that refuses the marked text (the row itself was
+rendered before) is not judged by it. The result depends only on what is rendered for it, so it is
+the same whichever row of a shape came first.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Lost:
 
 @dataclass
 class TemplateProbe:
-    """Answers per shape, each found out once."""
+    """The results per shape, each found once."""
 
     tokenizer: Any
     answers: dict[bytes, Lost | None] = field(default_factory=dict[bytes, Lost | None])

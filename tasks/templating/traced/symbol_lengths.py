@@ -1,4 +1,4 @@
-"""How long a symbol's text is, as far as a template may ask.
+"""The length of a symbol's text, which a template may compare with a number.
 
 content | length > 0    ->  True, noted as ("(len(c[0]) > 0)", True)
 content | length + 1    ->  ends the trace

@@ -1,8 +1,8 @@
-"""Words of a row that a template is run on once, noting all that it does with them.
+"""Symbols: stand-ins for a row's contents that record everything a template does with them.
 
-A symbol stands for a text. It answers a test with the text's own answer and notes the test; it
-turns into other symbols where the template cuts or joins it; whatever else is done to it ends the
-trace. So nothing that depends on the text goes unnoticed, which a text could not promise.
+A symbol stands for a text. A test of it returns the text's own result and is recorded; stripping,
+slicing or joining it gives another symbol; any other operation ends the trace. So, unlike with a
+plain text, nothing that depends on the content goes unnoticed.
 
     'Q: ' + content.strip()     ->  parts ("Q: ", c[0].strip())
     '</think>' in content       ->  False, noted as ("('</think>' in c[0])", False)
@@ -19,7 +19,7 @@ TESTS = ("startswith", "endswith")
 
 
 class Untraceable(Exception):
-    """The template does something with a text that is not followed."""
+    """The template did something with a text that cannot be traced."""
 
 
 def untraceable(*_: Any, **__: Any) -> NoReturn:
@@ -28,7 +28,7 @@ def untraceable(*_: Any, **__: Any) -> NoReturn:
 
 
 class Symbol:
-    """A text, by its value now and by how it is made of the contents."""
+    """A text: its present value, and the expression that makes it of the contents."""
 
     __slots__ = ("_parts", "_tests", "_value")
 
@@ -115,7 +115,7 @@ class Symbol:
 
 
 class Pieces:
-    """What `split` gives: only its first and its last piece, which are always there."""
+    """The result of `split`: only its first and last piece, which always exist, can be traced."""
 
     __slots__ = ("_code", "_symbol", "_texts")
 

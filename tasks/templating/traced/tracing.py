@@ -1,16 +1,17 @@
 """A chat template run once per structure of conversation, and replayed by joining strings.
 
-In:  a template, the concrete parts of a conversation (roles, tools, settings), its contents.
-Out: the functions that give the text for other contents under the same tests (`traced_text`), or
+In:  a template, and a conversation: its structure (roles, tools, settings) and its contents.
+Out: functions that render other contents for which all tests have the same results (`text.py`), or
      None.
 
     roles, tools ─┐
                   ├─ template ─ "<|user|>", c[0], "<|assistant|>", c[1], "<|end|>"     joined
     c[0], c[1]  ──┘             not ('</think>' in c[1])                               asked again
 
-Exact, since contents are symbols while the template runs: every test of a content is noted and
-asked again at each replay, every cut is replayed as the same cut, and whatever else a template does
-with a content ends the trace; then Jinja renders. Blocks that hide text from symbols end it, too.
+This is exact, since contents are symbols while the template runs: every test of a content is
+recorded and repeated at each replay, every strip or slice is repeated, and anything else that a
+template does with a content ends the trace, so that Jinja renders such rows. So do blocks whose
+text symbols cannot follow.
 """
 
 import re
@@ -35,7 +36,7 @@ HIDING = (
     *(nodes.FromImport, nodes.Extends, nodes.Block, nodes.OverlayScope),
     nodes.ScopedEvalContextModifier,
 )
-"""Blocks that make plain text of what stands in them, or bring in another template."""
+"""Blocks that turn their body into plain text, or include another template."""
 MARK = f"\U0010fffe{secrets.token_hex(8)}"
 _MARKS = re.compile(f"{MARK}(\\d+);")
 MOST_TESTS = 64
@@ -68,7 +69,7 @@ class _Joins(NodeTransformer):
 
 
 class _Environment(Sandbox):
-    """Gives a macro's text back as a symbol where contents are in it."""
+    """Returns a macro's text as a symbol where it holds contents."""
 
     tests_noted: list[tuple[str, bool]]
     written: list[Symbol]
@@ -83,7 +84,7 @@ class _Environment(Sandbox):
 
 @lru_cache(maxsize=4)
 def tracer(template: str) -> "Tracer | None":
-    """What traces the template; None where it cannot be followed."""
+    """A tracer for the template; None where the template cannot be traced."""
     made = environment(_Environment, _Whole)
     tree = made.parse(template)
     if next(tree.find_all(HIDING), None) is not None or MARK in template:
@@ -105,7 +106,7 @@ class Tracer:
     def trace(
         self, messages: Sequence[dict[str, Any]], contents: Sequence[str], given: dict[str, Any]
     ) -> Replays | None:
-        """How the template makes its text of these messages; None where that is not followed.
+        """How the template renders these messages; None where that cannot be traced.
 
         `messages` lack their contents.
         """
