@@ -61,7 +61,7 @@ class FastokensEngine:
 
 
 class TokenizersEngine:
-    """Encodes with tokenizers; `pieces` says whether text between special tokens stands alone."""
+    """Encodes with tokenizers: by pieces, if `boundaries` say where a text may be split."""
 
     def __init__(self, file: TokenizerFile) -> None:
         self.backend = file.backend

@@ -94,15 +94,12 @@ class ShardEncoders:
     def _with_literals(self, rows: pa.RecordBatch, standard: Mask, ids: FlatIds) -> FlatIds:
         if all(rows[f"{side}_literals"].null_count == rows.num_rows for side in TEXTS):
             return ids
-        lists = ids.lists()
+        lists, encode = ids.lists(), literal_encoder(self.source.whole())
         for first, side in ((0, "chosen"), (rows.num_rows, "rejected")):
-            literals: list[Any] = rows[f"{side}_literals"].to_pylist()
-            for place in (place for place, stretches in enumerate(literals) if stretches):
-                lists[first + place] = literal_encoder(self.source.whole())(
-                    rows[side][place].as_py(),
-                    tuple(literals[place]),
-                    add_special_tokens=bool(standard[place]),
-                )
+            for place, literals in enumerate(rows[f"{side}_literals"].to_pylist()):
+                if literals:
+                    text, own = rows[side][place].as_py(), bool(standard[place])
+                    lists[first + place] = encode(text, tuple(literals), add_special_tokens=own)
         return join(lists)
 
 

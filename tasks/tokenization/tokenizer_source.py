@@ -6,10 +6,11 @@ Out: the same encoders, held against the same reference.
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from tasks.templating.tokenizer.loaded import loaded
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, of_content
 from tasks.tokenization.encoder import StageEncoder, encoders_of, stage_encoder
 from tasks.tokenization.params import Choice
@@ -39,14 +40,7 @@ class SavedTokenizer:
 
     def whole(self) -> Any:
         """As `TokenizerSource.whole`; needed for few texts only."""
-        return _loaded(self.directory)
-
-
-@lru_cache(maxsize=2)
-def _loaded(directory: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(directory)
+        return loaded(self.directory)
 
 
 @dataclass
