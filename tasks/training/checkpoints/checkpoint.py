@@ -144,12 +144,12 @@ def rotate(
     counted.sort(key=lambda c: c.step)
     free = [c for c in counted[:-1] if c.path.resolve() not in stay]
     for checkpoint in free[: max(0, len(counted) - keep)]:
-        (checkpoint.path / MANIFEST).unlink(missing_ok=True)
+        withdraw(checkpoint.path)
         shutil.rmtree(checkpoint.path)
 
 
 def withdraw(directory: Path) -> None:
-    """Takes back a manifest before its directory is written into again."""
+    """Removes a checkpoint's manifest, before its directory is changed or deleted."""
     (directory / MANIFEST).unlink(missing_ok=True)
 
 
