@@ -15,12 +15,12 @@ import pyarrow as pa
 from tasks.artifact import Artifact
 from tasks.templating.shards.bounded_batches import bounded
 
-TEXTS = "texts"
+TEXTS_DIRECTORY = "texts"
 
 
 def text_shards(artifact: Artifact) -> list[Path]:
     """The shards of texts of a templating artifact, in row order."""
-    return sorted((artifact.path / TEXTS).glob("[0-9]*.arrow"))  # no cache of `datasets`
+    return sorted((artifact.path / TEXTS_DIRECTORY).glob("[0-9]*.arrow"))  # no cache of `datasets`
 
 
 def open_writer(path: Path, schema: pa.Schema) -> Any:

@@ -63,14 +63,14 @@ def _build(
     workspace: Workspace, params: TokenizationParams, templating: Artifact, model: BaseModel
 ) -> None:
     from tasks.conversion.preference.splits import SPLITS
-    from tasks.templating.text_shards import TEXTS, text_shards
+    from tasks.templating.text_shards import TEXTS_DIRECTORY, text_shards
     from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
 
     _save_tokenizer(workspace, templating, model)
     given = [name for name in OPTIONAL_FIELDS if templating.report[f"with_{name}"]]
     work = TokenizeShard(workspace, params.encoder, params.max_length, schema(given))
     shards = text_shards(templating)
-    digests = input_digests(templating, TEXTS)
+    digests = input_digests(templating, TEXTS_DIRECTORY)
     try:
         numbers = build_shards(
             workspace,
