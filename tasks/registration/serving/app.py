@@ -14,9 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from tasks.registration.serving import meters as metering
 from tasks.registration.serving.guards import OPEN, Guards
-from tasks.registration.serving.meters import Meters
+from tasks.registration.serving.meters import CONTENT_TYPE, Meters
 from tasks.registration.serving.own_form import RewardsRequest
 from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.protocols import (
@@ -106,7 +105,7 @@ def _add_own_forms(app: FastAPI, service: Service) -> None:
         }
 
     async def metrics() -> Response:
-        return Response(service.meters.text(), media_type=metering.CONTENT_TYPE)
+        return Response(service.meters.text(), media_type=CONTENT_TYPE)
 
     app.post("/v1/rewards")(rewards)
     for path in OPEN:
