@@ -41,7 +41,7 @@ def kept(ingestion, artifact):
         ({"deleted": True}, lambda r: r.get("deleted")),
         ({"meta.tags.0.name": "a"}, lambda r: r["n"] % 2),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, dict) else "rows",
 )
 def test_rows_that_meet_all_conditions_are_taken_and_the_others_counted(ingestion, where, wanted):
     path = ingestion.write("rows.jsonl", JSONL + "bad\n")

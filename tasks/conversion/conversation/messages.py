@@ -12,7 +12,7 @@ A content that is a list of parts stays one where an image is among them; texts 
 from typing import Any, cast
 
 from tasks.conversion.conversation.message_names import KEYS, REASONING, ROLE_MAP, ROLES
-from tasks.conversion.conversation.nulls import without_nulls
+from tasks.conversion.conversation.printed_nulls import without_nulls
 from tasks.conversion.conversation.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
 from tasks.errors import shown

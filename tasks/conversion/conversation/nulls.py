@@ -11,36 +11,16 @@ may be meant: it is left out of rows of a table only (`unfilled`), for these can
 mean it. Entries of lists are never left out.
 """
 
-from typing import Any, cast
+from typing import Any
 
+from tasks.conversion.conversation.printed_nulls import without_printed_nulls
 from tasks.ingestion.formats.extensions import FORMATS, split_codec
 
 _TABLES = tuple(ending for ending, kind in FORMATS.items() if kind in ("parquet", "arrow"))
-PRINTED = ("tools", "arguments", "chat_template_kwargs")
-"""What templates print, or ask for by name: tools, what calls hand them, variables."""
 
 
 def unfilled(row: dict[str, Any], raw: str, file: str) -> dict[str, Any]:
-    """The row; of a table's file, without the keys that are null in what is `PRINTED`."""
+    """The row; of a table's file, without the keys that are null in what templates print."""
     if "null" not in raw or not split_codec(file)[0].endswith(_TABLES):
         return row
-    return _unfilled(row)
-
-
-def _unfilled(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_unfilled(each) for each in cast(list[Any], value)]
-    if not isinstance(value, dict):
-        return value
-    entries = cast(dict[str, Any], value).items()
-    return {k: without_nulls(v) if k in PRINTED else _unfilled(v) for k, v in entries}
-
-
-def without_nulls(value: Any) -> Any:
-    """The value without keys that are null, at any depth."""
-    if isinstance(value, list):
-        return [without_nulls(each) for each in cast(list[Any], value)]
-    if not isinstance(value, dict):
-        return value
-    entries = cast(dict[str, Any], value).items()
-    return {key: without_nulls(each) for key, each in entries if each is not None}
+    return without_printed_nulls(row)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import orjson
 
-from tasks.conversion.conversation.nulls import without_nulls
+from tasks.conversion.conversation.printed_nulls import without_nulls
 from tasks.conversion.unusable import Unusable, found
 
 Call = dict[str, Any]

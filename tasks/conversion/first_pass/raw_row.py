@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import orjson
 
-from tasks.conversion.conversation.nulls import PRINTED, unfilled
+from tasks.conversion.conversation.nulls import unfilled
+from tasks.conversion.conversation.printed_nulls import PRINTED
 from tasks.conversion.layouts.columns import Row
 from tasks.conversion.unusable import Unusable, found
 

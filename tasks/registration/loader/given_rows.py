@@ -103,7 +103,9 @@ def _messages(value: Any) -> list[dict[str, Any]]:
 
 
 def _json(name: str, value: Any) -> Any:
-    """A field's value, which a table may hold as JSON; None where it has none."""
+    """A field's value, which a table may hold as JSON; None where it has none, or blank text."""
+    if isinstance(value, str) and not value.strip():
+        return None
     if not isinstance(value, str):
         return value if _given(value) else None
     try:

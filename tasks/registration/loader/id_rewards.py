@@ -55,7 +55,8 @@ class IdScorer:
             place.append(places.setdefault(checked, len(places)))
         distinct = list(places)
         rewards = np.full(len(distinct), np.nan, dtype=np.float32)
-        with torch.inference_mode():
+        unrounded = torch.autocast(self.model.device.type, enabled=False)  # a trainer's may be on
+        with torch.inference_mode(), unrounded:
             for members in _groups(place, prompts):
                 alike = [distinct[i] for i in members]
                 if saves(alike) and self.reuses_prompts:
@@ -99,11 +100,11 @@ class IdScorer:
         device = self.model.device
         given = {"input_ids": input_ids.to(device), "attention_mask": mask.to(device)}
         if not hasattr(self.model, "score"):  # an encoder pools by itself
-            return self.model(**given).logits[:, 0].cpu().numpy()
+            return self.model(**given).logits[:, 0].float().cpu().numpy()
         body = getattr(self.model, self.model.base_model_prefix)
         hidden = body(**given, use_cache=False)[0]  # (B, T, H)
         last = hidden[torch.arange(len(sequences)), lengths.to(device) - 1]  # (B, H)
-        return self.model.score(last)[:, 0].cpu().numpy()
+        return self.model.score(last)[:, 0].float().cpu().numpy()
 
 
 def check_ids(ids: Ids, vocabulary: int) -> tuple[int, ...]:

@@ -84,6 +84,10 @@ class ServedModel:
         self.golden = replay(self, directory)
         """Golden sequences that came out as in training; None without a contract."""
         self.texts = RowTexts(self.tokenizer, special_tokens_in_text or trained_with)
+        written = "encode" if trained_with == "quarantine" else trained_with
+        self.texts_of_policies = RowTexts(self.tokenizer, special_tokens_in_text or written)
+        """Of what a policy wrote: a special token that it spells is text, not an error, unless that
+        was asked for."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, it is its directory and how it was loaded, not its weights."""
@@ -124,8 +128,9 @@ class ServedModel:
         normalized = self.answers_in == "normalized" and self.scale
         return normalized.normalized(rewards) if normalized else rewards
 
-    def ids_of_rows(self, rows: Iterable[Any]) -> list[list[int]]:
-        """The token ids of each row, none longer than the model has positions for.
+    def ids_of_rows(self, rows: Iterable[Any], texts: RowTexts | None = None) -> list[list[int]]:
+        """The token ids of each row, none longer than the model has positions for; `texts` reads
+        them otherwise than this model was loaded to.
 
         Raises:
             ValueError: a row is too long and not to be cut, cannot be rendered or encoded, or as
@@ -134,7 +139,7 @@ class ServedModel:
         ids: list[list[int]] = []
         for number, row in enumerate(rows):
             try:
-                ids.append(self.token_ids(row))
+                ids.append(self.token_ids(row, texts=texts))
             except ValueError as error:
                 raise ValueError(f"row {number}: {error}") from error
             except UNREADABLE as error:
@@ -142,7 +147,12 @@ class ServedModel:
                 raise ValueError(f"row {number} cannot be read: {told}") from error
         return fitting(ids, self.model.config, self.too_long, self.tokenizer)
 
-    def token_ids(self, row: Any, check: Callable[[str], None] = lambda _: None) -> list[int]:
+    def token_ids(
+        self,
+        row: Any,
+        check: Callable[[str], None] = lambda _: None,
+        texts: RowTexts | None = None,
+    ) -> list[int]:
         """The token ids that the model reads for a row; `check` sees its text before it is encoded,
         as the chat template renders it.
 
@@ -150,7 +160,7 @@ class ServedModel:
             ValueError: the row is none of the forms above, comes out empty, or holds a special
                 token that the policy does not allow.
         """
-        ids = self.texts.ids(*content(row), check)
+        ids = (texts or self.texts).ids(*content(row), check)
         if not ids:
             raise ValueError(f"row {str(row)[:80]!r} has no token; expected text to be scored")
         return ids

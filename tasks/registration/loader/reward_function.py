@@ -7,7 +7,15 @@
 
 Text needs this function: of a bare path (`reward_funcs=path`) TRL encodes prompt and completion
 with `add_special_tokens=False` and without the end token that training put behind every text, so it
-gets other rewards. Conversations go through the chat template in both ways, and get the same.
+gets other rewards. Conversations go through the chat template in both ways, and get the same where
+TRL computes in float32 (`bf16=False`; by default it scores a path's model under autocast) and no
+column `tools` or `chat_template_kwargs` is given, which TRL does not hand to a path's template.
+
+Trainers hold their rows in a table, which gives every row the keys of all others, null in them: in
+calls' arguments and in template settings such keys are left out, as conversion leaves them out of
+tables. A special token that a policy spells is read as text, though training had no
+such rows, unless the model was loaded with `special_tokens_in_text="quarantine"`: no answer may
+end a run of RL.
 
 Travels inside the registered model: it may import only modules that travel with it.
 """
@@ -16,8 +24,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.conversion.conversation.printed_nulls import without_printed_nulls
 from tasks.registration.loader.given_rows import OPTIONS, conversations
 from tasks.registration.loader.inference import ServedModel
+
+FILLED = ("arguments", "chat_template_kwargs")
+"""Where a table's nulls would be printed; those of tools go from every row (row_text.py)."""
 
 
 class RewardFunction:
@@ -44,7 +56,8 @@ class RewardFunction:
                 raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
         given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
         rows = zip(prompts, completions, given, strict=True)
-        ids = self.model.ids_of_rows(conversations(rows))
+        read = (without_printed_nulls(row, FILLED) for row in conversations(rows))
+        ids = self.model.ids_of_rows(read, self.model.texts_of_policies)
         asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
         return self.model.scaled(self.model.rewards_of_ids(ids, asked)).tolist()
 

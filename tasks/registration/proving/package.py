@@ -31,6 +31,7 @@ _LOADER = Path(__file__).parents[1] / "loader"
 SHIPPED = {
     **{p.stem: f"tasks.registration.loader.{p.stem}" for p in _LOADER.glob("[a-z]*.py")},
     "message_names": "tasks.conversion.conversation.message_names",
+    "printed_nulls": "tasks.conversion.conversation.printed_nulls",
     "schema_nulls": "tasks.conversion.conversation.schema_nulls",
     "one_of": "tasks.templating.tokenizer.one_of",
     "own_tokens": "tasks.templating.tokenizer.own_tokens",

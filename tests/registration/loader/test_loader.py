@@ -278,5 +278,6 @@ def test_it_is_sent_to_other_processes_as_what_it_was_loaded_from(copied, monkey
     assert came.__name__ == "ours"
     asked = ["The sky"], [" is <|im_end|> blue"]
     assert came(*asked) == as_reward_func(served)(*asked)
+    strict = load_reward_model(copied, "cpu", special_tokens_in_text="quarantine")
     with pytest.raises(ValueError, match="special token"):
-        as_reward_func(load_reward_model(copied, "cpu"))(*asked)
+        pickle.loads(pickle.dumps(as_reward_func(strict)))(*asked)
