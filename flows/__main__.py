@@ -142,7 +142,7 @@ def gc(
 @app.command()
 def show(root: Root = Path(), as_json: AsJson = False) -> None:
     """Show the last run: its artifacts with their paths, its metrics, what it registered."""
-    from flows.summary import print_summary, summary_at, with_alias_now
+    from flows.summary import print_summary, summary_at, times_line, with_alias_now, with_times
     from tasks.artifact import Store
     from tasks.artifact.refs import last_facts
 
@@ -153,9 +153,11 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
             print(f"no run has finished below {root.resolve()}", file=sys.stderr)
             raise typer.Exit(EXIT_FAILED)
         summary = with_alias_now(summary_at(told, store.root), root.resolve())
+        summary = with_times(summary, store)
     if as_json:
         print(json.dumps(summary))
         return
+    print(times_line(summary))
     print_summary(summary)
     for name, facts in summary["stages"].items():
         print(f"{name:13} {facts['path']}")

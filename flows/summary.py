@@ -10,8 +10,9 @@ from flows.markdown import count
 from flows.pipeline import STAGES
 from flows.plan import Planned
 from flows.result_lines import dropped_lines, result_lines
-from tasks.artifact import Artifact, Ledger
+from tasks.artifact import Artifact, Ledger, Store
 from tasks.artifact.record import read_artifact
+from tasks.artifact.refs import RUN, UNFINISHED, refs, time_of
 from tasks.registration.task import SHOWN
 
 
@@ -69,6 +70,26 @@ def summary_at(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
         "model": facts_at(summary["model"]) if summary["model"] else None,
         "report": moved(summary["report"]) if summary.get("report") else None,
     }
+
+
+def with_times(summary: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """The summary of the last finished run with its time, and the times of later ones that are
+    going or did not come to their end, of those that had built anything."""
+    last = time_of(refs(store, RUN)[-1])
+    others = [time for time in map(time_of, refs(store, UNFINISHED)) if time]
+    later = [time.isoformat(timespec="seconds") for time in others if last and time > last]
+    told = last.isoformat(timespec="seconds") if last else None
+    return {**summary, "began": told, "unfinished_since": later}
+
+
+def times_line(summary: Mapping[str, Any]) -> str:
+    """Which run is shown, and whether later ones have not finished."""
+    later = summary["unfinished_since"]
+    told = f"the last finished run, of {summary['began'] or 'a time unknown'}"
+    if not later:
+        return told
+    these = "a later one is" if len(later) == 1 else f"{len(later)} later ones are"
+    return f"{told}; {these} going or did not come to an end, the last of {later[-1]}"
 
 
 def with_alias_now(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:

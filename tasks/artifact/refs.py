@@ -91,11 +91,16 @@ def run_name(store: Store) -> str:
     """A name for a run's ref that sorts behind those of all earlier runs: the time now, or one tick
     after the newest ref if that was named by a clock ahead of this one."""
     times = [datetime.now(UTC)]
-    for path in (*refs(store, RUN), *refs(store, UNFINISHED)):
-        with suppress(ValueError):  # named by hand
-            told = path.stem.split("-")[1]
-            times.append(datetime.strptime(told, RUN_TIME).replace(tzinfo=UTC) + TICK)
+    named = (*refs(store, RUN), *refs(store, UNFINISHED))
+    times += [time + TICK for time in map(time_of, named) if time]
     return f"{max(times).strftime(RUN_TIME)}-{os.getpid()}"
+
+
+def time_of(path: Path) -> datetime | None:
+    """The time that the ref of a run is named by; None of one that was named by hand."""
+    with suppress(ValueError, IndexError):
+        return datetime.strptime(path.stem.split("-")[1], RUN_TIME).replace(tzinfo=UTC)
+    return None
 
 
 def _read(path: Path) -> dict[str, Any]:

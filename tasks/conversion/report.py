@@ -171,8 +171,9 @@ def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list
         return []
     return [
         f"{params.overrides}: {told['unknown']} of {told['listed']} overrides name a pair_id that "
-        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside (a pair "
-        "that was flipped has its new id only while its flip stands in this file, too)"
+        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside (a "
+        "flipped pair has its new id only while its flip stands in this file, too, and by it it is "
+        "not flipped back: to undo a flip, remove it)"
     ]
 
 
