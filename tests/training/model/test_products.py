@@ -102,7 +102,7 @@ def test_the_processors_vendor_is_asked_for(vendor, at_home, monkeypatch, tmp_pa
     file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
     monkeypatch.setattr(products, "CPU_INFO", file)
     monkeypatch.setattr(platform, "processor", lambda: "")
-    found = products.blas_is_at_home.__wrapped__()  # past what is remembered of this processor
+    found = products.blas_is_mkl_on_intel.__wrapped__()  # past what is remembered of this processor
     assert found is (at_home and torch.backends.mkl.is_available())
 
 
