@@ -16,7 +16,7 @@ from typing import Any
 from tasks.artifact import Ledger, Workspace
 from tasks.ingestion.formats.batches import Batch
 from tasks.ingestion.params import Source
-from tasks.ingestion.where import refusal
+from tasks.ingestion.where import refusal, unmet
 
 UNWANTED, CAPPED = "unwanted", "capped"
 RANGE = 2**64
@@ -49,12 +49,16 @@ class Sample:
     def _wanted(self, batch: Batch) -> tuple[list[int], list[bytes]]:
         import orjson
 
-        refusals = [refusal(orjson.loads(raw), self.source.where) for raw in batch.raws]
-        kept = [i for i, refused in enumerate(refusals) if refused is None]
-        self.left_out[UNWANTED] += len(refusals) - len(kept)
-        if self.first_unwanted is None:
-            told = zip(batch.rows, refusals, strict=True)
-            self.first_unwanted = next((f"row {n}: {why}" for n, why in told if why), None)
+        where = self.source.where
+        kept: list[int] = []
+        for i, raw in enumerate(batch.raws):
+            row = orjson.loads(raw)
+            path = unmet(row, where)
+            if path is None:
+                kept.append(i)
+            elif self.first_unwanted is None:
+                self.first_unwanted = f"row {batch.rows[i]}: {refusal(row, where, path)}"
+        self.left_out[UNWANTED] += len(batch.raws) - len(kept)
         return [batch.rows[i] for i in kept], [batch.raws[i] for i in kept]
 
     def _share(self, rows: list[int], raws: list[bytes]) -> tuple[list[int], list[bytes]]:

@@ -63,16 +63,17 @@ Condition = Annotated[
 Where = Mapping[str, Condition]
 
 
-def refusal(row: Mapping[str, Any], where: Where) -> str | None:
-    """Why a row is not wanted: the first condition that it does not meet; None where it is."""
-    for path, condition in where.items():
-        value = value_at(row, path)
-        if not _meets(value, condition):
-            has = f"{path} is {shown(value, 40)}"
-            if path.partition(".")[0] not in row:
-                has = f"has no {path!r} among {some([*row], 12)}{meant(path, row)}"
-            return f"{has}, expected {_worded(condition)}"
-    return None
+def unmet(row: Mapping[str, Any], where: Where) -> str | None:
+    """The path of the first condition that a row does not meet; None where the row is wanted."""
+    return next((path for path in where if not _meets(value_at(row, path), where[path])), None)
+
+
+def refusal(row: Mapping[str, Any], where: Where, path: str) -> str:
+    """Why a row is not wanted, in words: `path` is that of a condition that it does not meet."""
+    has = f"{path} is {shown(value_at(row, path), 40)}"
+    if path.partition(".")[0] not in row:
+        has = f"has no {path!r} among {some([*row], 12)}{meant(path, row)}"
+    return f"{has}, expected {_worded(where[path])}"
 
 
 def value_at(row: Mapping[str, Any], path: str) -> Any:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tasks.artifact import Ledger
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams
-from tasks.ingestion.where import refusal
+from tasks.ingestion.where import refusal, unmet
 
 ROWS = [
     {
@@ -72,9 +72,12 @@ def test_rows_that_are_not_wanted_are_no_bad_rows(ingestion):
 
 
 def test_whole_numbers_are_no_truth_values():
-    assert refusal({"a": 1}, {"a": (True,)}) == "a is 1, expected True"
-    assert refusal({"a": True}, {"a": 1}) == "a is True, expected 1"
-    assert refusal({"a": 1.0}, {"a": 1}) is None
+    for row, where, says in (
+        ({"a": 1}, {"a": (True,)}, "a is 1, expected True"),
+        ({"a": True}, {"a": 1}, "a is True, expected 1"),
+    ):
+        assert refusal(row, where, unmet(row, where)) == says
+    assert unmet({"a": 1.0}, {"a": 1}) is None
 
 
 def test_weight_and_cap_are_of_the_rows_that_are_wanted(ingestion):

@@ -8,6 +8,7 @@ from transformers import TrainerCallback
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
+from tests.at_length import at_length
 from tests.training.tiny import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
@@ -73,9 +74,7 @@ def gradients(base, directory, layout, lora, **fields):
     return kept
 
 
-@pytest.mark.parametrize(
-    "lora", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["full", "adapters"]
-)
+@pytest.mark.parametrize("lora", [False, *at_length(True)], ids=["full", "adapters"])
 @pytest.mark.parametrize("layout", ["padded", "padding_free", "prefix_shared"])
 def test_gradients_are_the_same_whatever_saves_memory(base, tmp_path, layout, lora):
     plain = gradients(base, tmp_path / "plain", layout, lora)
