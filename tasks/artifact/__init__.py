@@ -28,7 +28,7 @@ from tasks.artifact.processes import (
     processes_for,
     worthwhile,
 )
-from tasks.artifact.record import Artifact, input_digests
+from tasks.artifact.record import Artifact, input_digests, part_digest
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
 from tasks.artifact.units import build_shards
@@ -58,6 +58,7 @@ __all__ = [
     "git_commit",
     "input_digests",
     "merkle",
+    "part_digest",
     "physical_cores",
     "processes_for",
     "side_by_side",

@@ -80,6 +80,14 @@ def content_digest(files: Mapping[str, Mapping[str, Any]]) -> str:
     return merkle({name: str(entry["sha256"]) for name, entry in files.items()})
 
 
+def part_digest(artifact: Artifact, part: str) -> str:
+    """The digest of one file, or of all below one folder, of a committed artifact."""
+    files: Mapping[str, Mapping[str, Any]] = artifact.record.get("files", {})
+    return content_digest(
+        {name: entry for name, entry in files.items() if f"{name}/".startswith(f"{part}/")}
+    )
+
+
 def input_digests(artifact: Artifact, folder: str) -> dict[str, str]:
     """`{stem: SHA-256}` of the shards in one folder of a committed artifact."""
     files: Mapping[str, Mapping[str, Any]] = artifact.record.get("files", {})

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tasks.artifact import Artifact, canonical, digest_json
+from tasks.artifact import Artifact, canonical, part_digest
 from tasks.artifact.record import read_artifact
 from tasks.evaluation.measures.metrics import flat
 from tasks.ingestion.redaction import says_secret
@@ -173,7 +173,7 @@ def _log_datasets(client: "MlflowClient", run_id: str, tokenization: Artifact) -
             DatasetInput(
                 Dataset(
                     name=f"pairs-{split}",
-                    digest=split_digest(tokenization, split)[:DATASET_DIGEST_LENGTH],
+                    digest=part_digest(tokenization, split)[:DATASET_DIGEST_LENGTH],
                     source_type="local",
                     source=json.dumps({"uri": str(tokenization.path / split)}),
                 ),
@@ -182,10 +182,3 @@ def _log_datasets(client: "MlflowClient", run_id: str, tokenization: Artifact) -
             for split, use in (("train", "training"), ("eval", "evaluation"))
         ],
     )
-
-
-def split_digest(tokenization: Artifact, split: str) -> str:
-    """The digest of a split's files, whatever the other split holds."""
-    files: Mapping[str, Mapping[str, Any]] = tokenization.record["files"]
-    inside = {n: str(e["sha256"]) for n, e in files.items() if n.startswith(f"{split}/")}
-    return digest_json(inside)

@@ -16,10 +16,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.artifact import part_digest
 from tasks.conversion.preference.splits import SPLITS
 from tasks.evaluation.report import report_of
 from tasks.registration.aliases.judgement import Judgement
-from tasks.registration.facts import split_digest, stage_keys
+from tasks.registration.facts import stage_keys
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.champion_scale import PLACE, ChampionScale
 from tasks.registration.logged_model import model_of
@@ -110,7 +111,7 @@ def provenance_of(version: "ModelVersion", run_id: str, subject: Subject) -> dic
         },
         "Stages": stage_keys(training, subject.evaluation, tokenization),
         "Code and libraries": {"git commit": training.record.get("git_commit"), **libraries},
-        "Digests of the pairs": {s: split_digest(tokenization, s) for s in SPLITS},
+        "Digests of the pairs": {s: part_digest(tokenization, s) for s in SPLITS},
     }
 
 

@@ -59,11 +59,12 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     Raises:
         PipelineError: an input cannot be used, the run diverged, or it was stopped.
     """
+    from tasks.training.batches.pairs import open_pairs
     from tasks.training.handover.contract import rendering_policy, write_contract
     from tasks.training.handover.export import export
     from tasks.training.process.progress import say
 
-    trainer, held_out = _trainer(job, params, request)
+    trainer = _trainer(job, params, request)
     found = trainer.newest_checkpoint()
     if trainer.is_world_process_zero():
         say(
@@ -80,13 +81,14 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
             rendered = rendering_policy(Path(job.pairs))
             trainer.formats = tuple(rendered["formats"] or ())
             export(trainer, Path(job.output), tokens)
-            write_contract(Path(job.output) / "model", held_out or (), **rendered)
+            real: Any = open_pairs(Path(job.pairs) / "train")
+            write_contract(Path(job.output) / "model", real or (), **rendered)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 
 
-def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> tuple["RewardTrainer", Any]:
-    """The trainer of the job, and the held-out pairs, or None where there are none."""
+def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> "RewardTrainer":
+    """The trainer of the job."""
     import torch
     from transformers import PrinterCallback
     from transformers.utils import logging as transformers_logging
@@ -128,7 +130,7 @@ def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> tuple["R
     logs.mkdir(parents=True, exist_ok=True)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(ProgressCallback(trainer, logs / "metrics.jsonl"))
-    return trainer, held_out
+    return trainer
 
 
 def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest
+from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest, part_digest
 from tasks.artifact.durable import read_json
 from tasks.model import BaseModel
-from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.tokenization.shards import RENDERING_FILE, TOKENIZER_DIRECTORY
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import accelerate_config, check_accelerate_config, on_cpu
 from tasks.training.process.job import Job
@@ -16,7 +16,7 @@ from tasks.training.settings.names import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 9
+VERSION = 10
 
 
 def step(
@@ -28,14 +28,17 @@ def step(
 ) -> Step:
     """The step that trains the reward model; `on_metrics` gets every record as it is logged.
 
+    Of the tokenization, the key holds what is trained on: other held-out pairs make another model
+    only where they are evaluated on the way.
+
     Raises:
         ParamsError: the accelerate config cannot be used here.
     """
     check_launch(params)
     files = {
         "weights": model.weights_digest,
-        "tokenizer": model.tokenizer_digest,
         "accelerate_config": file_digest(accelerate_config(params)),
+        **_parts(tokenization, held_out=params.eval_strategy != "no"),
     }
 
     def build(workspace: Workspace) -> None:
@@ -49,7 +52,6 @@ def step(
             identity={
                 "version": VERSION,
                 "params": canonical(params, STAGE),
-                "pairs": tokenization.digest,
                 **files,
             },
         )
@@ -62,12 +64,24 @@ def step(
         VERSION,
         SHELF,
         params,
-        {"tokenization": tokenization},
+        {},
         build,
         libraries,
         files,
-        uses={"model": model_artifact},
+        uses={"tokenization": tokenization, "model": model_artifact},
     )
+
+
+def _parts(tokenization: Artifact, held_out: bool) -> dict[str, str]:
+    """The digests of what a training reads of a tokenization."""
+    parts = {
+        "training_pairs": "train",
+        "tokenizer": TOKENIZER_DIRECTORY,
+        "rendering": RENDERING_FILE,
+    }
+    if held_out:
+        parts["held_out_pairs"] = "eval"
+    return {name: part_digest(tokenization, part) for name, part in parts.items()}
 
 
 def check_launch(params: TrainingParams) -> None:

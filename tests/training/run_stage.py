@@ -8,7 +8,8 @@ import logging
 import sys
 from pathlib import Path
 
-from tasks.artifact import Artifact, Store
+from tasks.artifact import Artifact, Store, file_digest
+from tasks.artifact.durable import files_below
 from tasks.errors import EXIT_INTERRUPTED, Interrupted
 from tasks.model.directory import describe
 from tasks.training.params import TrainingParams
@@ -16,7 +17,9 @@ from tasks.training.task import step
 
 
 def stage_step(base: Path, pairs: Path, params: dict, on_metrics=None):
-    tokenization = Artifact("tokenization", "0" * 16, pairs, "1" * 64, {"report": {}})
+    files = {path.relative_to(pairs).as_posix(): path for path in files_below(pairs)}
+    record = {"files": {name: {"sha256": file_digest(path)} for name, path in files.items()}}
+    tokenization = Artifact("tokenization", "0" * 16, pairs, "1" * 64, {"report": {}, **record})
     model = Artifact("model", "2" * 16, base, "3" * 64, {"report": {}})
     section = TrainingParams.model_validate({"torch_num_threads": 1, **params})
     return step(section, tokenization, describe(base, {}), model, on_metrics)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,6 +193,20 @@ def test_the_model_leaves_with_the_template_that_its_pairs_were_rendered_by(base
     numbers = artifact.report
     assert numbers["rows"] == numbers["train_pairs"] == 45
     assert numbers["num_tokens"] == numbers["last"]["num_tokens"] > numbers["first"]["num_tokens"]
+
+
+def test_other_held_out_pairs_make_another_model_only_where_training_looks_at_them(
+    base, pairs, tmp_path
+):
+    flipped, more = (shutil.copytree(pairs, tmp_path / name) for name in ("flipped", "more"))
+    write_pairs(flipped, make_rows(9, seed=2), "eval")
+    write_pairs(more, make_rows(46), "train")
+    for strategy, looks in (("no", False), ("epoch", True)):
+        params = SHORT | {"eval_strategy": strategy}
+        before, held_out, trained = (stage_step(base, d, params) for d in (pairs, flipped, more))
+        assert (before.key != held_out.key) == looks
+        assert before.key != trained.key
+        assert {"tokenization", "model"} == {*before.uses}  # kept by the collection
 
 
 @pytest.mark.slow

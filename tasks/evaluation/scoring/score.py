@@ -146,13 +146,36 @@ def score_window(scorer: RewardScorer, pairs: pa.Table, split: str) -> pa.Table:
     """The score table of one window.
 
     Raises:
-        ModelError: the model gives a reward that is no finite number.
+        ModelError: a side is longer than the model's positions, or its reward no finite number.
     """
     n = len(pairs)
     both = [*sequences(pairs["chosen_input_ids"]), *sequences(pairs["rejected_input_ids"])]
+    _check_lengths(scorer, both, pairs["pair_id"].to_pylist())
     rewards = scorer.rewards(both)
     check_finite(rewards, pairs["pair_id"].to_pylist(), scorer.model_directory)
     return score_table(pairs, split, rewards[:n], rewards[n:])
+
+
+def _check_lengths(
+    scorer: RewardScorer, sides: Sequence[TokenIds], pair_ids: Sequence[str]
+) -> None:
+    from tasks.training.model.positions import positions, why_no_more
+
+    config = scorer.model.config
+    limit = positions(config)
+    long = [i for i, ids in enumerate(sides) if limit is not None and len(ids) > limit]
+    if long:
+        raise ModelError(
+            f"the {_side(long[0], pair_ids)} has {len(sides[long[0]])} tokens, but the model of "
+            f"{scorer.model_directory} takes {limit}: {why_no_more(config)} ({len(long)} such "
+            f"sides); set tokenization.max_length to {limit} at most"
+        )
+
+
+def _side(place: int, pair_ids: Sequence[str]) -> str:
+    """Which side stands at a place of `[2N]`, chosen sides first."""
+    side, row = divmod(place, len(pair_ids))
+    return f"{('chosen', 'rejected')[side]} side of pair {pair_ids[row]}"
 
 
 def check_finite(rewards: Rewards, pair_ids: Sequence[str], model_directory: Path) -> None:
@@ -163,10 +186,9 @@ def check_finite(rewards: Rewards, pair_ids: Sequence[str], model_directory: Pat
     """
     broken = np.flatnonzero(~np.isfinite(rewards))
     if len(broken):
-        side, row = divmod(int(broken[0]), len(pair_ids))
         raise ModelError(
-            f"{model_directory}: the reward of the {('chosen', 'rejected')[side]} side of pair "
-            f"{pair_ids[row]} is {rewards[broken[0]]}, expected a finite number "
+            f"{model_directory}: the reward of the {_side(int(broken[0]), pair_ids)} is "
+            f"{rewards[broken[0]]}, expected a finite number "
             f"({len(broken)} such rewards); the training diverged: lower training.learning_rate"
         )
 

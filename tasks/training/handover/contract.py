@@ -7,7 +7,7 @@ and held against the model wherever it is loaded.
         pooling     where the reward is read
         tolerance   largest accepted difference of rewards, by dtype, relative to max(1, |reward|)
         probes      golden rows: both texts, both lists of ids, both rewards in float32
-        pairs       real held-out pairs: ids and rewards
+        pairs       real pairs: ids and rewards
 
 A probe that the template or the policy refuses says so: it must be refused again.
 """
@@ -85,7 +85,7 @@ def write_contract(
 ) -> dict[str, Any]:
     """Writes the contract of the model in `directory`; the model is loaded from there anew.
 
-    `pairs`: tokenized held-out pairs, of which the first few are taken. `formats`: those that the
+    `pairs`: tokenized pairs, of which the first few are taken. `formats`: those that the
     rows had, `standard` or `conversational`; None where nobody knows.
 
     Raises:

@@ -29,6 +29,17 @@ def files(tmp_path):
     return split_files(tmp_path)
 
 
+def test_a_side_longer_than_the_positions_names_its_pair(model_directory, tmp_path):
+    """Its training may have been done before the data had such a row."""
+    long = {"rejected_ids": [5] * 65, "rejected_tokens": 65}
+    write_arrow(tmp_path / "eval" / "0.arrow", [*random_pairs(2), random_pairs(3)[2] | long])
+    scorer = RewardScorer(model_directory)
+    scorer.model.config.max_position_embeddings = 64
+    message = f"rejected side of pair {2:032x} has 65 tokens, .* takes 64: .*max_length to 64"
+    with pytest.raises(ModelError, match=message):
+        score_pairs(scorer, split_files(tmp_path))
+
+
 def rewards(table: pa.Table) -> np.ndarray:
     return np.stack([table["reward_chosen"].to_numpy(), table["reward_rejected"].to_numpy()])
 

@@ -118,7 +118,7 @@ def test_a_directory_without_a_contract_is_refused(copied):
         replay(copied / "artifact")
 
 
-def test_the_stage_leaves_a_contract_with_its_policy_and_real_held_out_pairs(base, pairs, tmp_path):
+def test_the_stage_leaves_a_contract_with_its_policy_and_real_pairs(base, pairs, tmp_path):
     held = shutil.copytree(pairs, tmp_path / "pairs")
     said = {"special_tokens_in_text": "keep", "date": "2026-01-02", "formats": ["standard"]}
     (held / "rendering.json").write_text(json.dumps(said))
@@ -132,3 +132,6 @@ def test_the_stage_leaves_a_contract_with_its_policy_and_real_held_out_pairs(bas
     assert "# prompt, and answer" in (trained.path / "model" / "README.md").read_text()
     assert [pair["pair_id"] for pair in contract["pairs"]] == [f"pair000{n}" for n in range(4)]
     assert differences(trained.path / "model") == {}
+    shutil.rmtree(held / "eval")
+    again = stage_step(base, held, {"device": "cpu", "max_steps": 2, "learning_rate": 1e-3})
+    assert Store(tmp_path / "anew").obtain(again).digest == trained.digest

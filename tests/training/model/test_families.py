@@ -274,7 +274,7 @@ def test_a_family_whose_positions_follow_its_padding_takes_as_many_tokens_as_are
 
 @pytest.mark.slow
 def test_a_held_out_row_longer_than_the_positions_is_refused_before_training(tmp_path):
-    """Also where training does not look at the held-out pairs: its contract and evaluation do."""
+    """Also where training does not look at the held-out pairs: evaluation does."""
     base_of("gpt2", tmp_path / "base")
     pairs = write_pairs(tmp_path / "pairs", make_rows(8), "train")
     long = [{**row, "chosen_input_ids": [5] * 200} for row in make_rows(4)]
