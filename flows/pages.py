@@ -121,8 +121,8 @@ def stage_headline(artifact: Artifact) -> str:
         return _accuracy(metrics)
     if last := report.get("last"):
         names = [name for name in ("loss", "accuracy") if name in last]
-        numbers = [f"{name} {last[name]:.3g}" for name in names]
-        return ", ".join([f"step {last['step']:,}", *numbers])
+        numbers = ", ".join(f"{name} {last[name]:.3g}" for name in names)
+        return f"step {last['step']:,}" + (f": {numbers} on its last pairs" if numbers else "")
     if "ledger" not in report:
         return ""
     ledger = Ledger.from_json(report["ledger"])

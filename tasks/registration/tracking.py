@@ -143,16 +143,20 @@ def logged_points(client: "MlflowClient", run_id: str) -> Points:
 def log_records(
     client: "MlflowClient", run_id: str, records: Iterable[Mapping[str, Any]], known: Points
 ) -> None:
-    """Logs the numbers of training records that are not in `known` yet, and adds them to it."""
+    """Logs the numbers of training records that are not in `known` yet, and adds them to it.
+
+    As `training.<name>`: those of the last logged steps, beside the evaluation's of all held-out
+    pairs.
+    """
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
     new: dict[tuple[str, int], float] = {}
     for record in records:
         step = next((int(record[name]) for name in STEP_NAMES if name in record), 0)
-        for name, value in record.items():
-            if name not in NO_METRICS and _is_number(value) and (name, step) not in known:
-                new[name, step] = float(value)
+        numbers = {n: v for n, v in record.items() if n not in NO_METRICS and _is_number(v)}
+        named = {(f"training.{name}", step): float(value) for name, value in numbers.items()}
+        new |= {point: value for point, value in named.items() if point not in known}
     metrics = [Metric(name, value, now, step) for (name, step), value in new.items()]
     for start in range(0, len(metrics), METRICS_PER_CALL):
         client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_CALL])

@@ -108,7 +108,7 @@ def test_a_stage_page_holds_ledger_quarantine_plots_and_numbers(tmp_path):
         ({"metrics": {"accuracy": 0.98, "margin": 12.0715}}, "accuracy 0.980, margin 12.072"),
         (
             {"last": {"step": 1590, "loss": 9.85e-5, "accuracy": 1.0}},
-            "step 1,590, loss 9.85e-05, accuracy 1",
+            "step 1,590: loss 9.85e-05, accuracy 1 on its last pairs",
         ),
         ({"last": {"step": 2, "eval_loss": 0.1}}, "step 2"),
         ({"outcome": "rejected", "decision": "no"}, "rejected: no"),
@@ -262,7 +262,7 @@ def test_the_mlflow_run_of_a_training_that_nothing_comes_behind_is_finished(tmp_
     _closing(sink, lambda _: sink({"global_step": 10, "loss": 0.5}))(Workspace(tmp_path, 0))
     client = client_for(params, tmp_path)
     assert client.get_run(sink.run_id).info.status == "FINISHED"
-    assert client.get_run(sink.run_id).data.metrics == {"loss": 0.5}
+    assert client.get_run(sink.run_id).data.metrics == {"training.loss": 0.5}
     assert run_for(client, params, tmp_path, "abc") == sink.run_id  # as registration does
     assert client.get_run(sink.run_id).info.status == "RUNNING"
 

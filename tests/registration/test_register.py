@@ -49,7 +49,7 @@ def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(defended):
     assert run.data.tags["mlflow.note.content"] == version.description
     assert run.data.metrics["evaluation.accuracy"] == accuracy
     assert run.data.params["sources.0.name"] == "skies"
-    assert [m.value for m in client.get_metric_history(found["run_id"], "loss")] == [
+    assert [m.value for m in client.get_metric_history(found["run_id"], "training.loss")] == [
         0.6,
         pytest.approx(0.5),
     ]
@@ -72,7 +72,7 @@ def test_registering_again_returns_the_version_that_is_there(defended, tmp_path)
     client = place.client
     run_id = again["run_id"]
     assert len(client.get_metric_history(run_id, "evaluation.accuracy")) == 1
-    assert len(client.get_metric_history(run_id, "loss")) == 2
+    assert len(client.get_metric_history(run_id, "training.loss")) == 2
 
 
 AFTER = [

@@ -38,7 +38,7 @@ def test_a_resumed_training_logs_each_step_once_to_the_one_run(place):
         resumed(record)
     resumed.flush()
     assert resumed.run_id == killed.run_id
-    assert history(place, resumed.run_id, "loss") == [(10, 0.1), (20, 0.05), (30, 1 / 30)]
+    assert history(place, resumed.run_id, "training.loss") == [(10, 0.1), (20, 0.05), (30, 1 / 30)]
 
 
 def test_a_relative_database_is_the_roots_wherever_the_command_is_typed(tmp_path, monkeypatch):
@@ -59,8 +59,11 @@ def test_a_record_may_add_metrics_to_a_step_and_what_is_no_number_is_left_out(pl
     sink({"step": 10, "max_steps": 90, "time": 1.7e9, "loss": 0.5})
     sink({"global_step": 10, "eval_loss": 0.4, "note": "x", "flag": True, "bad": float("nan")})
     sink.flush()
-    assert history(place, sink.run_id, "eval_loss") == [(10, 0.4)]
-    assert set(place.client.get_run(sink.run_id).data.metrics) == {"loss", "eval_loss"}
+    assert history(place, sink.run_id, "training.eval_loss") == [(10, 0.4)]
+    assert set(place.client.get_run(sink.run_id).data.metrics) == {
+        "training.loss",
+        "training.eval_loss",
+    }
 
 
 def test_mlflow_that_fails_is_told_once_and_registration_logs_what_is_missing(
@@ -81,7 +84,7 @@ def test_mlflow_that_fails_is_told_once_and_registration_logs_what_is_missing(
     lines = [f'{{"global_step": {s}, "loss": {0.6 - s / 100}}}' for s in (10, 20, 30)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     log_history(place.client, sink.run_id, tmp_path / "metrics.jsonl")
-    assert [step for step, _ in history(place, sink.run_id, "loss")] == [10, 20, 30]
+    assert [step for step, _ in history(place, sink.run_id, "training.loss")] == [10, 20, 30]
 
 
 def test_a_failed_run_is_closed_and_taken_up_again(place):
@@ -102,10 +105,10 @@ def test_a_training_does_not_wait_for_mlflow(place):
             sink({"global_step": step, "loss": 1 / step})
         assert sink.run_id is None
     sink.flush()
-    assert history(place, sink.run_id, "loss") == [(10, 0.1), (20, 0.05)]
+    assert history(place, sink.run_id, "training.loss") == [(10, 0.1), (20, 0.05)]
     sink({"global_step": 30, "loss": 1 / 30})  # goes on after a flush
     sink.flush()
-    assert len(history(place, sink.run_id, "loss")) == 3
+    assert len(history(place, sink.run_id, "training.loss")) == 3
 
 
 def test_load_and_memory_of_the_machine_are_logged_where_asked_for(place, monkeypatch):
@@ -120,7 +123,7 @@ def test_load_and_memory_of_the_machine_are_logged_where_asked_for(place, monkey
         time.sleep(0.05)
     sink.flush()
     assert name in place.client.get_run(sink.run_id).data.metrics
-    assert history(place, sink.run_id, "loss") == [(10, 0.5)]
+    assert history(place, sink.run_id, "training.loss") == [(10, 0.5)]
 
 
 def test_runs_draw_their_place_when_they_begin_and_keep_it(place):
