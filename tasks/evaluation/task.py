@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 12
+VERSION = 13
 SHELF = "6_evaluation"
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tasks.evaluation.tables.row_columns import NONE
 from tasks.evaluation.tables.table import Floats, Mask, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
@@ -17,6 +18,7 @@ PROMPT_TOKENS = (32, 128, 512, 2048)
 TURNS = (2, 3, 5)
 MOST_LABELS = 30
 """Values of a column that are looked at apart: the most frequent ones."""
+FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
@@ -44,24 +46,46 @@ def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
 
 
 def slices_of_labels(labels: Strings) -> Slices:
-    """The pairs of each label, `[N]`, in the order of the labels, numbers as such; of more than 30
-    labels the rarer ones together, at the end."""
+    """The pairs of each label, `[N]`, in the order of the labels, numbers as such.
+
+    Of more than 30 labels the rarer ones are together, at the end. Numbers of which those would
+    be most of the pairs are cut into fifths instead.
+    """
     counts = Counter(sorted(labels.tolist()))  # of equally frequent ones the first
     several = len(counts) > MOST_LABELS
     frequent = [label for label, _ in counts.most_common(MOST_LABELS - several)]
-    named = sorted(frequent, key=_in_order)
-    slices = [(label, labels == label) for label in named]
+    rare = ~np.isin(labels, frequent)
+    if 2 * rare.sum() > len(labels) and all(
+        _number(label) < np.inf for label in {*counts} - {NONE}
+    ):
+        return _fifths(labels)
+    slices = [(label, labels == label) for label in sorted(frequent, key=_in_order)]
     if several:
-        rest = len(counts) - len(named)
-        slices.append((f"({rest} other values)", ~np.isin(labels, named)))
+        slices.append((f"({len(counts) - len(frequent)} other values)", rare))
     return slices
 
 
+def _fifths(labels: Strings) -> Slices:
+    """Five intervals of about as many pairs each, then those of no number."""
+    numbers = np.asarray([_number(label) for label in labels])
+    none = labels == NONE
+    edges = np.quantile(numbers[~none], FIFTHS, method="nearest")
+    bins = _bins(numbers, np.unique(edges).tolist(), lambda edge: f"{edge:.15g}")
+    slices = [(label, rows & ~none) for label, rows in bins]
+    return [(label, rows) for label, rows in [*slices, (NONE, none)] if rows.any()]
+
+
 def _in_order(label: str) -> tuple[float, str]:
+    return _number(label), label
+
+
+def _number(label: str) -> float:
+    """The label as a number; infinity where it is none."""
     try:
-        return float(label), label
+        number = float(label)
     except ValueError:
-        return np.inf, label
+        return np.inf
+    return number if np.isfinite(number) else np.inf
 
 
 def answer_tokens(scores: Scores) -> tuple[Floats, Floats]:

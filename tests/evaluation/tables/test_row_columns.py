@@ -126,3 +126,20 @@ def test_numbers_are_in_their_order_and_rare_labels_together():
     assert slices["07"].sum() == slices["30"].sum() == 3
     exactly = slices_of_labels(many[:MOST_LABELS])
     assert [label for label, _ in exactly] == many[:MOST_LABELS].tolist()
+
+
+def test_numbers_that_hardly_repeat_are_cut_into_fifths():
+    numbers = np.arange(99, -1, -1) / 4
+    labels = np.asarray([label_of(float(number)) for number in numbers] + ["(none)"] * 3)
+    slices = slices_of_labels(labels)
+    assert [(label, int(rows.sum())) for label, rows in slices] == [
+        ("<5", 20),
+        ("5 to <10", 20),
+        ("10 to <14.75", 19),
+        ("14.75 to <19.75", 20),
+        (">=19.75", 21),
+        ("(none)", 3),
+    ]
+    assert (np.sum([rows for _, rows in slices], axis=0) == 1).all()
+    words = np.append(labels, "high")
+    assert "(73 other values)" in dict(slices_of_labels(words))
