@@ -1,4 +1,4 @@
-"""Commands that move the aliases of registered versions by hand, and show how they were moved."""
+"""Commands about registered versions: their aliases are moved by hand, old ones retired."""
 
 import json
 from pathlib import Path
@@ -82,6 +82,27 @@ def alias_history(
         return
     for m in made:
         print(f"{m.when}  {m.alias}: {m.previous} -> {m.version}  {m.how} by {m.who}: {m.why}")
+
+
+@aliases.command()
+def retire(
+    model: Model,
+    keep: Annotated[int, typer.Option(min=1, help="Newest versions that stay.")] = 10,
+    dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
+    tracking_uri: TrackingUri = None,
+    root: Root = Path(),
+) -> None:
+    """Delete old versions and their models' files; what has an alias stays, and the champion that a
+    rollback would go back to. Then gc frees what they were made from."""
+    from tasks.registration.retirement import retire as retired_by
+
+    with told_in_one_sentence():
+        params = _registry_of(model, tracking_uri)
+        retired = retired_by(params, root.resolve(), keep=keep, dry_run=dry_run)
+    for entry in retired:
+        print(f"{entry.bytes:>14,} bytes  {model} version {entry.version}")
+    would = "would free" if dry_run else "freed"
+    print(f"{would} {sum(e.bytes for e in retired):,} bytes of {len(retired)} versions")
 
 
 def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":

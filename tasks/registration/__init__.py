@@ -11,6 +11,7 @@ lazily, so that importing the package imports neither mlflow nor torch.
     register     one version per model: made, proved, judged, given its alias
     logged_model its files in MLflow's store
     store, registry, tracking, experiment, metrics_sink    MLflow: where it is, what it knows
+    retirement   old versions go
     facts, lineage, tags, publication    what is written down there of a version
 """
 

@@ -1,0 +1,113 @@
+"""Old versions leave the registry with their models' files: what a schedule would pile up.
+
+    retire(params, root, keep=10)
+
+Kept are the newest ones, every one that has an alias or that another program registered, and the
+champion that a rollback would go back to. Runs stay, with their figures. A retirement that was cut
+short is finished by the next.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.artifact.collection import size_of
+from tasks.errors import ParamsError, RegistrationError
+from tasks.registration.aliases.decision import ROLLED_BACK
+from tasks.registration.aliases.history import former_champions, history
+from tasks.registration.aliases.moving import registry_of, version_of
+from tasks.registration.logged_model import model_of
+from tasks.registration.params import RegistrationParams
+from tasks.registration.proving.download import check_not_moved, local_path
+from tasks.registration.registry import ARTIFACT_DIGEST
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+
+@dataclass(frozen=True)
+class Retired:
+    """A version that was taken from the registry, or would be."""
+
+    version: int
+    bytes: int
+    """Of its model's files; 0 where they are not on this machine, or serve another version."""
+
+
+def retire(
+    params: RegistrationParams, root: Path, *, keep: int, dry_run: bool = False
+) -> list[Retired]:
+    """Takes all but the `keep` newest versions of a model that may go, the oldest first.
+
+    Raises:
+        ParamsError: `keep` is below 1.
+        RegistrationError: the registry refuses, or a model's files belong to another registry.
+    """
+    if keep < 1:
+        raise ParamsError(f"keep is {keep}, expected 1 or more: the versions that stay")
+    with registry_of(params, root) as (client, still_ours):
+        name = params.model_name
+        standing = sorted(_versions(client, f"name = '{name}'"), key=lambda v: int(v.version))
+        stays = _reserve(client, name)
+        retired: list[Retired] = []
+        for version in standing[:-keep]:
+            found = client.get_model_version(name, version.version)  # a search tells no aliases
+            ours = ARTIFACT_DIGEST in found.tags
+            if found.aliases or not ours or int(found.version) == stays:
+                continue
+            still_ours()
+            retired.append(Retired(int(found.version), _take(client, found, dry_run)))
+        return retired
+
+
+def _reserve(client: "MlflowClient", name: str) -> int | None:
+    """The version that a rollback would make champion."""
+    for number in former_champions(history(client, name)):
+        try:
+            found = version_of(client, name, number)
+        except RegistrationError:  # deleted, or refused: a rollback passes it over, too
+            continue
+        if ROLLED_BACK not in found.tags:
+            return number
+    return None
+
+
+def _take(client: "MlflowClient", version: "ModelVersion", dry_run: bool) -> int:
+    """Deletes a version, after the files of a model that no other version has; their bytes."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    size = 0
+    try:
+        model = client.get_logged_model(model_of(version))
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        model = None  # deleted in MLflow, or by an attempt that was cut short
+    if model is not None and not _is_shared(client, version):
+        check_not_moved(client, version, model.artifact_location)
+        size = size_of(local_path(model.artifact_location))
+        if not dry_run:
+            get_artifact_repository(model.artifact_location).delete_artifacts()
+            client.delete_logged_model(model.model_id)
+    if not dry_run:
+        client.delete_model_version(version.name, version.version)
+    return size
+
+
+def _is_shared(client: "MlflowClient", version: "ModelVersion") -> bool:
+    """Whether another version, of any name, has its files in the same logged model."""
+    mine = (version.name, version.version)
+    others = (v for v in _versions(client) if (v.name, v.version) != mine)
+    return any(model_of(other) == model_of(version) for other in others)
+
+
+def _versions(client: "MlflowClient", asked: str | None = None) -> "Iterator[ModelVersion]":
+    """The registry's versions, page by page."""
+    page = client.search_model_versions(asked)
+    yield from page
+    while page.token:
+        page = client.search_model_versions(asked, page_token=page.token)
+        yield from page

@@ -1,0 +1,80 @@
+"""Old versions go with their files, and nothing that serves or could serve goes with them."""
+
+import pytest
+from mlflow import MlflowClient
+
+from tasks.registration.aliases.decision import ROLLED_BACK
+from tasks.registration.aliases.history import make_champion
+from tasks.registration.aliases.moving import registry_of
+from tasks.registration.experiment import experiment_for
+from tasks.registration.logged_model import model_of
+from tasks.registration.proving.download import local_path
+from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.retirement import retire
+
+NAME = "reward-model"
+
+
+@pytest.fixture
+def four(place, tmp_path):
+    """Version 2 is champion, as version 1 was before; 3 and 4 have no alias."""
+    client = place.client
+    client.create_registered_model(NAME)
+    experiment = experiment_for(client, place.params, place.root)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    for number in "1234":
+        model = client.create_logged_model(experiment, tags={ARTIFACT_DIGEST: number})
+        client.log_model_artifacts(model.model_id, str(tmp_path))
+        client.finalize_logged_model(model.model_id, "READY")
+        source = f"models:/{model.model_id}"
+        tags = {ARTIFACT_DIGEST: number}
+        client.create_model_version(NAME, source, tags=tags, model_id=model.model_id)
+    with registry_of(place.params, place.root) as (client, still_ours):
+        for number in "12":
+            version = client.get_model_version(NAME, number)
+            make_champion(client, version, "register", "better", still_ours)
+    return place
+
+
+def files_of(client, version):
+    model = client.get_logged_model(model_of(client.get_model_version(NAME, version)))
+    return local_path(model.artifact_location)
+
+
+def standing(client):
+    return sorted(int(v.version) for v in client.search_model_versions(f"name = '{NAME}'"))
+
+
+def test_what_serves_and_what_a_rollback_needs_outlives_its_age(four, monkeypatch):
+    client, params = four.client, four.params
+    files = files_of(client, "3")
+    assert [r.version for r in retire(params, four.root, keep=1, dry_run=True)] == [3]
+    assert standing(client) == [1, 2, 3, 4]
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "delete_model_version", dies)
+        with pytest.raises(KeyboardInterrupt):
+            retire(params, four.root, keep=1)
+    [retired] = retire(params, four.root, keep=1)
+    assert (retired.version, standing(client), files.exists()) == (3, [1, 2, 4], False)
+    assert retire(params, four.root, keep=1) == []
+    client.set_model_version_tag(NAME, "1", ROLLED_BACK, "it likes lists")  # no reserve any more
+    assert [r.version for r in retire(params, four.root, keep=1)] == [1]
+
+
+def test_files_that_serve_another_name_stay_and_other_programs_versions_too(four):
+    client, params = four.client, four.params
+    model = model_of(client.get_model_version(NAME, "3"))
+    files = files_of(client, "3")
+    client.create_registered_model("other")
+    client.create_model_version("other", f"models:/{model}", model_id=model)
+    [retired] = retire(params, four.root, keep=1)
+    assert (retired.version, retired.bytes) == (3, 0)
+    foreign = client.create_model_version(NAME, str(files))
+    assert files.is_dir()
+    [retired] = retire(params, four.root, keep=1)
+    assert (retired.version, retired.bytes) == (4, len(b"weights"))
+    assert standing(client) == [1, 2, int(foreign.version)]
