@@ -52,6 +52,7 @@ def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place
     assert Path(uri.removeprefix("file://"), "MLmodel").is_file()
 
 
+@pytest.mark.slow
 def test_a_copied_registry_writes_nothing_into_the_versions_of_the_first(defended, tmp_path):
     made, root = defended.better, defended.root
     copy = replace(defended, root=Path(shutil.copytree(root, tmp_path / "copy")))

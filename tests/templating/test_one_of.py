@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_the_longest_is_found_at_every_place(texts, searched):
     ]
 
 
+@pytest.mark.slow
 def test_runs_of_every_length_are_no_deeper_than_re_can_read():
     runs = [" " * n for n in range(1, 40 * DEEPEST)]
     expression = re.compile(f"({one_of(runs)})")

@@ -210,6 +210,14 @@ def test_other_held_out_pairs_make_another_model_only_where_training_looks_at_th
 
 
 @pytest.mark.slow
+def test_a_model_is_the_same_whatever_is_held_out(base, pairs, tmp_path):
+    held = shutil.copytree(pairs, tmp_path / "pairs")
+    first = Store(tmp_path / "with").obtain(stage_step(base, held, SHORT))
+    shutil.rmtree(held / "eval")
+    assert Store(tmp_path / "without").obtain(stage_step(base, held, SHORT)).digest == first.digest
+
+
+@pytest.mark.slow
 def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
     pairs = write_pairs(tmp_path / "pairs", make_rows(40, margin=True), "train")
     write_pairs(pairs, make_rows(9, seed=1, margin=True), "eval")

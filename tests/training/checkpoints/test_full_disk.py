@@ -71,7 +71,7 @@ def fail_and_go_on(base, pairs, directory, models, fill, empty):
 
 
 @pytest.mark.catalogue(122)
-@pytest.mark.parametrize("share", [0.0, 0.9, *at_length(0.1, 0.5)])
+@pytest.mark.parametrize("share", [0.9, *at_length(0.0, 0.1, 0.5)])
 def test_a_full_disk_is_told_with_its_figures_and_the_checkpoint_before_stands(
     base, pairs, tmp_path, small_disk, share
 ):

@@ -142,6 +142,7 @@ def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_stop_is_saved_though_the_evaluation_of_its_step_finds_no_better_model(
     base, pairs, tmp_path
 ):

@@ -75,7 +75,7 @@ def gradients(base, directory, layout, lora, **fields):
 
 
 @pytest.mark.parametrize("lora", [False, *at_length(True)], ids=["full", "adapters"])
-@pytest.mark.parametrize("layout", ["padded", "padding_free", "prefix_shared"])
+@pytest.mark.parametrize("layout", ["prefix_shared", *at_length("padded", "padding_free")])
 def test_gradients_are_the_same_whatever_saves_memory(base, tmp_path, layout, lora):
     plain = gradients(base, tmp_path / "plain", layout, lora)
     assert len(plain.steps) == 3

@@ -70,7 +70,7 @@ def ranked(count):
             marks=pytest.mark.slow,
         ),
         pytest.param({"gradient_checkpointing": True}, True, marks=pytest.mark.slow),
-        ({"loss": {"type": "plackett_luce"}}, False),
+        pytest.param({"loss": {"type": "plackett_luce"}}, False, marks=pytest.mark.slow),
     ],
     ids=["plain", "accumulated", "lora-checkpointed", "comparisons"],
 )

@@ -100,7 +100,7 @@ def test_the_same_loss_written_anew_trains_the_same(base, tmp_path, kind, fields
     assert found["eval_accuracy"] == wanted["eval_accuracy"]
 
 
-@pytest.mark.parametrize("fields", [UNEVEN, {"max_tokens_per_micro_batch": 60}])
+@pytest.mark.parametrize("fields", [*at_length(UNEVEN), {"max_tokens_per_micro_batch": 60}])
 def test_a_term_beside_the_pairs_is_added_once_whatever_the_micro_batches(base, tmp_path, fields):
     whole = {"per_device_train_batch_size": 12, "max_steps": 2}
     expected = trained(Decayed, base, tmp_path / "whole", **whole)[1]

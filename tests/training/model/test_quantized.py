@@ -19,6 +19,7 @@ from tasks.training.handover.export import export
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.quantized import compute_exactly, dequantized
 from tasks.training.scoring import score
+from tests.at_length import at_length
 from tests.training.tiny import EOS, PAD, QUIET, VOCABULARY, make_rows, make_tokenizer
 
 pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: no 4-bit weights here")
@@ -70,7 +71,7 @@ def rewards(model):
         return score(model.eval(), IDS, torch.ones_like(IDS))
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("checkpointing", [True, *at_length(False)])
 def test_what_is_trained_in_four_bits_is_what_is_saved_and_merged(wide, tmp_path, checkpointing):
     quantization = BitsAndBytesConfig(**FOUR_BITS)
     fields = {"gradient_checkpointing": checkpointing}
