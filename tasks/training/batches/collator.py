@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, ParamsError
 from tasks.tokenization.shards import IDS
-from tasks.training.batches.comparisons import answers, ranking, sequence_key
+from tasks.training.batches.comparisons import answers, level_starts, ranking, sequence_key
 from tasks.training.layout.choice import ExactLayout
 from tasks.training.layout.plan import flat_plan
 from tasks.training.layout.rectangle import rectangle
-from tasks.training.loss.params import NEED_MARGIN, REFUSE_SOFT, LossParams
+from tasks.training.loss.params import NEED_MARGIN, READ_TIES, REFUSE_SOFT, LossParams, soft_labels
 
 Example = Mapping[str, Any]
 NEUTRAL = {"margin": 0.0, "weight": 1.0, "preference": 1.0}
@@ -46,7 +47,8 @@ class DataCollatorForPreference:
     Where an example is a list of the pairs of one comparison, each distinct answer stands once:
     `input_ids` is `[S, T]`, `chosen_row` and `rejected_row` int64 `[B]` say where a pair's sides
     stand, `weight` is divided by the number of pairs of the comparison, and for Plackett-Luce there
-    are `ranking` int64 `[C, K]` (best first, -1 behind the last) and `ranking_weight` `[C]`.
+    are `ranking` int64 `[C, K]` (best first, -1 behind the last), `ranking_level` int64 `[C, K]`
+    (the column of the first answer of each one's level) and `ranking_weight` `[C]`.
     """
 
     pad_token_id: int
@@ -78,6 +80,7 @@ class DataCollatorForPreference:
         rows: list[list[int]] = [[], []]
         weight: list[float] = []
         rankings: list[list[int]] = []
+        levels: list[list[int]] = []
         for group, comparison in enumerate(comparisons):
             places = answers(comparison)
             groups += [group] * len(places)
@@ -89,15 +92,17 @@ class DataCollatorForPreference:
                 weight.append(_number(pair, "weight") / len(comparison))
             if self.loss.type == "plackett_luce":
                 order = ranking(comparison)
-                rankings.append([row_of[sequence_key(comparison[n][IDS[s]])] for n, s in order])
+                best_first = [place for level in order for place in level]
+                rankings.append(
+                    [row_of[sequence_key(comparison[n][IDS[s]])] for n, s in best_first]
+                )
+                levels.append(level_starts(order))
         batch = self._laid_out(sequences, groups) | self._terms(pairs)
         batch |= {"chosen_row": torch.tensor(rows[0]), "rejected_row": torch.tensor(rows[1])}
         batch["weight"] = torch.tensor(weight, dtype=torch.float32)  # (B,)
         batch["comparison"] = [pair.get("comparison") for pair in pairs]
         if rankings:
-            longest = max(map(len, rankings))
-            filled = [order + [-1] * (longest - len(order)) for order in rankings]
-            batch["ranking"] = torch.tensor(filled)  # (C, K)
+            batch |= {"ranking": _filled(rankings), "ranking_level": _filled(levels)}  # (C, K) each
             sizes = [len(comparison) for comparison in comparisons]
             batch["ranking_weight"] = torch.stack(
                 [part.sum() for part in batch["weight"].split(sizes)]
@@ -122,10 +127,11 @@ class DataCollatorForPreference:
             if pair.get("margin") is None:
                 raise DataError(f"{_named(pair)}: no margin, but the loss {kind} needs one")
         for pair in pairs if kind in REFUSE_SOFT else ():
-            if _number(pair, "preference") < 1:
+            preference = _number(pair, "preference")
+            if preference < 1 and not (kind in READ_TIES and preference == TIE):
                 raise DataError(
-                    f"{_named(pair)}: preference {pair['preference']}, but the loss {kind} cannot "
-                    "use ties and soft labels; use bradley_terry or davidson"
+                    f"{_named(pair)}: preference {preference}, but the loss {kind} cannot use "
+                    f"{soft_labels(kind)}; use bradley_terry or davidson"
                 )
 
     def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:
@@ -137,6 +143,11 @@ class DataCollatorForPreference:
             shared = self.layout == "prefix_shared"
             batch["plan"] = flat_plan(sequences, groups if shared else range(len(sequences)))
         return batch
+
+
+def _filled(rows: Sequence[list[int]]) -> torch.Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows])
 
 
 def _ids(example: Example, name: str) -> np.ndarray:

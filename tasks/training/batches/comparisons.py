@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
 from tasks.tokenization.shards import IDS
 
@@ -65,31 +66,55 @@ def sequence_key(ids: Any) -> bytes:
     return np.asarray(ids, dtype=np.int64).tobytes()
 
 
-def ranking(examples: Sequence[Example]) -> list[Place]:
-    """The answers of a comparison, best first, as its pairs order them.
+def ranking(examples: Sequence[Example]) -> list[list[Place]]:
+    """The answers of a comparison as its pairs order them, level by level, the best level first.
+
+    Answers that a pair of preference 0.5 ties are of one level.
 
     Raises:
         DataError: the pairs leave open which of two answers is better, or contradict each other.
     """
     places = answers(examples)
-    better: dict[bytes, set[bytes]] = {key: set() for key in places}
+    level = {key: key for key in places}
+    strict: list[tuple[bytes, bytes]] = []
     for example in examples:
         chosen, rejected = (sequence_key(example[name]) for name in IDS)
-        better[rejected].add(chosen)
-    order: list[Place] = []
+        if example.get("preference") == TIE:
+            one, other = level[chosen], level[rejected]
+            level = {key: one if found == other else found for key, found in level.items()}
+        else:
+            strict.append((chosen, rejected))
+    better: dict[bytes, set[bytes]] = {name: set() for name in level.values()}
+    for chosen, rejected in strict:
+        better[level[rejected]].add(level[chosen])
+    order: list[list[Place]] = []
     while better:
-        best = [key for key, above in better.items() if not above]
+        best = [name for name, above in better.items() if not above]
         if len(best) != 1:
-            fault = "contradict each other" if not best else "do not say which of two is better"
-            raise DataError(
-                f"comparison {shown(examples[0].get('comparison'))}: its {len(examples)} pairs "
-                f"{fault}, and plackett_luce needs one order of all answers; use loss type "
-                "all_pairs, or conversion's pairs of all answers without ties: where another list "
-                "has a pair, too, conversion.duplicates: keep leaves it in both, and an override "
-                "takes it out of its list"
-            )
-        order.append(places[best[0]])
+            raise _no_order(examples, contradict=not best)
+        order.append([place for key, place in places.items() if level[key] == best[0]])
         del better[best[0]]
         for above in better.values():
             above.discard(best[0])
     return order
+
+
+def level_starts(levels: Sequence[Sequence[Place]]) -> list[int]:
+    """For every answer, best first, the place of the first of its level: 0 1 1 3 where the second
+    and the third are tied."""
+    starts: list[int] = []
+    for level in levels:
+        starts += [len(starts)] * len(level)
+    return starts
+
+
+def _no_order(examples: Sequence[Example], *, contradict: bool) -> DataError:
+    first = examples[0]
+    fault = "contradict each other" if contradict else "do not say which of two is better"
+    return DataError(
+        f"comparison {shown(first.get('comparison'))} (its first pair is "
+        f"{first.get('pair_id')}): its {len(examples)} pairs {fault}, and plackett_luce needs one "
+        "order of all answers; use loss type all_pairs, or conversion's pairs of all answers with "
+        "ties: keep: where another list has a pair, too, conversion.duplicates: keep leaves it in "
+        "both, and an override takes it out of its list"
+    )

@@ -15,7 +15,7 @@ from tasks.training.layout.plan import flat_plan
 
 SEQUENCES = ("input_ids", "attention_mask")
 ROWS = ("chosen_row", "rejected_row")
-RANKINGS = ("ranking", "ranking_weight")
+RANKINGS = ("ranking", "ranking_level", "ranking_weight")
 PLAN = "plan"
 OF_PAIRS = ("margin", "weight", "preference", "pair_id", "comparison")
 
@@ -79,6 +79,7 @@ def _piece(batch: Batch, here: Batch, rows: torch.Tensor, pairs: slice, multiple
             ranking = batch["ranking"][own]
             longest = int((ranking >= 0).sum(1).max())
             found["ranking"] = torch.where(ranking < 0, ranking, ranking - first)[:, :longest]
+            found["ranking_level"] = batch["ranking_level"][own, :longest]
             found["ranking_weight"] = batch["ranking_weight"][own]
     for name in SEQUENCES:
         found[name] = batch[name][wanted.to(batch[name].device)]

@@ -96,18 +96,27 @@ def regression(chosen: Values, rejected: Values, margin: Values) -> Values:
     return _difference(chosen, rejected, margin).square()
 
 
-def plackett_luce(rewards: Values, ranking: Values) -> Values:
+def plackett_luce(rewards: Values, ranking: Values, level: Values | None = None) -> Values:
     """-log of the probability of the ranking, `[C]`: the best is drawn first, then the next, ...
 
     `rewards` `[S]`; `ranking` int64 `[C, K]`: places in `rewards`, best first, -1 behind the last.
     Plackett (1975) and Luce (1959), as a loss in ListMLE (Xia et al. 2008, equation 11): the sum
     over k of logsumexp(r_k, ..., r_K) - r_k. With two answers it is the loss of Bradley and Terry.
+
+    `level` int64 `[C, K]`: the column of the first answer that answer k is tied with, k itself
+    where it is with none. Every tied answer is drawn from its whole level and all behind it, the
+    sum over k of logsumexp(r_level(k), ..., r_K) - r_k: Breslow's form of the partial likelihood
+    (1974, "Covariance analysis of censored survival data", Biometrics 30), which Plackett-Luce is
+    of strengths exp(reward). Two tied answers are drawn closer twice as strongly as by Bradley and
+    Terry with a `preference` of 0.5.
     """
     rewards = _wide(rewards)
     absent = ranking < 0
     nothing = torch.finfo(rewards.dtype).min / 4  # finite: an infinity has no gradient
     ordered = rewards[ranking.clamp(min=0)].masked_fill(absent, nothing)  # (C, K)
     left = torch.logcumsumexp(ordered.flip(-1), -1).flip(-1)  # (C, K): of k and all behind it
+    if level is not None:
+        left = left.gather(-1, level.clamp(min=0))
     return (left - ordered).masked_fill(absent, 0.0).sum(-1)
 
 

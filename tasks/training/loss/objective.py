@@ -61,13 +61,14 @@ class Objective:
     def total(self, rewards: torch.Tensor, batch: Mapping[str, Any]) -> torch.Tensor:
         """The sum of weighted losses of a batch whose sequences have `rewards` `[S]`, a scalar.
 
-        Of a batch: `margin`, `preference`, `weight` `[B]` where given, `ranking` `[C, K]` and
-        `ranking_weight` `[C]` for Plackett-Luce, and what `sides` reads.
+        Of a batch: `margin`, `preference`, `weight` `[B]` where given, `ranking` and
+        `ranking_level` `[C, K]` and `ranking_weight` `[C]` for Plackett-Luce, and what `sides`
+        reads.
         """
         chosen, rejected = sides(rewards, batch)
         weight = batch.get("weight")
         if self.params.type == "plackett_luce":
-            losses = plackett_luce(rewards, batch["ranking"])
+            losses = plackett_luce(rewards, batch["ranking"], batch["ranking_level"])
             total = weighted_sum(losses, batch["ranking_weight"])
         else:
             losses = self.pair_losses(

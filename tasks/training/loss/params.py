@@ -7,7 +7,7 @@
     focal                 an offset          refused                     pairs
     regression            the target         not read                    pairs
     all_pairs             an offset          a soft target               comparisons
-    plackett_luce         refused            refused                     comparisons
+    plackett_luce         refused            a tie; others are refused   comparisons
 
 A `weight` multiplies the loss of its pair, and the sum is divided by the sum of the weights of the
 global batch: weight 2 counts as the pair given twice, and weights need not be normalised.
@@ -37,8 +37,15 @@ NEED_MARGIN = ("scaled_bradley_terry", "regression")
 REFUSE_MARGIN = ("davidson", "plackett_luce")
 REFUSE_SOFT = ("focal", "plackett_luce")
 """Losses that are not defined for a pair whose `preference` is below 1."""
+READ_TIES = ("plackett_luce",)
+"""Of those, the losses that are defined for a tie all the same."""
 OF_COMPARISONS = ("all_pairs", "plackett_luce")
 """Losses whose unit is a comparison: all pairs of one list of ranked answers."""
+
+
+def soft_labels(kind: LossType) -> str:
+    """What such a loss cannot use, in words."""
+    return "soft labels" if kind in READ_TIES else "ties and soft labels"
 
 
 class LossParams(Params):

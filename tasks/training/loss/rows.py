@@ -8,10 +8,18 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset, IterableDataset
 
+from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, ParamsError
 from tasks.training.batches.columns import numbers
 from tasks.training.batches.comparisons import Comparisons, comparison_ids, ranking
-from tasks.training.loss.params import NEED_MARGIN, REFUSE_MARGIN, REFUSE_SOFT, LossParams
+from tasks.training.loss.params import (
+    NEED_MARGIN,
+    READ_TIES,
+    REFUSE_MARGIN,
+    REFUSE_SOFT,
+    LossParams,
+    soft_labels,
+)
 
 
 def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> None:
@@ -32,11 +40,14 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
         return
     margin, preference = (numbers(rows, n, np.nan, name) for n in ("margin", "preference"))
     absent, soft = np.flatnonzero(np.isnan(margin)), np.flatnonzero(preference < 1)
-    given = len(rows) - len(absent)
-    if kind in REFUSE_MARGIN and loss.margin == "use" and given:
+    if kind in READ_TIES:
+        soft = soft[preference[soft] != TIE]
+    given = np.flatnonzero(~np.isnan(margin))
+    if kind in REFUSE_MARGIN and loss.margin == "use" and len(given):
         raise ParamsError(
-            f"loss type {kind} does not use margins, but {given} of {len(rows)} rows of the "
-            f"{name} dataset have one; set margin: ignore in the loss section"
+            f"loss type {kind} does not use margins, but {len(given)} of {len(rows)} rows of the "
+            f"{name} dataset have one (the first is {_named(rows, given)}); set margin: ignore in "
+            "the loss section"
         )
     if kind in NEED_MARGIN and len(absent):
         raise DataError(
@@ -45,16 +56,16 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
         )
     if kind in REFUSE_SOFT and len(soft):
         raise DataError(
-            f"loss type {kind} cannot use ties and soft labels, but {len(soft)} of "
-            f"{len(rows)} rows of the {name} dataset have a preference below 1 (the first is "
-            f"{_named(rows, soft)}); use bradley_terry or davidson, or drop the ties"
+            f"loss type {kind} cannot use {soft_labels(kind)}, but {len(soft)} of {len(rows)} rows "
+            f"of the {name} dataset have such a preference (the first is {_named(rows, soft)}); "
+            "use bradley_terry or davidson, or leave those rows out"
         )
     if loss.of_comparisons:
         _check_comparisons(rows, loss, name)
 
 
 def _named(rows: Dataset, places: npt.NDArray[np.int64]) -> str:
-    return str(rows[int(places[0])].get("pair_id"))
+    return f"pair {rows[int(places[0])].get('pair_id')}"
 
 
 def _check_comparisons(rows: Dataset, loss: LossParams, name: str) -> None:
@@ -67,5 +78,5 @@ def _check_comparisons(rows: Dataset, loss: LossParams, name: str) -> None:
     if loss.type == "plackett_luce":
         comparisons = Comparisons(rows)
         for index, group in enumerate(comparisons.groups):
-            if len(group) > 1:
+            if len(group) > 1:  # one pair alone is an order, or a tie
                 ranking(comparisons[index])

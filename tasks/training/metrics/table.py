@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from datasets import Dataset
 
-from tasks.training.batches.comparisons import Comparisons, ranking
+from tasks.training.batches.comparisons import Comparisons, level_starts, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
 from tasks.training.metrics.interval import NAMES, TIE, table_metrics
@@ -77,12 +77,15 @@ def pair_shares(
     losses = objective.pair_losses(chosen, rejected, margin, preference)
     if objective.params.of_comparisons and rows is not None:
         comparisons = Comparisons(rows)
+        listwise = objective.params.type == "plackett_luce"
         for index, group in enumerate(comparisons.groups):
             shares[group] = weight[group] / len(group)
-            if objective.params.type == "plackett_luce" and len(group) > 1:
-                places = ranking(comparisons[index])
-                ordered = torch.stack([table[group[n], side] for n, side in places])
-                losses[group] = plackett_luce(ordered, torch.arange(len(places))[None])
+            if listwise and (len(group) > 1 or preference[group[0]] == TIE):
+                levels = ranking(comparisons[index])
+                ordered = torch.stack([table[group[n], s] for level in levels for n, s in level])
+                best_first = torch.arange(len(ordered))[None]
+                starts = torch.tensor([level_starts(levels)])
+                losses[group] = plackett_luce(ordered, best_first, starts)
     if objective.center_rewards_coefficient:
         losses = losses + objective.center_rewards_coefficient * centering(chosen, rejected)
     return losses.numpy(), shares.numpy()

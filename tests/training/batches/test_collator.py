@@ -5,6 +5,7 @@ import torch
 
 from tasks.errors import DataError, ParamsError
 from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.pieces import split
 from tasks.training.loss.params import loss_params
 
 EXAMPLES = [
@@ -65,3 +66,28 @@ def test_pairs_of_a_comparison_share_the_sequences_of_their_answers():
     assert batch["ranking"].tolist() == [[2, 0, 1], [3, 4, -1]]
     assert batch["weight"].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2.0])
     assert batch["ranking_weight"].tolist() == pytest.approx([1.0, 2.0])
+
+
+def test_tied_answers_of_a_comparison_are_of_one_level_whatever_the_order_of_its_pairs():
+    a, b, c, d = [1], [2], [3], [4]
+    strict = [(a, b), (a, c), (a, d), (b, d), (c, d)]
+    pairs = [
+        {"chosen_input_ids": one, "rejected_input_ids": other, "preference": preference}
+        for preference, couples in ((1.0, strict), (0.5, [(c, b)]))
+        for one, other in couples
+    ]
+    alone = {"chosen_input_ids": [9], "rejected_input_ids": [8], "preference": 0.5}
+    collate = DataCollatorForPreference(0, loss=loss_params("plackett_luce"))
+    for order in (pairs, pairs[::-1]):
+        batch = collate([order, [alone]])
+        ids = [[batch["input_ids"][row, 0].item() for row in r] for r in batch["ranking"]]
+        assert (ids[0][0], {*ids[0][1:3]}, ids[0][3]) == (1, {2, 3}, 4)
+        assert batch["ranking_level"].tolist() == [[0, 1, 1, 3], [0, 0, -1, -1]]
+        whole = [batch[name] for name in ("ranking", "ranking_level")]
+        first, second = split(batch, 1)
+        for name, value in zip(("ranking", "ranking_level"), whole, strict=True):
+            assert torch.equal(first[name], value[:1])
+        assert second["ranking"].tolist() == [[0, 1]]
+        assert second["ranking_level"].tolist() == [[0, 0]]
+    with pytest.raises(DataError, match=r"preference 0\.75, .* plackett_luce cannot use soft"):
+        collate([[alone | {"preference": 0.75}]])

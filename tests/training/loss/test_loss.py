@@ -104,6 +104,27 @@ def test_plackett_luce_draws_the_answers_one_after_another():
     assert near(plackett_luce(rewards, ranking), expected)
 
 
+def test_tied_answers_are_each_drawn_from_all_of_their_level_and_what_is_behind():
+    # strengths 1, 2, 3: 3 over a tie of 2 and 1 is 3/6 2/3 1/3; a tie of 3 and 2 over 1 is 3/6 2/6
+    # 1/1; all tied 1/6 2/6 3/6; and of 3 and 1 alone, tied, 3/4 1/4
+    rewards = torch.tensor([0.0, math.log(2), math.log(3)])
+    ranking = torch.tensor([[2, 1, 0], [1, 2, 0], [0, 1, 2], [2, 0, -1]])
+    level = torch.tensor([[0, 1, 1], [0, 0, 2], [0, 0, 0], [0, 0, -1]])
+    expected = [math.log(9), math.log(6), math.log(36), math.log(16 / 3)]
+    assert near(plackett_luce(rewards, ranking, level), expected)
+    strict = torch.tensor([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, -1]])
+    found = plackett_luce(rewards, ranking, strict)
+    assert torch.equal(found, plackett_luce(rewards, ranking))
+
+
+def test_a_tie_of_two_answers_is_twice_that_of_bradley_terry():
+    rewards = torch.cat([CHOSEN, REJECTED])
+    ranking = torch.tensor([[0, 3], [1, 4], [2, 5]])
+    tie = bradley_terry(CHOSEN, REJECTED, preference=torch.full((3,), 0.5))
+    found = plackett_luce(rewards, ranking, torch.zeros_like(ranking))
+    assert near(found, (2 * tie).tolist())
+
+
 def test_plackett_luce_of_two_answers_is_bradley_terry():
     rewards = torch.cat([CHOSEN, REJECTED])
     ranking = torch.tensor([[0, 3], [1, 4], [2, 5]])
@@ -124,6 +145,7 @@ def test_a_pair_of_weight_two_counts_as_the_pair_given_twice():
 POSITIVE = torch.tensor([0.3, 1.2, 2.0, 0.7], dtype=torch.float64)
 SOFT = torch.tensor([1.0, 0.5, 0.75, 0.9], dtype=torch.float64)
 RAGGED = torch.tensor([[0, 4, 1, 5], [2, 6, -1, -1], [7, 3, 0, -1]])
+TIED = torch.tensor([[0, 0, 2, 2], [0, 0, -1, -1], [0, 1, 1, -1]])
 GRADIENTS = {
     "plain": bradley_terry,
     "margin": lambda c, r: bradley_terry(c, r, POSITIVE),
@@ -134,6 +156,7 @@ GRADIENTS = {
     "focal, flat": lambda c, r: focal(c, r, None, 0.5),
     "regression": lambda c, r: regression(c, r, POSITIVE),
     "plackett-luce": lambda c, r: plackett_luce(torch.cat([c, r]), RAGGED),
+    "plackett-luce with ties": lambda c, r: plackett_luce(torch.cat([c, r]), RAGGED, TIED),
     "centering": centering,
 }
 

@@ -31,6 +31,7 @@ KINDS = {
     "regression": {"type": "regression"},
     "all_pairs": {"type": "all_pairs"},
     "plackett_luce": {"type": "plackett_luce", "margin": "ignore"},
+    "plackett_luce with ties": {"type": "plackett_luce"},
 }
 
 
@@ -48,6 +49,8 @@ def rows_for(kind, count=14):
     """Rows with margins and unequal weights, and as the loss allows soft labels or comparisons."""
     if kind in ("all_pairs", "plackett_luce"):
         return compared(count)
+    if kind == "plackett_luce with ties":
+        return tied(compared(count))
     rows = make_rows(count, margin=True)
     for number, row in enumerate(rows):
         row["weight"] = 1.0 + number % 3
@@ -73,6 +76,16 @@ def compared(count, seed=5):
                 }
             )
     draw.shuffle(rows)
+    return rows
+
+
+def tied(rows):
+    """The same, but the two best of three answers are tied, the two worst of four, and both
+    answers of every second list of two."""
+    for number, row in enumerate(sorted(rows, key=lambda row: row["pair_id"])):
+        of_list = int(row["comparison"].removeprefix("list"))
+        tie = (of_list % 2, number % 10 == 1, number % 10 == 9)[of_list % 3]
+        row["preference"] = 0.5 if tie else 1.0
     return rows
 
 
@@ -199,9 +212,9 @@ def test_several_sources_have_metrics_of_their_own(base, tmp_path):
         ("regression", {}, DataError, "12 of 12 rows of the train dataset have none.*pair0000"),
         ("scaled_bradley_terry", {"margin": None}, DataError, "needs margins"),
         ("davidson", {"margin": 0.5}, ParamsError, "12 of 12 rows .* set margin: ignore"),
-        ("plackett_luce", {"margin": 0.5}, ParamsError, "does not use margins"),
-        ("focal", {"preference": 0.5}, DataError, "12 of 12 rows .* preference below 1"),
-        ("plackett_luce", {"preference": 0.9}, DataError, "cannot use ties and soft labels"),
+        ("plackett_luce", {"margin": 0.5}, ParamsError, "does not use margins.*pair pair0000"),
+        ("focal", {"preference": 0.5}, DataError, "ties and soft labels, but 12 of 12 rows "),
+        ("plackett_luce", {"preference": 0.9}, DataError, "use soft labels.* pair pair0000"),
         ("all_pairs", {}, DataError, "no row of the train dataset has a `comparison`"),
     ],
 )
@@ -221,11 +234,15 @@ def test_a_comparison_without_one_order_is_refused_by_name(base, tmp_path):
         "chosen_input_ids": first["rejected_input_ids"],
         "rejected_input_ids": first["chosen_input_ids"],
     }
-    with pytest.raises(DataError, match="comparison 'list0': its 2 pairs contradict each other"):
+    with pytest.raises(DataError, match=r"comparison 'list0' .* its 2 pairs contradict each other"):
         trainer_of(base, tmp_path, [*rows, turned], loss="plackett_luce")
     # answers a, b, c of list1 without b > c
     rows = [row for row in rows if row["pair_id"] != "pair0003"]
-    with pytest.raises(DataError, match="'list1': its 2 pairs do not say which of two is better"):
+    with pytest.raises(DataError, match=r"'list1' .*: its 2 pairs do not say which of two is"):
+        trainer_of(base, tmp_path, rows, loss="plackett_luce")
+    # a tied with b, b with c, and a better than c
+    rows = [row | {"preference": 0.5 + 0.5 * (row["pair_id"] == "pair0002")} for row in compared(2)]
+    with pytest.raises(DataError, match=r"'list1' .*: its 3 pairs contradict each other"):
         trainer_of(base, tmp_path, rows, loss="plackett_luce")
 
 

@@ -197,6 +197,7 @@ def test_row_14_ties_soft_labels_weights_smoothing_and_ranked_answers_are_traine
     # three answers of rewards 1, 0, 0: -log(e / (e + 2)) - log(1/2)
     ranked = {
         "ranking": torch.tensor([[0, 1, 2]]),
+        "ranking_level": torch.tensor([[0, 1, 2]]),
         "ranking_weight": torch.ones(1),
         "chosen_row": torch.tensor([0, 0, 1]),
         "rejected_row": torch.tensor([1, 2, 2]),
