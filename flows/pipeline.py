@@ -87,7 +87,9 @@ def _training(p: Pipeline, done: Artifacts) -> Step:
             listener(record)
 
     tokenized = done["tokenization"]
-    step = training.step(p.params.training, tokenized, base, done["model"], tell_all)
+    step = training.step(
+        p.params.training, tokenized, base, done["model"], tell_all, done.get("conversion")
+    )
     sink = MetricsSink(p.params.registration, p.root, step.key)
     listeners.append(sink)
     return replace(step, build=_closing(sink, step.build))

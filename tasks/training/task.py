@@ -6,6 +6,7 @@ from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest, part_digest
 from tasks.artifact.durable import read_json
+from tasks.errors import TrainingError
 from tasks.model import BaseModel
 from tasks.tokenization.shards import RENDERING_FILE, TOKENIZER_DIRECTORY
 from tasks.training.params import TrainingParams
@@ -25,8 +26,10 @@ def step(
     model: BaseModel,
     model_artifact: Artifact,
     on_metrics: Callable[[dict[str, Any]], None] | None = None,
+    conversion: Artifact | None = None,
 ) -> Step:
-    """The step that trains the reward model; `on_metrics` gets every record as it is logged.
+    """The step that trains the reward model; `on_metrics` gets every record as it is logged, and
+    `conversion` says of pairs that a failure names where they stand in the sources.
 
     Of the tokenization, the key holds what is trained on: other held-out pairs make another model
     only where they are evaluated on the way.
@@ -55,7 +58,14 @@ def step(
                 **files,
             },
         )
-        train(job, workspace, on_metrics)
+        try:
+            train(job, workspace, on_metrics)
+        except TrainingError as error:
+            if conversion is None:
+                raise
+            from tasks.training.process.origins import with_origins
+
+            raise TrainingError(with_origins(str(error), conversion.path)) from error
         workspace.report.update(finished(workspace.path))
 
     libraries = ("torch", "transformers", "accelerate", *(("peft",) if params.lora else ()))

@@ -1,7 +1,9 @@
 """The whole way in small: what scripts read, what is exported, what a second run does."""
 
+import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +148,20 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     assert "DataError" in done.stderr
     assert "votes" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("first")
+def test_of_a_pair_that_the_loss_cannot_use_the_file_and_row_are_told(root, template):
+    done = run(root, template, "training.loss.type=plackett_luce")
+    assert done.returncode == 1
+    told = re.search(
+        r"does not use margins.*the first is pair ([0-9a-f]{32})\).*; pair \1 is "
+        r"'data/samples/votes\.csv' row (\d+) of source votes$",
+        done.stderr.strip(),
+    )
+    assert told, done.stderr
+    with Path("data/samples/votes.csv").open(newline="") as file:
+        assert list(csv.DictReader(file))[int(told[2]) - 1]["gap"]
 
 
 def test_run_and_show_tell_the_alias_that_the_version_has_now(root, first, template):
