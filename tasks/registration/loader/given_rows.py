@@ -48,6 +48,12 @@ def conversation(prompt: Any, answer: Any, options: Mapping[str, Any] | None = N
     return {CONVERSATION: [*_messages(prompt), *_messages(turns)], **(options or {})}
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError: an option that no row has."""
+    if unknown := sorted(options.keys() - set(OPTIONS)):
+        raise ValueError(f"there is no option {unknown[0]!r}; expected one of {OPTIONS}")
+
+
 def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
     """The text or the messages of a row, and its options.
 

@@ -24,7 +24,7 @@ from tasks.registration.loader import reward_scale
 from tasks.registration.loader.allowed_files import check_files
 from tasks.registration.loader.champion_scale import map_to
 from tasks.registration.loader.contract_replay import formats_of, policy_of, replay
-from tasks.registration.loader.given_rows import OPTIONS, content, conversations, rows_of
+from tasks.registration.loader.given_rows import check_options, content, conversations, rows_of
 from tasks.registration.loader.id_rewards import Ids, IdScorer
 from tasks.registration.loader.row_text import RowTexts
 from tasks.registration.loader.sound_weights import model_of
@@ -116,8 +116,7 @@ class ServedModel:
             raise ValueError(f"answers are the text {answers[:80]!r}; expected a list of answers")
         if isinstance(answers, Mapping) or not hasattr(answers, "__iter__"):
             raise ValueError(f"answers are {str(answers)[:80]!r}; expected a list of answers")
-        if unknown := sorted(options.keys() - set(OPTIONS)):
-            raise ValueError(f"there is no option {unknown[0]!r}; expected one of {OPTIONS}")
+        check_options(options)
         ids = self.ids_of_rows(conversations((prompt, answer, options) for answer in answers))
         return self.scaled(self.rewards_of_ids(ids, prompts=[0] * len(ids)))
 

@@ -22,10 +22,11 @@ Travels inside the registered model: it may import only modules that travel with
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tasks.conversion.conversation.printed_nulls import without_printed_nulls
-from tasks.registration.loader.given_rows import OPTIONS, conversations
+from tasks.registration.loader.given_rows import OPTIONS, check_options, conversations
 from tasks.registration.loader.inference import ServedModel
 
 FILLED = ("arguments", "chat_template_kwargs")
@@ -39,9 +40,14 @@ class RewardFunction:
     it is loaded again there.
     """
 
-    def __init__(self, model: ServedModel, name: str) -> None:
+    def __init__(self, model: ServedModel, name: str, options: Mapping[str, Any]) -> None:
         self.model = model
         self.__name__ = name
+        self.options = options
+        self.texts = replace(model.texts_of_policies, options=options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RewardFunction, (self.model, self.__name__, self.options)
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -57,19 +63,23 @@ class RewardFunction:
         given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
         rows = zip(prompts, completions, given, strict=True)
         read = (without_printed_nulls(row, FILLED) for row in conversations(rows))
-        ids = self.model.ids_of_rows(read, self.model.texts_of_policies)
+        ids = self.model.ids_of_rows(read, self.texts)
         asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
         return self.model.scaled(self.model.rewards_of_ids(ids, asked)).tolist()
 
 
-def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunction:
+def as_reward_func(
+    model: ServedModel, name: str = "reward_model", **options: Any
+) -> RewardFunction:
     """`(prompts, completions, **columns) -> one float per completion`.
 
     Columns `tools` and `chat_template_kwargs` are used, one value per completion; others are not.
     Completions of equal prompts are scored together. `name` is what trainers log it under.
+    `options`: `tools` (schemas) and `chat_template_kwargs` of all rows, such as the trainer was
+    given for the policy, which it hands to no function; a column's value of either comes first.
 
     Raises:
-        ValueError: `model` is not one that `load_reward_model` gives.
+        ValueError: `model` is not one that `load_reward_model` gives; an option is none of these.
     """
     if not isinstance(model, ServedModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(
@@ -77,4 +87,5 @@ def as_reward_func(model: ServedModel, name: str = "reward_model") -> RewardFunc
             "expected a model that tasks.registration's load_reward_model loaded (training has "
             "another of that name): as_reward_func(load_reward_model(path))"
         )
-    return RewardFunction(model, name)
+    check_options(options)
+    return RewardFunction(model, name, options)

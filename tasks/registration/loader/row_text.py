@@ -11,7 +11,7 @@ travel with it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,14 @@ class RowTexts:
 
     tokenizer: Any
     policy: Policy
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`tools` of rows that have none of their own, and `chat_template_kwargs` that a row has beside
+    its own, which come first."""
 
     def __post_init__(self) -> None:
         self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
         self.own = own_tokens(self.tokenizer)
+        _settings(self.options)  # refused before there are rows
 
     def ids(
         self,
@@ -83,13 +87,9 @@ class RowTexts:
 
     def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
         messages = as_in_training(_plain(given))
-        tools = schema_without_nulls(_plain(options.get("tools"))) or None
-        settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
-        if taken := sorted(RENDERING.intersection(settings)):
-            raise ValueError(
-                f"chat_template_kwargs holds {taken[0]!r}; expected settings for the template that "
-                "the model was trained with, such as enable_thinking: leave it out"
-            )
+        tools = _plain(options.get("tools")) or _plain(self.options.get("tools"))
+        tools = schema_without_nulls(tools) or None
+        settings = {**_settings(self.options), **_settings(options)}
         special = self.special
         if special and self.policy == "quarantine":
             _check_words(messages, tools, special)
@@ -133,6 +133,16 @@ def encodable(text: str) -> str:
             "rendered form; it was cut within an emoji or the like: remove it"
         ) from error
     return text
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
+    if taken := sorted(RENDERING.intersection(settings)):
+        raise ValueError(
+            f"chat_template_kwargs holds {taken[0]!r}; expected settings for the template that the "
+            "model was trained with, such as enable_thinking: leave it out"
+        )
+    return settings
 
 
 def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> None:
