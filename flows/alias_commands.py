@@ -9,7 +9,7 @@ import typer
 from flows.console import AsJson, Root, told_in_one_sentence
 
 if TYPE_CHECKING:
-    from tasks.registration.aliases.moving import Moved
+    from tasks.registration.aliases.by_hand import Moved
     from tasks.registration.params import RegistrationParams
 
 aliases = typer.Typer()

@@ -16,6 +16,7 @@ from tasks.registration.proving.package import package
 from tasks.registration.proving.seal import changed, seal_of, write_sums
 from tasks.registration.registry import ARTIFACT_DIGEST, SEAL
 from tasks.registration.subject import Subject
+from tasks.registration.tags import REFUSED
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -33,8 +34,6 @@ def ensure_model(
     params: RegistrationParams,
     subject: Subject,
     version: "ModelVersion | None",
-    *,
-    anew: bool,
 ) -> tuple["LoggedModel", bool]:
     """The logged model with all of its files, and whether they had to be uploaded now.
 
@@ -50,7 +49,8 @@ def ensure_model(
     local = local_path(model.artifact_location)
     for path in [p for p in local.rglob("*") if p.is_symlink() and not p.exists()]:
         path.unlink()  # it leads nowhere, and nothing can be listed beside it
-    if not anew and model.status == "READY" and _is_complete(client, model, subject):
+    refused = version is not None and REFUSED in version.tags
+    if not refused and model.status == "READY" and _is_complete(client, model, subject):
         return model, False
     packed = subject.scratch / "package"
     package(subject.model, packed, subject.evaluation.path)

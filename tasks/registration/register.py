@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PipelineError, RegistrationError, VersionError
 from tasks.registration.aliases.decision import ensure_decision
-from tasks.registration.aliases.history import SEQUENCE
-from tasks.registration.aliases.judgement import CONTRACT
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.experiment import experiment_for
 from tasks.registration.facts import log_facts, stage_keys
@@ -31,7 +29,7 @@ from tasks.registration.proving.seal import listed
 from tasks.registration.publication import PLACE, REPORT, published
 from tasks.registration.registry import ARTIFACT_DIGEST, CHALLENGER, CHAMPION, SEAL
 from tasks.registration.subject import Subject
-from tasks.registration.tags import figure_tags, lineage_tags
+from tasks.registration.tags import CONTRACT, REFUSED, SEQUENCE, figure_tags, lineage_tags
 from tasks.registration.tracking import client_for, run_for, sequence_of
 
 if TYPE_CHECKING:
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
     from mlflow.entities.model_registry import ModelVersion
 
-PROVED, REFUSED = "verified", "refused"
-EVALUATED = "evaluation_digest"
+PROVED, EVALUATED = "verified", "evaluation_digest"
+"""Tags of a version: its proof in words, and the evaluation that it was made with."""
 
 
 def register(
@@ -55,29 +53,26 @@ def register(
     experiment = experiment_for(client, params, root)
     run_id = run_for(client, params, root, subject.training.key)
     log_facts(client, run_id, subject, context)
-    with registry_lock(client, params, root) as still_ours:
+    with registry_lock(client, params, root) as aliases:
         earlier = find_version(client, params, subject)
-        anew = earlier is not None and REFUSED in earlier.tags
-        model, uploaded = ensure_model(
-            client, experiment, run_id, params, subject, earlier, anew=anew
-        )
+        model, uploaded = ensure_model(client, experiment, run_id, params, subject, earlier)
         version = earlier or create_version(client, params, subject, run_id, model)
         if version.tags.get(SEAL) != model.tags[SEAL]:
             client.set_model_version_tag(version.name, version.version, SEAL, model.tags[SEAL])
         if uploaded or not _is_proved(version, subject):
             ensure_proof(client, version, subject)
-        decided = ensure_decision(client, params, version, run_id, subject, still_ours)
+        decided = ensure_decision(aliases, params, version, run_id, subject)
         told = published(client, run_id, subject.scratch)
         if told and uploaded:  # over files that were lost: what was decided of them is no news
             client.log_model_artifacts(model.model_id, str(told), PLACE)
-        aliases = client.get_model_version(version.name, version.version).aliases
+        held = client.get_model_version(version.name, version.version).aliases
     client.set_terminated(run_id, "FINISHED")
     if told:
         shutil.copyfile(told / REPORT, subject.scratch.parent / REPORT)
     return {
         "name": params.model_name,
         "version": int(version.version),
-        "alias": next((a for a in (CHAMPION, CHALLENGER) if a in aliases), None),
+        "alias": next((a for a in (CHAMPION, CHALLENGER) if a in held), None),
         "outcome": decided.outcome,
         "decision": decided.reason,
         "bounds": decided.to_json()["bounds"],

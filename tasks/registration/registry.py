@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import address_of, database_path, store_uri
@@ -25,7 +25,8 @@ ARTIFACT_DIGEST = "artifact_digest"
 """Tag of a version: the digest of what was registered; it has one version at most."""
 SEAL = "package_digest"
 """Tag of a version and of its logged model: the digest of the list of all files registered."""
-CHAMPION, CHALLENGER = "champion", "challenger"
+CHAMPION: Final = "champion"
+CHALLENGER: Final = "challenger"
 
 VERSION_QUERY = """
 SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS tag

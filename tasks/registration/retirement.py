@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from tasks.artifact.collection import size_of
 from tasks.errors import ParamsError, RegistrationError
-from tasks.registration.aliases.decision import ROLLED_BACK
+from tasks.registration.aliases.by_hand import locked_model, version_of
 from tasks.registration.aliases.history import former_champions, history
-from tasks.registration.aliases.moving import registry_of, version_of
+from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.logged_model import model_of
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import check_not_moved, local_path
 from tasks.registration.registry import ARTIFACT_DIGEST
+from tasks.registration.tags import ROLLED_BACK
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -47,26 +48,26 @@ def retire(
     """
     if keep < 1:
         raise ParamsError(f"keep is {keep}, expected 1 or more: the versions that stay")
-    with registry_of(params, root) as (client, still_ours):
-        name = params.model_name
+    with locked_model(params, root) as aliases:
+        client, name = aliases.client, aliases.model_name
         standing = sorted(_versions(client, f"name = '{name}'"), key=lambda v: int(v.version))
-        stays = _reserve(client, name)
+        stays = _reserve(aliases)
         retired: list[Retired] = []
         for version in standing[:-keep]:
             found = client.get_model_version(name, version.version)  # a search tells no aliases
             ours = ARTIFACT_DIGEST in found.tags
             if found.aliases or not ours or int(found.version) == stays:
                 continue
-            still_ours()
+            aliases.check_lock()
             retired.append(Retired(int(found.version), _take(client, found, dry_run)))
         return retired
 
 
-def _reserve(client: "MlflowClient", name: str) -> int | None:
+def _reserve(aliases: LockedAliases) -> int | None:
     """The version that a rollback would make champion."""
-    for number in former_champions(history(client, name)):
+    for number in former_champions(history(aliases.client, aliases.model_name)):
         try:
-            found = version_of(client, name, number)
+            found = version_of(aliases, number)
         except RegistrationError:  # deleted, or refused: a rollback passes it over, too
             continue
         if ROLLED_BACK not in found.tags:

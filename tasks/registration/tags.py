@@ -1,10 +1,22 @@
-"""Tags of a version: its figures (the registry keeps no metrics of versions) and its lineage."""
+"""Tags of a version: what became of it, its figures (the registry keeps no metrics of versions) and
+its lineage."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from tasks.artifact import Artifact
 from tasks.registration.subject import Subject
+
+SEQUENCE = "sequence"
+"""The place of its run in the order in which runs began."""
+CONTRACT = "contract"
+"""How many golden sequences of its score contract its proof replayed."""
+REFUSED = "refused"
+"""Why it is not what was trained: it gets no alias."""
+OUTCOME, DECISION = "outcome", "decision"
+"""What it was found to be (champion, challenger, rejected), and why."""
+ROLLED_BACK = "rolled_back"
+"""Why it was rolled back: only a promotion makes it champion again."""
 
 
 def figure_tags(subject: Subject) -> dict[str, str]:

@@ -20,6 +20,7 @@ from tasks.registration import current_alias, logged_model, register, still_regi
 from tasks.registration.aliases import decision
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
+from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.loader import too_long
 from tasks.registration.proving import proof
 from tasks.registration.task import receipt
@@ -88,7 +89,7 @@ AFTER = [
     (decision, "publish"),
     (decision, "_description"),
     (decision, "_write"),
-    (decision, "make_champion"),
+    (LockedAliases, "make_champion"),
     (register, "ensure_decision"),
     (register, "published"),
 ]

@@ -3,14 +3,14 @@
 import pytest
 from mlflow import MlflowClient
 
-from tasks.registration.aliases.decision import ROLLED_BACK
-from tasks.registration.aliases.history import make_champion
-from tasks.registration.aliases.moving import registry_of
+from tasks.registration.aliases.by_hand import locked_model
+from tasks.registration.aliases.locked_aliases import Reason
 from tasks.registration.experiment import experiment_for
 from tasks.registration.logged_model import model_of
 from tasks.registration.proving.download import local_path
 from tasks.registration.registry import ARTIFACT_DIGEST
 from tasks.registration.retirement import retire
+from tasks.registration.tags import ROLLED_BACK
 
 NAME = "reward-model"
 
@@ -29,10 +29,9 @@ def four(place, tmp_path):
         source = f"models:/{model.model_id}"
         tags = {ARTIFACT_DIGEST: number}
         client.create_model_version(NAME, source, tags=tags, model_id=model.model_id)
-    with registry_of(place.params, place.root) as (client, still_ours):
-        for number in "12":
-            version = client.get_model_version(NAME, number)
-            make_champion(client, version, "register", "better", still_ours)
+    with locked_model(place.params, place.root) as aliases:
+        for number in (1, 2):
+            aliases.make_champion(aliases.version(number), Reason("register", "better"))
     return place
 
 

@@ -15,19 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifact import canonical, digest_json
 from tasks.registration.aliases.gate import Decision, decision_of
-from tasks.registration.aliases.history import (
-    StillOurs,
-    champion_mark,
-    holder,
-    make_champion,
-    mark_of,
-    move_alias,
-)
 from tasks.registration.aliases.judgement import Judgement, judge
+from tasks.registration.aliases.locked_aliases import LockedAliases, Reason, run_order
 from tasks.registration.params import RegistrationParams
 from tasks.registration.publication import PLACE, REPORT, SCALE, publish, scale_tags
 from tasks.registration.registry import CHALLENGER, CHAMPION
 from tasks.registration.subject import Subject
+from tasks.registration.tags import DECISION, OUTCOME, ROLLED_BACK
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,20 +29,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OUTCOME, REASON, RECORD = "outcome", "decision", "decision.record"
-DECIDED_FOR, REGISTERED_AS = "decision.for", "registered_as"
-GATE, ROLLED_BACK = "gate.", "rolled_back"
+RECORD, DECIDED_FOR, REGISTERED_AS = "decision.record", "decision.for", "registered_as"
+GATE = "gate."
 RUN_NOTE = "mlflow.note.content"
 """What MLflow's pages show as the description of a run."""
 
 
 def ensure_decision(
-    client: "MlflowClient",
+    aliases: LockedAliases,
     params: RegistrationParams,
     version: "ModelVersion",
     run_id: str,
     subject: Subject,
-    still_ours: StillOurs,
 ) -> Decision:
     """What was decided of the version for this evaluation and gate: now, or by an earlier attempt.
     `run_id` is the run that gets the report.
@@ -56,18 +48,19 @@ def ensure_decision(
     Raises:
         RegistrationError: the registry does not hold the alias that was set.
     """
+    client = aliases.client
     version = client.get_model_version(version.name, version.version)
     question = question_of(params, subject)
     decided = _earlier(version, question)
     if decided is None:
-        judged = judge(client, params, version, subject)
-        judged = replace(judged, decision=_forward_only(client, version, judged.decision))
+        judged = judge(aliases, params, version, subject)
+        judged = replace(judged, decision=_forward_only(aliases, version, judged.decision))
         publish(client, version, run_id, subject, judged)
         _write(client, version, run_id, judged, subject, question)
         decided = judged.decision
     elif REGISTERED_AS in version.tags:
         return decided
-    _apply(client, version, decided, still_ours)
+    _apply(aliases, version, decided)
     # Last: without this tag, an attempt that was cut short goes on from the decision.
     client.set_model_version_tag(version.name, version.version, REGISTERED_AS, decided.outcome)
     logger.info(
@@ -89,10 +82,9 @@ def _earlier(version: "ModelVersion", question: str) -> Decision | None:
     return decision_of(json.loads(tags[RECORD]))
 
 
-def _forward_only(client: "MlflowClient", version: "ModelVersion", found: Decision) -> Decision:
+def _forward_only(aliases: LockedAliases, version: "ModelVersion", found: Decision) -> Decision:
     """The decision, but no champion that is older than one before it, or was rolled back."""
-    name = version.name
-    if holder(client, name, CHAMPION) == int(version.version):
+    if aliases.holder(CHAMPION) == int(version.version):
         if found.outcome == CHAMPION:
             return found
         kept = "keeps the alias champion until somebody runs promote or rollback; judged anew: "
@@ -102,7 +94,7 @@ def _forward_only(client: "MlflowClient", version: "ModelVersion", found: Decisi
     if ROLLED_BACK in version.tags:
         back = f"was rolled back ({version.tags[ROLLED_BACK]}): only promote makes it champion"
         return replace(found, outcome=CHALLENGER, reason=f"{found.reason}; but {back}")
-    mine, newest = mark_of(version), champion_mark(client, name)
+    mine, newest = run_order(version), aliases.newest_champion()
     if mine < newest:
         older = (
             f"its run began before that of a champion (place {mine[0]}, version {mine[1]}, against "
@@ -131,7 +123,7 @@ def _write(
     for bound in decided.bounds:
         client.set_model_version_tag(name, number, f"{GATE}{bound.name}"[:250], str(bound))
     client.set_model_version_tag(name, number, OUTCOME, decided.outcome)
-    client.set_model_version_tag(name, number, REASON, decided.reason)
+    client.set_model_version_tag(name, number, DECISION, decided.reason)
     client.set_model_version_tag(name, number, RECORD, json.dumps(decided.to_json()))
     description = _description(subject, decided)
     client.update_model_version(name, number, description=description)
@@ -139,21 +131,17 @@ def _write(
     client.set_model_version_tag(name, number, DECIDED_FOR, question)
 
 
-def _apply(
-    client: "MlflowClient", version: "ModelVersion", decided: Decision, still_ours: StillOurs
-) -> None:
+def _apply(aliases: LockedAliases, version: "ModelVersion", decided: Decision) -> None:
     """Moves the alias that the decision asks for, unless a newer challenger has it."""
-    name, number = version.name, int(version.version)
+    number, reason = int(version.version), Reason("register", decided.reason)
+    held = aliases.holder(CHALLENGER)
     if decided.outcome == CHAMPION:
-        make_champion(client, version, "register", decided.reason, still_ours)
-        return
-    held = holder(client, name, CHALLENGER)
-    if decided.outcome != CHALLENGER:
-        if held == number:
-            move_alias(client, name, CHALLENGER, None, "register", decided.reason, still_ours)
-        return
-    if held is None or mark_of(client.get_model_version(name, str(held))) < mark_of(version):
-        move_alias(client, name, CHALLENGER, number, "register", decided.reason, still_ours)
+        aliases.make_champion(version, reason)
+    elif decided.outcome == CHALLENGER:
+        if held is None or run_order(aliases.version(held)) < run_order(version):
+            aliases.move(CHALLENGER, number, reason)
+    elif held == number:
+        aliases.move(CHALLENGER, None, reason)
 
 
 def _description(subject: Subject, decided: Decision) -> str:

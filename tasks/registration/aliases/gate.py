@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 from tasks.evaluation.measures.null_models import best_null_model
 from tasks.registration.params import GateParams
+from tasks.registration.registry import CHALLENGER, CHAMPION
 
 Outcome = Literal["champion", "challenger", "rejected"]
 
-CHAMPION: Outcome = "champion"
-CHALLENGER: Outcome = "challenger"
 REJECTED: Outcome = "rejected"
 
 
@@ -49,11 +48,6 @@ class Decision:
     outcome: Outcome
     reason: str
     bounds: tuple[Bound, ...] = ()
-
-    @property
-    def alias(self) -> str | None:
-        """The alias that the outcome asks for."""
-        return None if self.outcome == REJECTED else self.outcome
 
     def to_json(self) -> dict[str, Any]:
         """As `registered.json` and the version's tags hold it."""

@@ -19,7 +19,7 @@ from tasks.registration.aliases.champion_scores import champion_scores
 from tasks.registration.aliases.comparison import compare
 from tasks.registration.aliases.frozen import frozen_pairs
 from tasks.registration.aliases.gate import Bound, Decision, decide, fitness
-from tasks.registration.aliases.history import holder
+from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.lineage import prompts_of, read_trained_on
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.champion_scale import ChampionScale, ScaleMap
@@ -27,6 +27,7 @@ from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import check_registered, download
 from tasks.registration.registry import CHAMPION
 from tasks.registration.subject import Subject
+from tasks.registration.tags import CONTRACT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CONTRACT = "contract"
-"""Tag of a version: golden sequences of its score contract that its proof replayed."""
 CHAMPION_SCORES = "champion_scores.parquet"
 
 
@@ -50,7 +49,7 @@ class Judgement:
 
 
 def judge(
-    client: "MlflowClient", params: RegistrationParams, version: "ModelVersion", subject: Subject
+    aliases: LockedAliases, params: RegistrationParams, version: "ModelVersion", subject: Subject
 ) -> Judgement:
     """The gate's bounds, then the champion, whose scores of the held-out pairs are kept."""
     golden = int(version.tags.get(CONTRACT) or 0)
@@ -58,15 +57,15 @@ def judge(
     contract = Bound(CONTRACT, golden, ">=", 1, golden >= 1, note=note)
     bounds = (contract, *fitness(subject.metrics, params.gate))
     own = int(version.version)
-    number = holder(client, version.name, CHAMPION)
+    number = aliases.holder(CHAMPION)
     if number is None:
         decided = decide(bounds, True, "the first champion: there was none to beat")
         return Judgement(decided, scale=champion_scale.first_of_all(own))
     if number == own:
         return Judgement(decide(bounds, True, "the champion already, judged anew"))
-    champion = client.get_model_version(version.name, str(number))
+    champion = aliases.version(number)
     try:
-        return _compared(client, params, version, champion, subject, bounds)
+        return _compared(aliases.client, params, version, champion, subject, bounds)
     except Exception as error:  # a broken champion must not fall to whoever comes next
         reason = f"version {number} could not score these pairs ({type(error).__name__}: {error})"
         logger.warning("%s: %s; promote one by hand if it is to go", version.name, reason)

@@ -17,8 +17,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
 from tasks.errors import RegistrationError
 from tasks.registration.address import database_path, store_directory, store_uri
-from tasks.registration.aliases.history import StillOurs
+from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.params import RegistrationParams
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ POLL_SECONDS = 0.5
 @contextmanager
 def registry_lock(
     client: "MlflowClient", params: RegistrationParams, root: Path
-) -> Generator[StillOurs, None, None]:
-    """Held while versions are made and aliases moved; gives the check that it is held still.
+) -> Generator[LockedAliases, None, None]:
+    """Held while versions are made and aliases moved; gives the aliases, to be moved meanwhile.
 
     Raises:
         ArtifactError: nothing can be written beside the registry.
@@ -54,15 +54,13 @@ def registry_lock(
     with ExitStack() as held:
         with explained_disk_errors(home if home.exists() else root):
             held.enter_context(locked(home / ".locks" / "registry", "the model registry"))
-        if one_machine:
-            yield lambda: None
-        else:
-            yield held.enter_context(leased(client, params.model_name))
+        lease = nullcontext(lambda: None) if one_machine else leased(client, params.model_name)
+        yield LockedAliases(client, params.model_name, held.enter_context(lease))
 
 
 @contextmanager
-def leased(client: "MlflowClient", name: str) -> Generator[StillOurs, None, None]:
-    """The registry's own lock of one model's aliases."""
+def leased(client: "MlflowClient", name: str) -> Generator[Callable[[], None], None, None]:
+    """The registry's own lock of one model's aliases; gives the check that it is held still."""
     lock = f"{name}.lock"
     owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
     _acquire(client, lock, owner)

@@ -1,22 +1,28 @@
 """Aliases moved by hand to a version that is named, each with its reason; and the moves so far."""
 
+import re
 from pathlib import Path
 
-from tasks.errors import RegistrationError
-from tasks.registration.aliases.decision import OUTCOME, REASON, ROLLED_BACK
-from tasks.registration.aliases.gate import REJECTED
-from tasks.registration.aliases.history import Move, check_alias, history
-from tasks.registration.aliases.moving import (
+from tasks.errors import ParamsError, RegistrationError, shown
+from tasks.registration.aliases.by_hand import (
     Moved,
-    check_model_exists,
+    client_of_model,
+    locked_model,
     move_by_hand,
     proof_of,
-    registry_of,
     version_of,
 )
+from tasks.registration.aliases.gate import REJECTED
+from tasks.registration.aliases.history import Move, history
+from tasks.registration.aliases.locked_aliases import Reason
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import CHAMPION
-from tasks.registration.store import client_of_existing, refusals_told
+from tasks.registration.store import refusals_told
+from tasks.registration.tags import DECISION, OUTCOME, ROLLED_BACK
+
+ALIAS = re.compile(r"[\w-]{1,255}")
+RESERVED_ALIAS = re.compile(r"(?i)latest|v\d+")
+"""What MLflow takes as an alias, and what of it means a version already."""
 
 
 def promote(
@@ -36,23 +42,38 @@ def promote(
             `despite_gate`), or it does not pass its proof.
     """
     check_alias(alias)
-    with registry_of(params, root) as (client, still_ours):
-        found = version_of(client, params.model_name, version)
+    with locked_model(params, root) as aliases:
+        found = version_of(aliases, version)
         if found.tags.get(OUTCOME) == REJECTED and not despite_gate:
             raise RegistrationError(
                 f"version {version} of {found.name!r} was rejected by the gate: "
-                f"{found.tags.get(REASON, '')}; promote it with --despite-gate if you know better"
+                f"{found.tags.get(DECISION, '')}; promote it with --despite-gate if you know better"
             )
-        proof = proof_of(client, found, why)
-        moved = move_by_hand(client, found, alias, "promote", why, proof, still_ours)
+        proof = proof_of(aliases.client, found, why)
+        moved = move_by_hand(aliases, found, alias, Reason("promote", why), proof)
         if ROLLED_BACK in found.tags:
-            client.delete_model_version_tag(found.name, found.version, ROLLED_BACK)
+            aliases.client.delete_model_version_tag(found.name, found.version, ROLLED_BACK)
     return moved
+
+
+def check_alias(alias: str) -> None:
+    """Refuses what MLflow would refuse, before any work is done for it.
+
+    Raises:
+        ParamsError: the alias has other characters, or is one that MLflow keeps for itself.
+    """
+    if not ALIAS.fullmatch(alias):
+        raise ParamsError(
+            f"alias is {shown(alias)}, expected 1 to 255 letters, digits, underscores and dashes"
+        )
+    if RESERVED_ALIAS.fullmatch(alias):
+        raise ParamsError(
+            f"alias is {shown(alias)}, which MLflow keeps for versions by their number; give "
+            "another, such as staging"
+        )
 
 
 def moves(params: RegistrationParams, root: Path) -> list[Move]:
     """The moves of the model's aliases, oldest first."""
     with refusals_told(params, root):
-        client = client_of_existing(params, root)
-        check_model_exists(client, params.model_name)
-        return history(client, params.model_name)
+        return history(client_of_model(params, root), params.model_name)

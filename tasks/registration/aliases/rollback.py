@@ -1,31 +1,21 @@
 """The champion rolled back to the one before, once, even if asked twice."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
-from tasks.registration.aliases.decision import ROLLED_BACK
-from tasks.registration.aliases.history import (
-    Move,
-    StillOurs,
-    former_champions,
-    history,
-    holder,
-    make_champion,
-)
-from tasks.registration.aliases.moving import (
+from tasks.registration.aliases.by_hand import (
     Moved,
+    locked_model,
     move_by_hand,
     proof_of,
-    registry_of,
     say,
     version_of,
 )
+from tasks.registration.aliases.history import Move, former_champions, history
+from tasks.registration.aliases.locked_aliases import LockedAliases, Reason
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import CHAMPION
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from tasks.registration.tags import ROLLED_BACK
 
 
 def rollback(
@@ -43,29 +33,30 @@ def rollback(
             may serve, or that one does not pass its proof.
     """
     name = params.model_name
-    with registry_of(params, root) as (client, still_ours):
-        present = holder(client, name, CHAMPION)
+    with locked_model(params, root) as aliases:
+        present = aliases.holder(CHAMPION)
         if present is None:
             raise RegistrationError(f"{name!r} has no champion to roll back; promote a version")
-        last = next((m for m in reversed(history(client, name)) if m.alias == CHAMPION), None)
+        moves = history(aliases.client, name)
+        last = next((move for move in reversed(moves) if move.alias == CHAMPION), None)
         stands = last is not None and (last.how, last.version) == ("rollback", present)
         if last and stands and from_version in (None, last.previous):
-            return _finished(client, name, last, present, still_ours)
+            return _finished(aliases, last, present)
         if from_version not in (None, present):
             raise RegistrationError(
                 f"the champion of {name!r} is version {present}, not {from_version}: somebody "
                 f"moved it (reward-pipeline alias-history {name}); name the one to go back from"
             )
-        return _rolled_back(client, name, present, why, still_ours)
+        return _rolled_back(aliases, former_champions(moves), present, why)
 
 
-def _rolled_back(
-    client: "MlflowClient", name: str, present: int, why: str, still_ours: StillOurs
-) -> Moved:
+def _rolled_back(aliases: LockedAliases, former: list[int], present: int, why: str) -> Moved:
+    """A rollback to the first of the former champions that may serve and passes its proof."""
+    client, name = aliases.client, aliases.model_name
     passed_over: list[str] = []
-    for number in former_champions(history(client, name)):
+    for number in former:
         try:
-            found = version_of(client, name, number)
+            found = version_of(aliases, number)
         except RegistrationError as error:
             passed_over.append(str(error))
             continue
@@ -74,7 +65,7 @@ def _rolled_back(
         proof = proof_of(client, found, why)
         # Before the move: cut short in between, the same command goes on from here.
         client.set_model_version_tag(name, str(present), ROLLED_BACK, why[:500])
-        return move_by_hand(client, found, CHAMPION, "rollback", why, proof, still_ours)
+        return move_by_hand(aliases, found, CHAMPION, Reason("rollback", why), proof)
     raise RegistrationError(
         f"{name!r} had no champion before version {present} that could take its place"
         + "".join(f"; {reason}" for reason in passed_over)
@@ -82,13 +73,11 @@ def _rolled_back(
     )
 
 
-def _finished(
-    client: "MlflowClient", name: str, last: Move, present: int, still_ours: StillOurs
-) -> Moved:
+def _finished(aliases: LockedAliases, last: Move, present: int) -> Moved:
     """A rollback that was made; what a cut short attempt did not come to is done now."""
-    found = version_of(client, name, present)
-    proof_of(client, found, last.why)
-    make_champion(client, found, last.how, last.why, still_ours)
-    say(client, found, CHAMPION, last.how, last.who, last.why)
+    found, reason = version_of(aliases, present), Reason(last.how, last.why)
+    proof_of(aliases.client, found, last.why)
+    aliases.make_champion(found, reason)
+    say(aliases.client, found, CHAMPION, reason, last.who)
     told = f"rolled back by {last.who} at {last.when}: {last.why}"
-    return Moved(name, CHAMPION, last.previous, present, told, already=True)
+    return Moved(aliases.model_name, CHAMPION, last.previous, present, told, already=True)

@@ -21,7 +21,8 @@ from tasks.errors import RegistrationError
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
 from tasks.registration.aliases import lock
-from tasks.registration.aliases.history import entries, former_champions, history, move_alias
+from tasks.registration.aliases.history import entries, former_champions, history
+from tasks.registration.aliases.locked_aliases import LockedAliases, Reason
 from tasks.registration.aliases.promotion import promote
 from tasks.registration.aliases.rollback import rollback
 from tasks.registration.params import GateParams
@@ -41,6 +42,11 @@ def command():
 def aliases(place) -> dict[str, int]:
     found = place.client.get_registered_model(NAME).aliases
     return {alias: int(version) for alias, version in found.items()}
+
+
+def unlocked(client) -> LockedAliases:
+    """Of a registry that nobody else uses."""
+    return LockedAliases(client, NAME, check_lock=lambda: None)
 
 
 def made_moves(place) -> list[tuple]:
@@ -112,7 +118,7 @@ def test_a_move_that_the_registry_refuses_is_not_written_down_as_made(place):
     client = place.client
     client.create_registered_model(NAME)
     with pytest.raises(RegistrationError, match="alias 'bad alias!' of 'reward-model' was not set"):
-        move_alias(client, NAME, "bad alias!", 1, "promote", "x", lambda: None)
+        unlocked(client).move("bad alias!", 1, Reason("promote", "x"))
     assert entries(client.get_registered_model(NAME).tags) == {}
 
 
@@ -130,7 +136,7 @@ def test_the_history_tells_of_every_alias(place, command, tmp_path):
     for _ in range(2):
         client.create_model_version(NAME, str(tmp_path))
     for alias, version in (("staging", 1), ("champion", 1), ("staging", 2)):
-        move_alias(client, NAME, alias, version, "promote", f"{alias} is {version}", lambda: None)
+        unlocked(client).move(alias, version, Reason("promote", f"{alias} is {version}"))
     told = [("staging", None, 1), ("champion", None, 1), ("staging", 1, 2)]
     assert made_moves(place) == [(*move, "promote") for move in told]
     root = ["--root", str(place.root)]
