@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import address_of, database_path, store_uri
 from tasks.registration.params import RegistrationParams
 from tasks.registration.quiet import prepare_environment
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +36,7 @@ SELECT tag.value FROM model_versions AS version LEFT JOIN model_version_tags AS 
     ON tag.name = version.name AND tag.version = version.version AND tag.key = ?
 WHERE version.name = ? AND version.version = ? AND version.current_stage <> 'Deleted_Internal'
 """
-RUN_QUERY = """
-SELECT 1 FROM model_versions WHERE run_id = ? AND current_stage <> 'Deleted_Internal'
-"""
+RUN_QUERY = "SELECT 1 FROM model_versions WHERE run_id = ? AND current_stage <> 'Deleted_Internal'"
 TRAINING_QUERY = """
 SELECT 1 FROM model_versions AS version JOIN model_version_tags AS tag
     ON tag.name = version.name AND tag.version = version.version AND tag.key = 'stage.training'
@@ -94,7 +95,10 @@ def is_deleted(registered: Mapping[str, Any], tracking_uri: str | None, root: Pa
     with all of them."""
 
     def deleted(uri: str) -> bool:
-        return _entry(uri, registered) is None and not _has_run(uri, str(registered["run_id"]))
+        run_id = str(registered["run_id"])
+        return _entry(uri, registered) is None and not _any_version(
+            uri, "run_id", RUN_QUERY, run_id
+        )
 
     return _told(address_of(tracking_uri, root), deleted, False)
 
@@ -104,14 +108,7 @@ def came_of(training: str, tracking_uri: str | None, root: Path) -> bool:
     that a registry says which is not there or cannot be asked."""
 
     def found(uri: str) -> bool:
-        database = database_path(uri)
-        if database is None:
-            from mlflow import MlflowClient
-
-            asked = f"tags.`stage.training` = '{training}'"
-            return bool(MlflowClient(uri, uri).search_model_versions(asked))
-        with reading(database) as store:
-            return store.execute(TRAINING_QUERY, (training,)).fetchone() is not None
+        return _any_version(uri, "tags.`stage.training`", TRAINING_QUERY, training)
 
     return _told(address_of(tracking_uri, root), found, True)
 
@@ -148,24 +145,29 @@ def reading(database: Path) -> "closing[sqlite3.Connection]":
     return closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=30))
 
 
-def _has_run(uri: str, run_id: str) -> bool:
-    """Whether a version, of whatever name, stands that this run registered."""
+def _any_version(uri: str, field: str, query: str, value: str) -> bool:
+    """Whether a version, of whatever name, stands whose field has the value; `query` finds it in
+    SQLite's store."""
     database = database_path(uri)
     if database is None:
-        from mlflow import MlflowClient
-
-        return bool(MlflowClient(uri, uri).search_model_versions(f"run_id = '{run_id}'"))
+        return bool(_client(uri).search_model_versions(f"{field} = '{value}'"))
     with reading(database) as store:
-        return store.execute(RUN_QUERY, (run_id,)).fetchone() is not None
+        return store.execute(query, (value,)).fetchone() is not None
+
+
+def _client(uri: str) -> "MlflowClient":
+    prepare_environment()
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri, uri)
 
 
 def _entry_by_client(uri: str, name: str, version: int) -> Entry | None:
-    prepare_environment()
-    from mlflow import MlflowClient
+    client = _client(uri)
     from mlflow.exceptions import MlflowException
 
     try:
-        found = MlflowClient(uri, uri).get_model_version(name, str(version))
+        found = client.get_model_version(name, str(version))
     except MlflowException as error:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None

@@ -1,0 +1,30 @@
+"""What a registry says of versions, asked without a run."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tasks.registration import came_of
+
+ATTEMPTS = 3
+
+
+def test_a_server_that_is_away_is_asked_for_a_training_as_often_as_we_set(monkeypatch, tmp_path):
+    """MLflow's own retries take minutes, and more than these."""
+    asked: list[str] = []
+
+    class Away(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(503)
+
+        def log_message(self, *_: object) -> None: ...
+
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Away) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert came_of("key", f"http://127.0.0.1:{server.server_port}", Path(tmp_path))
+        server.shutdown()
+    assert len(asked) == ATTEMPTS
