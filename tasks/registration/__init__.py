@@ -10,7 +10,8 @@ lazily, so that importing the package imports neither mlflow nor torch.
     serving/     rewards over HTTP
     register     one version per model: made, proved, judged, given its alias
     logged_model its files in MLflow's store
-    store, registry, tracking, experiment, metrics_sink    MLflow: where it is, what it knows
+    address, usable, store    where MLflow's store is, and that it can be used
+    registry, tracking, experiment, metrics_sink    what MLflow knows: versions, runs, metrics
     retirement   old versions go
     facts, lineage, tags, publication    what is written down there of a version
 """

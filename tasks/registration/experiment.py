@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-class Kept(NamedTuple):
-    """An experiment as the store holds it."""
+class StoredExperiment(NamedTuple):
+    """What the store holds of an experiment."""
 
     id: str
     stage: str
     """`active`, or `deleted`."""
-    place: str
+    artifacts: str
     """Where its artifacts are kept."""
 
 
@@ -37,12 +37,12 @@ def experiment_for(client: "MlflowClient", params: RegistrationParams, root: Pat
     if found is None:
         location = artifact_location(database)
         return client.create_experiment(params.experiment_name, artifact_location=location)
-    kept = Kept(found.experiment_id, found.lifecycle_stage, found.artifact_location)
-    check_experiment(params.experiment_name, kept, database)
+    stored = StoredExperiment(found.experiment_id, found.lifecycle_stage, found.artifact_location)
+    check_experiment(params.experiment_name, stored, database)
     return found.experiment_id
 
 
-def check_experiment(name: str, found: Kept, database: Path | None) -> None:
+def check_experiment(name: str, found: StoredExperiment, database: Path | None) -> None:
     """Refuses an experiment that no run can be put into; `database`: SQLite's, which it is in.
 
     Raises:
@@ -53,7 +53,7 @@ def check_experiment(name: str, found: Kept, database: Path | None) -> None:
             f"experiment {name!r} was deleted in MLflow; restore it (`mlflow experiments restore "
             f"-x {found.id}`) or set registration.experiment_name"
         )
-    kept, location = found.place, artifact_location(database)
+    kept, location = found.artifacts, artifact_location(database)
     if location and kept != location and kept.startswith("/") and not Path(kept).exists():
         raise RegistrationError(
             f"experiment {name!r} keeps its artifacts in {kept}, which does not "

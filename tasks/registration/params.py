@@ -7,8 +7,6 @@ from pydantic import Field, field_validator
 from tasks.artifact import Inert, Params
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
-
-
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -56,7 +54,6 @@ class RegistrationParams(Params):
     relative path of SQLite's (`sqlite:///mlflow.db`) is one below the root."""
     min_improvement: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Accuracy by which the champion must be beaten; at 0, equal accuracy is decided by loss."""
-
     gate: GateParams = GateParams()
     """Bounds that decide between champion, challenger and rejected."""
     system_metrics: Annotated[bool, Inert] = False

@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.errors import RegistrationError
 from tasks.ingestion.redaction import redacted
 from tasks.registration.address import database_path, store_uri
-from tasks.registration.experiment import Kept, check_experiment
+from tasks.registration.experiment import StoredExperiment, check_experiment
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import reading
 
@@ -65,7 +65,7 @@ def _check_experiment(name: str, database: Path) -> None:
         except sqlite3.OperationalError:  # it is busy, or has no tables yet: MLflow makes them
             return
     if found is not None:
-        check_experiment(name, Kept(*map(str, found)), database)
+        check_experiment(name, StoredExperiment(*map(str, found)), database)
 
 
 def _no_server(uri: str) -> str:

@@ -30,7 +30,7 @@ PASSED_ON = (
 
 
 @dataclass(frozen=True)
-class Told:
+class Answer:
     """What the child answered: float32 `[N]`, and golden sequences (None: there is no contract)."""
 
     rewards: np.ndarray
@@ -39,7 +39,7 @@ class Told:
 
 def ask(
     version: Path, batches: Sequence[Sequence[TokenIds]], device: str | None, scratch: Path
-) -> Told:
+) -> Answer:
     """The rewards of all sequences, batch by batch in that order.
 
     Raises:
@@ -75,9 +75,8 @@ def ask(
             f"a clean process cannot use the downloaded version (exit code {done.returncode}): "
             f"{lines[-1] if lines else 'it said nothing'}; it gets no alias"
         )
-    return Told(
-        np.load(home / "rewards.npy"), json.loads((home / "told.json").read_bytes())["golden"]
-    )
+    golden = json.loads((home / "told.json").read_bytes())["golden"]
+    return Answer(np.load(home / "rewards.npy"), golden)
 
 
 def score_in_clean_process(

@@ -49,8 +49,6 @@ REQUIRED = ("config.json", "tokenizer_config.json")
 SETTINGS = {"device": None, "scale": "raw", "special_tokens_in_text": None, "too_long": "error"}
 """What `mlflow.pyfunc.load_model(uri, model_config={...})` may set: MLflow passes on no other."""
 REQUIREMENTS = ("torch", "transformers", "tokenizers", "safetensors", "jinja2", "numpy", "pandas")
-
-
 MLFLOW = ("MLmodel", "requirements.txt", "conda.yaml", "python_env.yaml", "registered_model_meta")
 EVALUATION = "evaluation"
 ENCLOSED = ("metrics.json", "report.html", "plots/*.png", "benchmarks.json")
