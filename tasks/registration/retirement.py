@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from tasks.artifact.collection import size_of
 from tasks.errors import ParamsError, RegistrationError
-from tasks.registration.aliases.by_hand import locked_model, version_of
-from tasks.registration.aliases.history import former_champions, history
+from tasks.registration.aliases.by_hand import locked_model
 from tasks.registration.aliases.locked_aliases import LockedAliases
+from tasks.registration.aliases.rollback import reserve
 from tasks.registration.logged_model import model_of
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import check_not_moved, local_path
-from tasks.registration.registry import ARTIFACT_DIGEST
-from tasks.registration.tags import ROLLED_BACK
+from tasks.registration.registry import ARTIFACT_DIGEST, CHAMPION
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -65,14 +64,10 @@ def retire(
 
 def _reserve(aliases: LockedAliases) -> int | None:
     """The version that a rollback would make champion."""
-    for number in former_champions(history(aliases.client, aliases.model_name)):
-        try:
-            found = version_of(aliases, number)
-        except RegistrationError:  # deleted, or refused: a rollback passes it over, too
-            continue
-        if ROLLED_BACK not in found.tags:
-            return number
-    return None
+    try:
+        return int(reserve(aliases, aliases.holder(CHAMPION)).version)
+    except RegistrationError:  # none could
+        return None
 
 
 def _take(client: "MlflowClient", version: "ModelVersion", dry_run: bool) -> int:

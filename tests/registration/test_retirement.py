@@ -77,3 +77,14 @@ def test_files_that_serve_another_name_stay_and_other_programs_versions_too(four
     [retired] = retire(params, four.root, keep=1)
     assert (retired.version, retired.bytes) == (4, len(b"weights"))
     assert standing(client) == [1, 2, int(foreign.version)]
+
+
+def test_the_version_that_a_rollback_comes_to_past_the_present_champion_stays(four):
+    """Champions 1, 2, 3, then 2 again by hand; 3 cannot serve: a rollback goes to 1."""
+    client, params = four.client, four.params
+    with locked_model(params, four.root) as aliases:
+        for number in (3, 2):
+            aliases.make_champion(aliases.version(number), Reason("promote", "better"))
+    client.delete_model_version(NAME, "3")
+    assert retire(params, four.root, keep=1) == []
+    assert standing(client) == [1, 2, 4]

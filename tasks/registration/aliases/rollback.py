@@ -1,6 +1,7 @@
 """The champion rolled back to the one before, once, even if asked twice."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
 from tasks.registration.aliases.by_hand import (
@@ -16,6 +17,9 @@ from tasks.registration.aliases.locked_aliases import LockedAliases, Reason
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import CHAMPION
 from tasks.registration.tags import ROLLED_BACK
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
 
 
 def rollback(
@@ -47,27 +51,30 @@ def rollback(
                 f"the champion of {name!r} is version {present}, not {from_version}: somebody "
                 f"moved it (reward-pipeline alias-history {name}); name the one to go back from"
             )
-        return _rolled_back(aliases, former_champions(moves), present, why)
+        found = reserve(aliases, present)
+        proof = proof_of(aliases.client, found, why)
+        # Before the move: cut short in between, the same command goes on from here.
+        aliases.client.set_model_version_tag(name, str(present), ROLLED_BACK, why[:500])
+        return move_by_hand(aliases, found, CHAMPION, Reason("rollback", why), proof)
 
 
-def _rolled_back(aliases: LockedAliases, former: list[int], present: int, why: str) -> Moved:
-    """A rollback to the first of the former champions that may serve and passes its proof."""
-    client, name = aliases.client, aliases.model_name
+def reserve(aliases: LockedAliases, present: int | None) -> "ModelVersion":
+    """The latest champion before the present one that could take its place.
+
+    Raises:
+        RegistrationError: there is none; says why others were passed over.
+    """
     passed_over: list[str] = []
-    for number in former:
+    for number in former_champions(history(aliases.client, aliases.model_name)):
         try:
             found = version_of(aliases, number)
         except RegistrationError as error:
             passed_over.append(str(error))
             continue
-        if number == present or ROLLED_BACK in found.tags:
-            continue
-        proof = proof_of(client, found, why)
-        # Before the move: cut short in between, the same command goes on from here.
-        client.set_model_version_tag(name, str(present), ROLLED_BACK, why[:500])
-        return move_by_hand(aliases, found, CHAMPION, Reason("rollback", why), proof)
+        if number != present and ROLLED_BACK not in found.tags:
+            return found
     raise RegistrationError(
-        f"{name!r} had no champion before version {present} that could take its place"
+        f"{aliases.model_name!r} had no champion before version {present} that could take its place"
         + "".join(f"; {reason}" for reason in passed_over)
         + "; promote a version by its number"
     )
