@@ -44,7 +44,8 @@ class Pipeline:
     @property
     def store(self) -> Store:
         """The store of artifacts below the root."""
-        return Store(self.root / "data")
+        file = self.origin.get("file")
+        return Store(self.root / "data", str(Path(file).resolve()) if file else None)
 
     def needs(self, stage: str) -> tuple[str, ...]:
         """The stages whose artifacts it takes; a model of a directory is there without any."""

@@ -1,5 +1,7 @@
 """Why a step has to be built: its difference to the nearest artifact that stands, cause by cause.
 
+What earlier runs of the same params file have used comes before all others.
+
 PARAMS tokenization.max_length 1024 -> 512
 PARAMS ingestion.sources: 'chat' removed
 PARAMS ingestion.sources: 'votes', 'x' added
@@ -13,7 +15,7 @@ Params are named as an override names them: ingestion.sources.0.limit. What has 
 source, is held against what had it before, wherever that stood.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
@@ -33,18 +35,20 @@ MOST = 20
 KINDS = {"inputs": "INPUT", "libraries": "LIBRARY", "files": "FILE"}
 
 
-def causes(step: Step, root: Path) -> tuple[str, ...]:
-    """One sentence per cause, against the committed record with the fewest differences;
+def causes(step: Step, root: Path, mine: Collection[tuple[str, str]] = ()) -> tuple[str, ...]:
+    """One sentence per cause, against the committed record with the fewest differences, of those
+    that the params file's own runs have used (`mine`: stage and key) if there are any;
     `NEVER BUILT` where no artifact of the stage stands."""
-    candidates: list[tuple[int, str, list[str]]] = []
+    candidates: list[tuple[bool, int, str, list[str]]] = []
     for path in (root / step.shelf).glob(f"*/{RECORD}"):
         known = read_artifact(path.parent)  # a damaged one explains nothing
         if isinstance(known, Artifact) and known.stage == step.stage:
             found = differences(known.record["ingredients"], step.ingredients, step.places)
-            candidates.append((-len(found), str(known.record["created"]), found))
+            own = (known.stage, known.key) in mine
+            candidates.append((own, -len(found), str(known.record["created"]), found))
     if not candidates:
         return (NEVER_BUILT,)
-    told = max(candidates)[2] or [f"GONE {step.key}"]
+    told = max(candidates)[-1] or [f"GONE {step.key}"]
     more = len(told) - MOST
     return (*told[:MOST], f"and {more:,} more") if more > 0 else tuple(told)
 

@@ -1,6 +1,6 @@
 """Refs: files that keep artifacts alive, the roots of the garbage collection.
 
-    data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ...}
+    data/refs/<kind>-<name>.json    {"keeps": [[stage, key], ...], "facts": ..., "params_file": ...}
 
 Kinds: `run`, a finished run; `unfinished`, a run that is going or was stopped; `registering`, a run
 that began to register a version, which may exist even if the run was then killed; `version`, a
@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.artifact.durable import explained_disk_errors, write_json
 from tasks.artifact.record import Artifact
-from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from tasks.artifact.store import Store
 
 RUN, UNFINISHED, REGISTERING, VERSION = "run", "unfinished", "registering", "version"
 RUN_TIME, TICK = "%Y%m%dT%H%M%S.%fZ", timedelta(microseconds=1)
@@ -28,7 +30,7 @@ Name = tuple[str, str]
 
 
 def keep(
-    store: Store, kind: str, name: str, artifacts: Iterable[Artifact], facts: Any = None
+    store: "Store", kind: str, name: str, artifacts: Iterable[Artifact], facts: Any = None
 ) -> Path:
     """Writes a ref: these artifacts, and all that they were made from, stay.
 
@@ -36,12 +38,13 @@ def keep(
         ArtifactError: the store cannot be written to.
     """
     path = store.root / "refs" / f"{kind}-{name}.json"
+    names = [[a.stage, a.key] for a in artifacts]
     with explained_disk_errors(store.root):
-        write_json(path, {"keeps": [[a.stage, a.key] for a in artifacts], "facts": facts})
+        write_json(path, {"keeps": names, "facts": facts, "params_file": store.params_file})
     return path
 
 
-def release(store: Store, artifacts: Iterable[Artifact]) -> None:
+def release(store: "Store", artifacts: Iterable[Artifact]) -> None:
     """Removes the refs of unfinished runs that keep only artifacts which a finished run now keeps.
 
     A ref that cannot be read stays; `gc` reports it.
@@ -54,7 +57,7 @@ def release(store: Store, artifacts: Iterable[Artifact]) -> None:
                     path.unlink(missing_ok=True)
 
 
-def refs(store: Store, kind: str = "*") -> list[Path]:
+def refs(store: "Store", kind: str = "*") -> list[Path]:
     """The refs of a kind, the oldest first."""
     return sorted((store.root / "refs").glob(f"{kind}-*.json"))
 
@@ -68,7 +71,18 @@ def keeps(path: Path) -> set[Name]:
     return _read(path)["keeps"]
 
 
-def last_facts(store: Store, kind: str) -> Any:
+def used_by(store: "Store", params_file: str) -> set[Name]:
+    """What the runs of a params file have built or found, as far as refs tell; of one that cannot
+    be read nothing is known."""
+    used: set[Name] = set()
+    for path in refs(store):
+        with suppress(ArtifactError):
+            found = _read(path)
+            used |= found["keeps"] if found["params_file"] == params_file else set[Name]()
+    return used
+
+
+def last_facts(store: "Store", kind: str) -> Any:
     """The facts of the newest ref of a kind, or None where there is none.
 
     Raises:
@@ -87,7 +101,7 @@ def facts(path: Path) -> Any:
     return _read(path)["facts"]
 
 
-def run_name(store: Store) -> str:
+def run_name(store: "Store") -> str:
     """A name for a run's ref that sorts behind those of all earlier runs: the time now, or one tick
     after the newest ref if that was named by a clock ahead of this one."""
     times = [datetime.now(UTC)]
@@ -106,7 +120,8 @@ def time_of(path: Path) -> datetime | None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-        return {"facts": found.get("facts"), "keeps": {(str(s), str(k)) for s, k in found["keeps"]}}
+        told = {name: found.get(name) for name in ("facts", "params_file")}
+        return {**told, "keeps": {(str(s), str(k)) for s, k in found["keeps"]}}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ArtifactError(
             f'{path} is damaged: expected {{"keeps": [[stage, key], ...]}} as JSON, so it is not '

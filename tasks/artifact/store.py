@@ -38,6 +38,7 @@ from tasks.artifact.record import (
     payload_digests,
     read_artifact,
 )
+from tasks.artifact.refs import used_by
 from tasks.artifact.stamps import STAMPS, note_stamps, settled_stamps
 from tasks.artifact.step import Statuses, Step, Workspace
 
@@ -64,6 +65,9 @@ class Store:
     """All artifacts below one directory (`data/`), on one file system."""
 
     root: Path
+    params_file: str | None = None
+    """The absolute path of the params file that it is asked for: refs tell it, and what its runs
+    have used explains why something is built."""
 
     def place(self, step: Step) -> Path:
         """Where the step's artifact stands once it is committed."""
@@ -81,7 +85,8 @@ class Store:
         """The step's artifact if it is intact, or why it has to be built; changes nothing."""
         found = read_artifact(self.place(step))
         if found is None:
-            return Finding(None, causes(step, self.root))
+            mine = used_by(self, self.params_file) if self.params_file else ()
+            return Finding(None, causes(step, self.root, mine))
         if isinstance(found, str):
             return Finding(None, (found,))
         problem = damage(found) or (step.still_valid(found) if step.still_valid else None)

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.artifact import Step, Store
 from tasks.artifact.explain import MOST, differences
+from tasks.artifact.refs import keep, run_name
 
 
 def told(old, new):
@@ -67,3 +68,18 @@ def test_of_many_causes_the_first_are_told_and_the_others_counted(tmp_path):
     causes = store.look(replace(step, files={f"{n:03}": "ab" * 32 for n in range(500)})).causes
     assert len(causes) == MOST + 1
     assert (causes[0], causes[-1]) == ("FILE 000 none -> abababab", f"and {500 - MOST} more")
+
+
+def test_what_runs_of_the_same_params_file_have_used_comes_before_what_is_nearer(tmp_path):
+    def step(**params):
+        return Step("s", 1, "1_s", params, {}, lambda w: w.write_json("a.json", params))
+
+    a, b, fresh = (Store(tmp_path, params_file=f"/{name}.yaml") for name in "abc")
+    for store, n in ((a, 1), (b, 8)):
+        keep(store, "run", run_name(store), [store.obtain(step(size=n, seed=n))])
+    (tmp_path / "refs" / "run-damaged.json").write_text("{")
+    asked = step(size=8, seed=2)
+    assert a.look(asked).causes == ("PARAMS s.size 1 -> 8", "PARAMS s.seed 1 -> 2")
+    assert b.look(asked).causes == fresh.look(asked).causes == ("PARAMS s.seed 8 -> 2",)
+    keep(b, "unfinished", run_name(b), [b.obtain(step(size=1, seed=1))])  # found, not built
+    assert b.look(step(size=1, seed=2)).causes == ("PARAMS s.seed 1 -> 2",)
