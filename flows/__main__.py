@@ -174,13 +174,16 @@ def inspect(
     """Show what the data are: rows, reasons, lengths, duplicates, a baseline and a few pairs."""
     from flows.inspection import inspect as inspected
     from flows.inspection_print import print_inspection
+    from tasks.errors import DataError
 
     with told_in_one_sentence():
         found = inspected(_pipeline(params, overrides, root), pairs)
-    if as_json:
-        print(json.dumps(found.to_json()))
-    else:
-        print_inspection(found, None if sys.stdout.isatty() else 140)
+        if as_json:
+            print(json.dumps(found.to_json()))
+        else:
+            print_inspection(found, None if sys.stdout.isatty() else 140)
+        if found.failure:
+            raise DataError(found.failure)
 
 
 def _pipeline(params: Path, overrides: list[str] | None, root: Path) -> "Pipeline":

@@ -1,20 +1,25 @@
 """What a person wants to know of preference data before training on it.
 
 In:  a params file's pipeline; its ingestion and conversion are run, or found in the store.
-Out: an `Inspection`: rows per source and reason, lengths, ties, duplicates, contradictions, the
-     length-only baseline and a few pairs; `inspection_print` prints it.
+Out: an `Inspection`: rows per source and reason, with the first of each, lengths, ties, duplicates,
+     contradictions, the length-only baseline and a few pairs; `inspection_print` prints it.
+
+Where a run would fail because too much is wrong with the rows, this is of a conversion that
+tolerates it.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from flows.pipeline import Pipeline
-from tasks.artifact import Artifact
+from tasks.artifact import NEUTRAL_REASONS, Artifact, Ledger
 from tasks.artifact.collection import in_use
+from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.conversion.conversation.message_names import REASONING
+from tasks.errors import DataError
 
 TEXTS = ("prompt", "chosen", "rejected")
 PERCENTILES = (0, 5, 25, 50, 75, 95, 99, 100)
@@ -24,10 +29,18 @@ PERCENTILES = (0, 5, 25, 50, 75, 95, 99, 100)
 class Inspection:
     """The answer, as plain data."""
 
-    path: str
-    """The conversion artifact."""
+    path: str | None
+    """The conversion artifact; None: it fails whatever is tolerated, so that all that is known is
+    what ingestion read."""
+    failure: str | None
+    """Why a run would fail."""
     ledgers: Mapping[str, Any]
     """Stage -> its ledger, as `Ledger.to_json` gives it."""
+    unusable: Mapping[str, tuple[Mapping[str, Any], ...]]
+    """Stage -> the first row of each source and reason that is a fault of the row, as its
+    quarantine has it."""
+    quarantines: tuple[str, ...]
+    """Where all of them are."""
     report: Mapping[str, Any]
     """The conversion's report without its ledger: splits, ties, duplicates, baselines ..."""
     split_by: str
@@ -46,17 +59,67 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
     """What the pipeline's data are, with `pairs` examples.
 
     Raises:
-        PipelineError: ingestion or conversion failed.
+        PipelineError: ingestion failed, or conversion for another reason than the rows.
     """
     store = pipeline.store
     with in_use(store):
         ingestion = store.obtain(pipeline.step("ingestion", {}))
-        conversion = store.obtain(pipeline.step("conversion", {"ingestion": ingestion}))
-        report = dict(conversion.report)
-        ledgers = {"ingestion": ingestion.report["ledger"], "conversion": report.pop("ledger")}
-        lengths, examples = _measured(conversion, pairs, report["pairs"])
-    split_by = pipeline.params.conversion.split_by
-    return Inspection(str(conversion.path), ledgers, report, split_by, lengths, examples)
+        conversion, failure = _converted(pipeline, ingestion)
+        made = {a.stage: a for a in (ingestion, conversion) if a}
+        report = dict(conversion.report) if conversion else {}
+        report.pop("ledger", None)
+        lengths, examples = (
+            _measured(conversion, pairs, report["pairs"]) if conversion else ({}, ())
+        )
+        return Inspection(
+            path=str(conversion.path) if conversion else None,
+            failure=failure,
+            ledgers={stage: artifact.report["ledger"] for stage, artifact in made.items()},
+            unusable={stage: _first_unusable(artifact) for stage, artifact in made.items()},
+            quarantines=tuple(str(artifact.path / QUARANTINE_FILE) for artifact in made.values()),
+            report=report,
+            split_by=pipeline.params.conversion.split_by,
+            lengths=lengths,
+            pairs=examples,
+        )
+
+
+def _converted(pipeline: Pipeline, ingestion: Artifact) -> tuple[Artifact | None, str | None]:
+    """The conversion, and why it fails as the params have it: then it is one that tolerates what
+    is wrong with rows, if there is one."""
+    params, done = pipeline.params, {"ingestion": ingestion}
+    try:
+        return pipeline.store.obtain(pipeline.step("conversion", done)), None
+    except DataError as error:
+        failure = str(error)
+    tolerant = params.conversion.model_copy(update={"max_bad_fraction": 1.0, "min_rows": 1})
+    other = replace(pipeline, params=params.model_copy(update={"conversion": tolerant}))
+    try:
+        return pipeline.store.obtain(other.step("conversion", done)), failure
+    except DataError:
+        return None, failure
+
+
+def _first_unusable(artifact: Artifact) -> tuple[Mapping[str, Any], ...]:
+    """The first quarantined row of each source and reason, read until all faults are found."""
+    import pyarrow.parquet as pq
+
+    missing = {
+        (source, reason)
+        for source, account in Ledger.from_json(artifact.report["ledger"]).accounts.items()
+        for reason in account.dropped
+        if reason not in NEUTRAL_REASONS
+    }
+    found: list[Mapping[str, Any]] = []
+    with pq.ParquetFile(artifact.path / QUARANTINE_FILE) as file:
+        for batch in file.iter_batches(1024) if missing else ():
+            for row in batch.to_pylist():
+                if (name := (row["source"], row["reason"])) in missing:
+                    missing.remove(name)
+                    found.append(row)
+            if not missing:
+                break
+    return tuple(found)
 
 
 def _measured(

@@ -13,6 +13,8 @@ from tasks.artifact import Ledger
 FEW = 100
 LONGEST_SHOWN = 1500
 """Characters of a prompt or an answer that are printed; the rest is counted."""
+LONGEST_ROW = 200
+"""The same of a row that could not be used."""
 INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 """Unicode categories that could move the cursor, turn text around or hide it."""
 
@@ -39,13 +41,20 @@ def print_inspection(found: Inspection, width: int | None = None) -> None:
 
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     console.print(_source_table(found))
-    console.print(_length_table(found))
-    for line in _lines(found.report, found.split_by):
+    for line in _unusable_lines(found):
         console.print(line)
+    if found.failure and found.path:
+        console.print("a run fails (see the end); what follows is of the rows that can be used")
+    if found.path:
+        console.print(_length_table(found))
+        for line in _lines(found.report, found.split_by):
+            console.print(line)
     for number, row in enumerate(found.pairs, 1):
         console.print()
         console.print(_pair(row, f"{number} of {len(found.pairs)}"))
-    console.print(f"\nall pairs, and quarantine.parquet, are in {found.path}")
+    console.print(f"\nrows that could not be used: {' and '.join(found.quarantines)}")
+    if found.path:
+        console.print(f"all pairs: {found.path}/pairs")
 
 
 def _source_table(found: Inspection) -> Any:
@@ -64,6 +73,19 @@ def _source_table(found: Inspection) -> Any:
             counts = [f"{n:,}" for n in (account.rows_in, account.added, account.rows_out)]
             table.add_row(Text(visible(source)), stage, *counts, Text(visible(reasons)))
     return table
+
+
+def _unusable_lines(found: Inspection) -> Iterator[str]:
+    """The first row of each fault: where it stands, what is wrong with it, and what it says."""
+    for stage, rows in found.unusable.items():
+        for row in rows:
+            account = found.ledgers[stage][row["source"]]
+            field = f", {row['field']}" if row["field"] else ""
+            yield visible(
+                f"{row['source']}: {row['reason']} ({account['dropped'][row['reason']]:,}x), first "
+                f"{row['file']} row {row['row']}{field}: {row['message']}"
+            )
+            yield f"    {_shortened(visible(row['raw']), LONGEST_ROW)}"
 
 
 def _length_table(found: Inspection) -> Any:
@@ -144,6 +166,6 @@ def _pair(row: Mapping[str, Any], number: str) -> Any:
     return text
 
 
-def _shortened(text: str) -> str:
-    more = len(text) - LONGEST_SHOWN
-    return text if more <= 0 else f"{text[:LONGEST_SHOWN]} ... ({more:,} characters more)"
+def _shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]} ... ({more:,} characters more)"

@@ -1,16 +1,18 @@
 """`inspect`: the figures of known rows, and text that can do nothing to a terminal."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
+from flows.__main__ import app
 from flows.inspection import Inspection, inspect, turns
 from flows.inspection_print import _lines, print_inspection, visible
 from flows.params import load
 from flows.pipeline import Pipeline
-from tasks.errors import DataError
 
 
 def messages(*texts):
@@ -112,8 +114,13 @@ def test_what_is_invisible_is_written_out():
 def test_a_failing_conversion_says_so_and_no_pairs_are_asked_for_nothing(pipeline):
     strict = pipeline.params.conversion.model_copy(update={"max_bad_fraction": 0.0})
     refused = Pipeline(pipeline.params.model_copy(update={"conversion": strict}), pipeline.root)
-    with pytest.raises(DataError, match="empty_response"):
-        inspect(refused, pairs=3)
+    given, found = inspect(pipeline, pairs=9), inspect(refused, pairs=9)
+    assert (given.failure, "empty_response (1x)" in found.failure) == (None, True)
+    assert found.path != given.path
+    told = replace(found, path=given.path, quarantines=given.quarantines, failure=None)
+    assert told == given  # but for where, all figures of the rows that can be used
+    (row,) = found.unusable["conversion"]
+    assert (row["reason"], row["row"], json.loads(row["raw"])) == ("empty_response", 5, ROWS[4])
     assert isinstance(inspect(pipeline, pairs=0), Inspection)
     assert inspect(pipeline, pairs=0).pairs == ()
 
@@ -137,3 +144,28 @@ def test_the_command_prints_one_object_and_imports_no_torch(pipeline, tmp_path):
         check=True,
     )
     assert json.loads(done.stdout)["report"]["contradictions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "hidden"),
+    [
+        ("conversion.max_bad_fraction=0", ["median", "a run fails (see the end)"], []),
+        ("conversion.min_rows=5", ["median", "pairs: 2 (2 train, 0 eval)"], []),
+        ("ingestion.sources.0.layout=hh_rlhf", ["bad_json 1"], ["median", "all pairs"]),
+    ],
+)
+def test_what_a_run_fails_for_is_told_at_the_end_behind_all_that_is_known(
+    pipeline, tmp_path, given, shown, hidden
+):
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write('{"chosen": \x1b[31m oops\n')
+    words = [str(tmp_path / "params.yaml"), given, "--root", str(pipeline.root)]
+    lenient = [] if "max_bad" in given else ["conversion.max_bad_fraction=1"]
+    done = CliRunner().invoke(app, ["inspect", *words, *lenient])
+    assert done.exit_code == 1
+    for text in (*shown, "bad_json (1x), first ", "rows.jsonl row 7", '{"chosen": \\x1b[31m oops'):
+        assert text in done.stdout.replace("\n", " ")
+    assert not any(text in done.stdout for text in hidden)
+    assert done.stderr.rpartition("\n")[0].rpartition("\n")[2].startswith("DataError: ")
+    told = CliRunner().invoke(app, ["inspect", *words, *lenient, "--json"])
+    assert (told.exit_code, json.loads(told.stdout)["failure"] in done.stderr) == (1, True)
