@@ -41,8 +41,9 @@ def print_inspection(found: Inspection, width: int | None = None) -> None:
 
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     console.print(_source_table(found))
-    for line in _unusable_lines(found):
-        console.print(line)
+    for told, row in _unusable(found):
+        console.print(told)
+        console.print(f"    {row}", style="dim")
     if found.failure and found.path:
         console.print("a run fails (see the end); what follows is of the rows that can be used")
     if found.path:
@@ -75,17 +76,18 @@ def _source_table(found: Inspection) -> Any:
     return table
 
 
-def _unusable_lines(found: Inspection) -> Iterator[str]:
+def _unusable(found: Inspection) -> Iterator[tuple[str, str]]:
     """The first row of each fault: where it stands, what is wrong with it, and what it says."""
     for stage, rows in found.unusable.items():
         for row in rows:
             account = found.ledgers[stage][row["source"]]
             field = f", {row['field']}" if row["field"] else ""
-            yield visible(
+            told = (
                 f"{row['source']}: {row['reason']} ({account['dropped'][row['reason']]:,}x), first "
                 f"{row['file']} row {row['row']}{field}: {row['message']}"
             )
-            yield f"    {_shortened(visible(row['raw']), LONGEST_ROW)}"
+            raw = visible(row["raw"]).replace("\n", "\\n")
+            yield visible(told), _shortened(raw, LONGEST_ROW)
 
 
 def _length_table(found: Inspection) -> Any:

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from flows.beforehand import check_given
 from flows.pipeline import ORDER, Pipeline
 from tasks.artifact import Artifact, Step, Store
+from tasks.artifact.durable import read_json
+from tasks.artifact.step import FAILED
+
+LONGEST_ERROR = 240
+"""Characters of an earlier error that a plan tells; the same run tells it whole."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +48,24 @@ def plan(pipeline: Pipeline) -> list[Planned]:
             done[stage] = finding.artifact
             planned.append(Planned(stage, "HIT", step.key, finding.causes))
         else:
-            causes = (*finding.causes, *_resumption(pipeline.store, step))
+            causes = (*finding.causes, *_earlier_attempt(pipeline.store, step))
             planned.append(Planned(stage, "RUN", step.key, causes))
     return planned
 
 
-def _resumption(store: Store, step: Step) -> list[str]:
-    """What an earlier, killed attempt has left to continue from."""
+def _earlier_attempt(store: Store, step: Step) -> list[str]:
+    """Why an attempt failed, and what one that did not come to its end left to continue from."""
     work = store.work(step)
+    failed = read_json(work / FAILED)
+    found = [f"failed last time: {_shortened(failed['error'])}"] if failed else []
     units = len(list((work / "units").glob("*.json")))
     checkpoints = sorted(
         (path.parent.name for path in work.glob("scratch/**/checkpoint-*/MANIFEST.json")),
         key=lambda name: int(name.rpartition("-")[2]),
     )
-    found = [f"resumes: {units} finished units"] if units else []
+    found += [f"resumes: {units} finished units"] if units else []
     return found + ([f"resumes: {checkpoints[-1]}"] if checkpoints else [])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"

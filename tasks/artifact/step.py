@@ -24,6 +24,8 @@ from tasks.artifact.stamps import STAMPS
 
 SCRATCH = "scratch"
 UNITS = "units"
+FAILED = "failed.json"
+"""Beside the files of an unfinished build: what its last attempt failed for."""
 MODE = 0o644
 """Of every file of an artifact."""
 Statuses = Mapping[str, os.stat_result]
@@ -81,7 +83,7 @@ class Workspace:
         """Deletes what does not belong to the artifact; the `stat` of each file that does."""
         for name in (UNITS, SCRATCH):  # marks first: no unit counts as done without its files
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in (RECORD, STAMPS):
+        for name in (RECORD, STAMPS, FAILED):
             (self.path / name).unlink(missing_ok=True)
         statuses = statuses_below(self.path)
         wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]

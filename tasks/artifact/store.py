@@ -12,6 +12,7 @@ built again, and the reason is told; nothing stale or broken is ever handed on.
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +41,8 @@ from tasks.artifact.record import (
 )
 from tasks.artifact.refs import used_by
 from tasks.artifact.stamps import STAMPS, note_stamps, settled_stamps
-from tasks.artifact.step import Statuses, Step, Workspace
+from tasks.artifact.step import FAILED, Statuses, Step, Workspace
+from tasks.errors import Interrupted, PipelineError
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +152,14 @@ class Store:
         share_heaps()
         begin_git_commit()
         start = time.monotonic()
-        step.build(workspace)
+        (work / FAILED).unlink(missing_ok=True)
+        try:
+            step.build(workspace)
+        except PipelineError as error:
+            if not isinstance(error, Interrupted):
+                with suppress(OSError):  # which would hide the error itself
+                    workspace.write_json(FAILED, {"error": f"{type(error).__name__}: {error}"})
+            raise
         give_memory_back()
         seconds = time.monotonic() - start
         statuses = workspace.put_in_order()

@@ -1,5 +1,6 @@
 """The store under faults: damage, kills, waiting, full disks."""
 
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 
 from tasks.artifact import Step, Store, file_digest
 from tasks.artifact.digests import hash_file
-from tasks.errors import ArtifactError
+from tasks.errors import ArtifactError, DataError, Interrupted
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -207,6 +208,26 @@ def test_a_failed_build_keeps_finished_units_and_commits_nothing(store):
     artifact = store.obtain(step)
     assert done == ["a", "failed", "b"]
     assert sorted(artifact.record["files"]) == ["a.txt", "b.txt"]
+
+
+def test_what_a_build_failed_for_is_noted_until_it_is_tried_again(store):
+    errors = [DataError("row 3 is wrong"), Interrupted("stopped"), None]
+
+    def build(workspace):
+        assert not note.exists()
+        workspace.write_json("a.json", 1)
+        if error := errors.pop(0):
+            raise error
+
+    step = Step("s", 1, "1_s", {}, {}, build)
+    note = store.work(step) / "failed.json"
+    with pytest.raises(DataError):
+        store.obtain(step)
+    assert json.loads(note.read_bytes()) == {"error": "DataError: row 3 is wrong"}
+    with pytest.raises(Interrupted):
+        store.obtain(step)
+    assert not note.exists()
+    assert [*store.obtain(step).record["files"]] == ["a.json"]
 
 
 @pytest.mark.catalogue(122)

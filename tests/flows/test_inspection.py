@@ -169,3 +169,8 @@ def test_what_a_run_fails_for_is_told_at_the_end_behind_all_that_is_known(
     assert done.stderr.rpartition("\n")[0].rpartition("\n")[2].startswith("DataError: ")
     told = CliRunner().invoke(app, ["inspect", *words, *lenient, "--json"])
     assert (told.exit_code, json.loads(told.stdout)["failure"] in done.stderr) == (1, True)
+    planned = CliRunner().invoke(app, ["plan", *words, *lenient, "model={scratch: {}}", "--json"])
+    reasons = {line["stage"]: line["reason"] for line in json.loads(planned.stdout)}
+    told_again = reasons["conversion"].partition("failed last time: ")[2].partition("; resumes")[0]
+    assert told_again.startswith("DataError: ")
+    assert done.stderr.splitlines()[-1].startswith(told_again.partition("…")[0])
