@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from flows.beforehand import check_given
 from flows.pipeline import Pipeline
 from tasks.artifact import NEUTRAL_REASONS, Artifact, Ledger
 from tasks.artifact.collection import in_use
@@ -59,8 +60,9 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
     """What the pipeline's data are, with `pairs` examples.
 
     Raises:
-        PipelineError: ingestion failed, or conversion for another reason than the rows.
+        PipelineError: the params cannot be used, or ingestion failed.
     """
+    check_given(pipeline.params, "conversion")
     store = pipeline.store
     with in_use(store):
         ingestion = store.obtain(pipeline.step("ingestion", {}))

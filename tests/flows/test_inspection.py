@@ -174,3 +174,10 @@ def test_what_a_run_fails_for_is_told_at_the_end_behind_all_that_is_known(
     told_again = reasons["conversion"].partition("failed last time: ")[2].partition("; resumes")[0]
     assert told_again.startswith("DataError: ")
     assert done.stderr.splitlines()[-1].startswith(told_again.partition("…")[0])
+
+
+def test_params_that_cannot_be_used_are_refused_before_any_row_is_read(pipeline, tmp_path):
+    given = ["inspect", str(tmp_path / "params.yaml"), "ingestion.sources.0.columns={prompts: q}"]
+    done = CliRunner().invoke(app, [*given, "--root", str(pipeline.root)])
+    assert (done.exit_code, "prompts is unknown to layout" in done.stderr) == (1, True)
+    assert not (pipeline.root / "data").exists()
