@@ -12,7 +12,7 @@ from flows.plan import Planned
 from flows.result_lines import dropped_lines, result_lines
 from tasks.artifact import Artifact, Ledger, Store
 from tasks.artifact.record import read_artifact
-from tasks.artifact.refs import RUN, UNFINISHED, refs, time_of
+from tasks.artifact.refs import RUN, UNFINISHED, params_file, refs, time_of
 from tasks.registration.task import SHOWN
 
 
@@ -73,19 +73,22 @@ def summary_at(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def with_times(summary: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """The summary of the last finished run with its time, and the times of later ones that are
-    going or did not come to their end, of those that had built anything."""
-    last = time_of(refs(store, RUN)[-1])
+    """The summary of the last finished run with its time and its params file, and the times of
+    later ones that are going or did not come to their end, of those that had built anything."""
+    ref = refs(store, RUN)[-1]
+    last = time_of(ref)
     others = [time for time in map(time_of, refs(store, UNFINISHED)) if time]
     later = [time.isoformat(timespec="seconds") for time in others if last and time > last]
     told = last.isoformat(timespec="seconds") if last else None
-    return {**summary, "began": told, "unfinished_since": later}
+    of_run = {"began": told, "params_file": params_file(ref), "unfinished_since": later}
+    return {**summary, **of_run}
 
 
 def times_line(summary: Mapping[str, Any]) -> str:
     """Which run is shown, and whether later ones have not finished."""
     later = summary["unfinished_since"]
-    told = f"the last finished run, of {summary['began'] or 'a time unknown'}"
+    file = f" ({summary['params_file']})" if summary["params_file"] else ""
+    told = f"the last finished run, of {summary['began'] or 'a time unknown'}{file}"
     if not later:
         return told
     these = "a later one is" if len(later) == 1 else f"{len(later)} later ones are"

@@ -101,6 +101,15 @@ def facts(path: Path) -> Any:
     return _read(path)["facts"]
 
 
+def params_file(path: Path) -> str | None:
+    """The params file of the run that a ref is of; None of one that was written by hand.
+
+    Raises:
+        ArtifactError: that cannot be read.
+    """
+    return _read(path)["params_file"]
+
+
 def run_name(store: "Store") -> str:
     """A name for a run's ref that sorts behind those of all earlier runs: the time now, or one tick
     after the newest ref if that was named by a clock ahead of this one."""

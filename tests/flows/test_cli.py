@@ -190,6 +190,7 @@ def test_plan_equals_what_the_next_run_does(tmp_path):
     assert explained.stdout.startswith("HIT tokenization")
     shown = json.loads(cli("show", "--json", *root).stdout)
     assert shown["stages"]["conversion"]["path"] == done["stages"]["conversion"]["path"]
+    assert shown["params_file"] == str(REPOSITORY / "params" / "quickstart.yaml")
 
 
 @pytest.mark.slow
