@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.artifact import NEUTRAL_REASONS, Ledger, Quarantine
 from tasks.artifact.ledger import Account
-from tasks.errors import DataError
+from tasks.errors import DataError, some
 
 Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Source -> reason -> file, row, field and message of its first row."""
@@ -77,31 +77,41 @@ def check_bad_fraction(
     advice: str,
     earlier: Earlier | None = None,
 ) -> None:
-    """Raises DataError for the first source with a larger share of bad rows than `limit`.
+    """Raises DataError where sources have a larger share of bad rows than `limit`, which says of
+    the first of them what they are, and names the others.
 
     `key` names the limit in the params file; `advice` is what to do beside raising it. With
     `earlier` the share is of the rows that came into that stage. Where it took a sample of them,
     it is that of a source which is all like the sample.
     """
-    for source, account in ledger.accounts.items():
-        before = earlier.ledger.accounts.get(source) if earlier else None
-        kept = 1 - account.bad_share
-        fraction = float(1 - kept * (1 - before.bad_share) if before else 1 - kept)
-        if fraction <= limit:
-            continue
-        told = f"{_counted(account)} ({fraction:.2%}) cannot be used"
-        why = frequent(ledger, source, examples) if account.bad else ""
-        if earlier and before and before.bad:
-            told = (
-                f"{_counted(before)} could not be read by {earlier.stage}, and of the others "
-                f"{_counted(account)} cannot be used: {fraction:.2%}"
-            )
-            lost = frequent(earlier.ledger, source, earlier.examples_of(source))
-            why = f"In {earlier.stage}: {lost} All of these are in {earlier.quarantine}. {why}"
-        raise DataError(
-            f"source {source!r}: {told}, more than {key} {limit:.2%}. {why.rstrip()} {advice}, or "
-            f"raise {key}"
+    shares = {source: _bad_fraction(ledger, source, earlier) for source in ledger.accounts}
+    over = {source: share for source, share in shares.items() if share > limit}
+    if not over:
+        return
+    (source, fraction), *others = over.items()
+    account = ledger.accounts[source]
+    before = earlier.ledger.accounts.get(source) if earlier else None
+    told = f"{_counted(account)} ({fraction:.2%}) cannot be used"
+    why = frequent(ledger, source, examples) if account.bad else ""
+    if earlier and before and before.bad:
+        told = (
+            f"{_counted(before)} could not be read by {earlier.stage}, and of the others "
+            f"{_counted(account)} cannot be used: {fraction:.2%}"
         )
+        lost = frequent(earlier.ledger, source, earlier.examples_of(source))
+        why = f"In {earlier.stage}: {lost} All of these are in {earlier.quarantine}. {why}"
+    named = some([f"{name!r} ({share:.2%})" for name, share in others])
+    raise DataError(
+        f"source {source!r}: {told}, more than {key} {limit:.2%}. "
+        + (f"Also more: source {named}. " if others else "")
+        + f"{why.rstrip()} {advice}, or raise {key}"
+    )
+
+
+def _bad_fraction(ledger: Ledger, source: str, earlier: Earlier | None) -> float:
+    kept = 1 - ledger.accounts[source].bad_share
+    before = earlier.ledger.accounts.get(source) if earlier else None
+    return float(1 - kept * (1 - before.bad_share) if before else 1 - kept)
 
 
 def _counted(account: Account) -> str:

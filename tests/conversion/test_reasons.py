@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.artifact import Store
+from tasks.artifact import Ledger, Store
 from tasks.conversion import ConversionParams, step
+from tasks.conversion.tolerance import check_bad_fraction
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, Source
 from tasks.ingestion import step as ingestion_step
@@ -221,6 +222,17 @@ def test_too_many_bad_rows_fail_with_the_three_most_frequent_reasons(convert):
     assert "bad_margin (2x), first votes.jsonl row 98" in message
     assert "identical" not in message
     assert convert(rows, max_bad_fraction=0.1).report["pairs"] == 90
+
+
+def test_every_source_over_the_limit_is_named():
+    accounts = {
+        name: {"rows_in": 100, "added": 0, "rows_out": 100 - bad, "dropped": {"null": bad}}
+        for name, bad in {"a": 1, "b": 5, "c": 0, "d": 3}.items()
+    }
+    first = {"file": "b.csv", "row": 3, "field": "chosen", "message": "found null"}
+    says = r"'b': 5 of 100 rows \(5.00%\).* than max 2.00%. Also more: source 'd' \(3.00%\). "
+    with pytest.raises(DataError, match=says):
+        check_bad_fraction(Ledger.from_json(accounts), 0.02, "max", {"b": {"null": first}}, "mend")
 
 
 @pytest.fixture
