@@ -8,13 +8,12 @@ a key, and one rename commits the result.
     store, record, lock         finding, building and committing an artifact
     units, memo, ledger         stages of rows: shard by shard, with every row accounted for
     processes, pool, worker     several processes for one stage (job, messages: what they share)
-    beside, lasting, memory     threads, fsyncs and allocators
+    threads, fsyncs, memory     what goes on beside the work, and how its memory is kept
     digests, stamps, durable    files: their hashes, whether they changed, writing them safely
     refs, collection            what keeps artifacts alive, and the garbage collection
     explain                     why a step has to be built
 """
 
-from tasks.artifact.beside import Behind, ahead, side_by_side
 from tasks.artifact.digests import file_digest, merkle
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
@@ -31,6 +30,7 @@ from tasks.artifact.processes import (
 from tasks.artifact.record import Artifact, input_digests, part_digest
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
+from tasks.artifact.threads import Behind, ahead, side_by_side
 from tasks.artifact.units import build_shards
 
 __all__ = [

@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tasks.artifact.beside import side_by_side
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import Stamp, stamp, stamp_of
+from tasks.artifact.threads import side_by_side
 
 SMALL_FILE_BYTES = 16 * 2**20
 """Smaller files are hashed by each process, which is cheaper than the cache on the disk."""

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.artifact.beside import side_by_side
-from tasks.artifact.lasting import last
+from tasks.artifact.fsyncs import last
+from tasks.artifact.threads import side_by_side
 from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"

@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import file_digest, remember
 from tasks.artifact.durable import TEMPORARY_SUFFIX, fsync
 from tasks.artifact.key import KEY_LENGTH, digest_json
@@ -25,6 +24,7 @@ from tasks.artifact.notes import read_note, write_note
 from tasks.artifact.record import LOGS, Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
 from tasks.artifact.step import Workspace
+from tasks.artifact.threads import side_by_side
 
 UNITS = "units"
 

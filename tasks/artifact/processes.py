@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import pool
-from tasks.artifact.beside import in_turn
+from tasks.artifact.fsyncs import lasting_behind
 from tasks.artifact.job import Job
-from tasks.artifact.lasting import lasting_behind
 from tasks.artifact.step import Workspace
+from tasks.artifact.threads import in_turn
 from tasks.errors import ArtifactError
 
 WORTH_PROCESSES_BYTES = 40 * 2**20

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact.beside import side_by_side
 from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
 from tasks.artifact.durable import read_json, statuses_below
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import stamp_of, untouched_stamps
+from tasks.artifact.threads import side_by_side
 from tasks.errors import ArtifactError
 
 RECORD = "record.json"

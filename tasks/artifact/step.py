@@ -16,8 +16,8 @@ from typing import Any
 
 from tasks.artifact.durable import Lasts, read_json, statuses_below, writing
 from tasks.artifact.durable import write_json as write_json_durably
+from tasks.artifact.fsyncs import last
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
-from tasks.artifact.lasting import last
 from tasks.artifact.libraries import library_version
 from tasks.artifact.record import LOGS, RECORD, Artifact
 from tasks.artifact.stamps import STAMPS

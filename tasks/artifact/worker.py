@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from tasks.artifact.lasting import lasting_behind
+from tasks.artifact.fsyncs import lasting_behind
 from tasks.artifact.memory import give_memory_back
 from tasks.artifact.messages import receive, send
 from tasks.errors import ArtifactError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.artifact import Step, Store, Workspace, ahead, each
-from tasks.artifact.lasting import last
+from tasks.artifact.fsyncs import last
 
 
 def wait_for(path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tasks.artifact import Step, Store, durable
-from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import hash_file
 from tasks.artifact.record import damage
 from tasks.artifact.stamps import STAMPS
+from tasks.artifact.threads import MOST_THREADS
 
 
 @pytest.mark.parametrize(

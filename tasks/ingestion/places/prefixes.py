@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
-from tasks.artifact.beside import MOST_THREADS
 from tasks.artifact.digests import SMALL_FILE_BYTES
 from tasks.artifact.stamps import Stamp
+from tasks.artifact.threads import MOST_THREADS
 from tasks.ingestion.places.known_pieces import SHA_BYTES, KnownPieces, shas_of
 
 PIECE_BYTES = 2**17

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from tasks.artifact.beside import Behind
+from tasks.artifact.threads import Behind
 
 MOST_WAITING = 32
 """Queued calls, enough for a few shards; beyond that the disk is too slow and is waited for."""

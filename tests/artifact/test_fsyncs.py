@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.artifact import Workspace, durable, each, pool
-from tasks.artifact.lasting import last
+from tasks.artifact.fsyncs import last
 from tasks.artifact.units import build_shards
 from tests.artifact.shard_work import LastsNot
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tasks.artifact import Behind, ahead, side_by_side
-from tasks.artifact.beside import MOST_THREADS, in_turn
+from tasks.artifact.threads import MOST_THREADS, in_turn
 
 
 def test_calls_are_made_in_their_order_in_one_thread():
@@ -68,9 +68,9 @@ def test_side_by_side_other_threads_take_part_in_what_takes_time_alone(monkeypat
         return threading.get_ident()
 
     here = threading.get_ident()
-    monkeypatch.setattr("tasks.artifact.beside.WORTH_THREADS_SECONDS", 60.0)
+    monkeypatch.setattr("tasks.artifact.threads.WORTH_THREADS_SECONDS", 60.0)
     assert {*side_by_side(call, [0.0] * 3)} == {here}
-    monkeypatch.setattr("tasks.artifact.beside.WORTH_THREADS_SECONDS", 0.001)
+    monkeypatch.setattr("tasks.artifact.threads.WORTH_THREADS_SECONDS", 0.001)
     slow = side_by_side(call, [0.02] * 12, most=3)
     assert slow[0] == here
     assert len({*slow}) == 3
