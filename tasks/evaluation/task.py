@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 13
+VERSION = 14
 SHELF = "6_evaluation"
 
 

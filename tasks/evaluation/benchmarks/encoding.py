@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.conversion.conversation.messages import text_of
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable
 from tasks.evaluation.benchmarks.items import Item, Text, as_turns
@@ -79,4 +80,4 @@ class ItemReader:
 def _words(text: Text) -> str:
     if isinstance(text, str):
         return text.strip()
-    return "\n".join(str(message.get("content") or "") for message in text).strip()
+    return "\n".join(map(text_of, text)).strip()

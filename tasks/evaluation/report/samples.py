@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from tasks.conversion.conversation.messages import text_of
 from tasks.evaluation.tables.shown_pairs import FIGURES, ORIGIN, TEXTS, shown_pairs
 from tasks.evaluation.tables.table import Counts, Scores
 from tasks.evaluation.tables.texts import prompt_text
@@ -59,11 +60,7 @@ def conversation(row: dict[str, Any]) -> str:
     prompt = orjson.loads(row["prompt"]) if row["prompt"] is not None else ""
     if not isinstance(prompt, list) or len(prompt) < 2:
         return prompt_text(row)
-    return "\n\n".join(f"[{m['role']}] {_words(m.get('content'))}" for m in prompt)
-
-
-def _words(content: Any) -> str:
-    return content if isinstance(content, str) else orjson.dumps(content).decode()
+    return "\n\n".join(f"[{m['role']}] {text_of(m)}" for m in prompt)
 
 
 def shortened(text: str) -> str:

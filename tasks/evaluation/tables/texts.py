@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.conversion.conversation.messages import text_of
 from tasks.errors import DataError
 from tasks.evaluation.tables.language import is_told, language
 from tasks.evaluation.tables.surface import FEATURES, features, opening
@@ -128,7 +129,7 @@ def answer_text(row: Mapping[str, Any], side: str) -> str:
     answer = orjson.loads(row[side])
     if isinstance(answer, str):
         return answer.strip()
-    return "\n".join(_content(m) for m in answer if m["role"] == "assistant").strip()
+    return "\n".join(text_of(m) for m in answer if m["role"] == "assistant").strip()
 
 
 def prompt_text(row: Mapping[str, Any]) -> str:
@@ -136,15 +137,8 @@ def prompt_text(row: Mapping[str, Any]) -> str:
     prompt = orjson.loads(row["prompt"]) if row["prompt"] is not None else ""
     if not isinstance(prompt, list):
         return prompt or ""
-    said = [_content(m) for m in prompt if m["role"] == "user"]
+    said = [text_of(m) for m in prompt if m["role"] == "user"]
     return said[-1] if said else ""
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return orjson.dumps(content).decode() if content else ""
 
 
 def _turns(row: Mapping[str, Any]) -> int:

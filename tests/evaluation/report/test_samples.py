@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 from tasks.evaluation.report.samples import CHARACTERS, sample_table, shortened
 from tests.evaluation.pieces import made_scores
 
+CALL = {"type": "function", "function": {"name": "greet", "arguments": {}}}
 TURNS = [
     {"role": "user", "content": "Hi"},
-    {"role": "assistant", "content": "Hello!"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "content": [{"type": "text", "text": "Hello!"}]},
     {"role": "user", "content": "And you?"},
 ]
 
@@ -33,7 +35,7 @@ def test_each_kind_holds_its_pairs_and_no_pair_stands_twice(tmp_path):
         *(("wrong", 3), ("wrong", 1)),
         *(("close", 5), ("close", 2)),
     ]
-    assert found[1]["prompt"] == "[user] Hi\n\n[assistant] Hello!\n\n[user] And you?"
+    assert found[1]["prompt"] == "[user] Hi\n\n[assistant] \n\n[tool] Hello!\n\n[user] And you?"
     assert (found[0]["prompt"], found[0]["chosen"], found[0]["rejected"]) == ("Hi", "yes 6", "no 6")
 
 

@@ -51,3 +51,9 @@ def test_words_and_turns_of_both_formats(tmp_path):
     dumped = {k: json.dumps(v) for k, v in chat.items() if k in ("prompt", "chosen", "rejected")}
     assert prompt_text(dumped) == "One?"
     assert answer_text(dumped, "chosen") == "**2**"
+
+
+def test_the_words_of_a_message_in_parts_are_those_of_its_texts():
+    parts = [{"type": "image"}, {"type": "text", "text": "What is this?"}]
+    asked = json.dumps([{"role": "user", "content": parts}])
+    assert prompt_text({"prompt": asked}) == "What is this?"
