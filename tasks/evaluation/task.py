@@ -144,11 +144,13 @@ def check_slices(params: EvaluationParams, conversion: Artifact, ingestion: Arti
     """
     if not params.slice_by:
         return
-    from tasks.evaluation.tables.row_columns import ORIGIN, labels_at
-    from tasks.evaluation.tables.texts import split_rows
+    import pyarrow.parquet as pq
 
-    places = [tuple(row[name] for name in ORIGIN) for row in split_rows(conversion.path)]
-    labels_at(ingestion, places, params.slice_by)
+    from tasks.evaluation.tables.row_columns import PLACE, labels_at, places_of
+
+    held_out = [("split", "=", "eval")]
+    rows = pq.read_table(conversion.path / "pairs", columns=[*PLACE], filters=held_out)
+    labels_at(ingestion, places_of(rows), params.slice_by)
 
 
 def _write_row_columns(params: EvaluationParams, ingestion: Artifact, workspace: Workspace) -> None:

@@ -16,13 +16,9 @@ EXAMPLES = 20
 
 def training_groups(conversion: Path) -> set[str]:
     """The prompt groups of the training pairs."""
-    found: set[str] = set()
-    for shard in sorted((conversion / "pairs").glob("*.parquet")):
-        table = pq.read_table(shard, columns=["group", "split"])
-        splits = table["split"].to_pylist()
-        groups = table["group"].to_pylist()
-        found.update(g for g, split in zip(groups, splits, strict=True) if split == "train")
-    return found
+    trained_on = [("split", "=", "train")]
+    table = pq.read_table(conversion / "pairs", columns=["group"], filters=trained_on)
+    return set(table["group"].unique().to_pylist())
 
 
 def contamination(items: Sequence[Item], trained_on: Set[str]) -> dict[str, Any]:

@@ -8,12 +8,15 @@ on pairs of the training split; the others need no fit. Legend: N pairs, F featu
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tasks.evaluation.measures.calibration import sigmoid
 from tasks.evaluation.tables.surface import FEATURES, OPENINGS
 from tasks.evaluation.tables.table import UNDECIDED, Floats
 from tasks.evaluation.tables.texts import Texts, text_table, texts_of
@@ -54,16 +57,9 @@ class NullModel:
 def fit_null_models(conversion: Path, pairs: int) -> dict[str, NullModel]:
     """The models of `FITTED`, from the `pairs` decided training pairs with the smallest ids, which
     are a random sample, for an id is a hash; no model where no pair was left."""
-    keys: list[tuple[str, str]] = []
-    for shard in sorted((conversion / "pairs").glob("*.parquet")):
-        names = ["pair_id", "source", "split", "preference"]
-        known = [name for name in names if name in pq.read_schema(shard).names]
-        keys += [
-            (row["pair_id"], row["source"])
-            for row in pq.read_table(shard, columns=known).to_pylist()
-            if row["split"] == "train" and row.get("preference", 1.0) != UNDECIDED
-        ]
-    chosen = sorted(keys)[:pairs]
+    trained_on = (pc.field("split") == "train") & (pc.field("preference") != UNDECIDED)
+    keys = pq.read_table(conversion / "pairs", columns=["pair_id", "source"], filters=trained_on)
+    chosen = nsmallest(pairs, zip(*(column.to_pylist() for column in keys.columns), strict=True))
     if not chosen:
         return {}
     texts = texts_of(text_table(conversion, chosen, split="train"))
@@ -109,7 +105,7 @@ def fit(columns: list[Floats]) -> Floats:
     x = np.stack(columns, axis=1)
     weights = np.zeros(x.shape[1])
     for _ in range(STEPS):
-        wrong = np.exp(-np.logaddexp(0.0, x @ weights))  # sigmoid(-x w)
+        wrong = sigmoid(-(x @ weights))
         gradient = RIDGE * weights - x.T @ wrong
         curvature = (x * (wrong * (1 - wrong))[:, None]).T @ x + RIDGE * np.eye(len(weights))
         step = np.linalg.solve(curvature, gradient)

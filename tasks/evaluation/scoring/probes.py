@@ -21,9 +21,7 @@ import pyarrow as pa
 from tasks.conversion.unusable import Unusable
 from tasks.evaluation.scoring.score import RewardScorer
 from tasks.evaluation.tables.table import Scores, TokenIds
-from tasks.evaluation.tables.texts import answer_text, prompt_text, split_rows
-
-Row = dict[str, Any]
+from tasks.evaluation.tables.texts import PairKey, Row, answer_text, prompt_text, rows_of
 
 REPETITIONS = 64
 COPIES = 8
@@ -114,18 +112,13 @@ def probe_table(
 
 def _prompts(conversion: Path, scores: Scores, most: int) -> list[Row]:
     """A held-out row for each of the first `most` groups, by pair id."""
-    first: dict[str, tuple[str, str]] = {}
+    first: dict[str, PairKey] = {}
     columns = (scores.group.tolist(), scores.pair_id.tolist(), scores.source.tolist())
     for group, pair_id, source in zip(*columns, strict=True):
         if len(first) < most:
             first.setdefault(group, (pair_id, source))
-    wanted = set(first.values())
-    rows = {
-        key: row
-        for row in split_rows(conversion, pair_ids={pair_id for pair_id, _ in wanted})
-        if (key := (row["pair_id"], row["source"])) in wanted
-    }
-    return [rows[key] for key in sorted(rows)]
+    rows = dict(rows_of(conversion, set(first.values())))
+    return [rows[pair] for pair in sorted(rows)]
 
 
 def _encoded(row: Row, answer: str, tokenizer: Any) -> TokenIds | None:

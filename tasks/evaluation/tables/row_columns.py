@@ -27,7 +27,8 @@ NONE, EMPTY = "(none)", "(empty)"
 """Labels of null or a column that the row lacks, and of text that is empty or only spaces."""
 LABEL_CHARACTERS = 60
 PREFIX = "row."
-ORIGIN = ("source", "file", "row")
+PLACE = ("source", "file", "row")
+"""The columns that say where a pair's row stands."""
 Place = tuple[str, str, int]
 Row = dict[str, Any]
 
@@ -38,13 +39,17 @@ def row_column_table(ingestion: Artifact, texts: pa.Table, columns: Sequence[str
     Raises:
         DataError: a column stands in none of the rows.
     """
-    places = [*zip(*(texts[name].to_pylist() for name in ORIGIN), strict=True)]
-    labels = labels_at(ingestion, places, columns)
+    labels = labels_at(ingestion, places_of(texts), columns)
     named = {
         f"{PREFIX}{column}": pa.array([each[i] for each in labels], pa.string())
         for i, column in enumerate(columns)
     }
     return pa.table({"pair_id": texts["pair_id"]} | named)
+
+
+def places_of(pairs: pa.Table) -> list[Place]:
+    """Where the row of every pair stands."""
+    return [*zip(*(pairs[name].to_pylist() for name in PLACE), strict=True)]
 
 
 def labels_at(

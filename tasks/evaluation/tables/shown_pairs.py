@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.evaluation.tables.table import Scores
-from tasks.evaluation.tables.texts import Row, answer_text, split_rows
+from tasks.evaluation.tables.texts import Row, answer_text, rows_of
 
 Fields = Sequence[tuple[str, pa.DataType]]
 
@@ -38,11 +38,11 @@ def shown_pairs(
 ) -> list[dict[str, Any]]:
     """A row per place, in that order. `prompt` gives the prompt's words; `shortened` cuts a text to
     what is shown of it."""
-    wanted = {str(scores.pair_id[i]) for i in places}
-    origin = {(r["pair_id"], r["source"]): r for r in split_rows(conversion, pair_ids=wanted)}
+    pairs = [(str(scores.pair_id[i]), str(scores.source[i])) for i in places]
+    found = dict(rows_of(conversion, set(pairs)))
     rows: list[dict[str, Any]] = []
-    for i in places:
-        row = origin[(str(scores.pair_id[i]), str(scores.source[i]))]
+    for i, pair in zip(places, pairs, strict=True):
+        row = found[pair]
         rows.append(
             {
                 **{name: row[name] for name, _ in ORIGIN},

@@ -26,8 +26,10 @@ from tasks.evaluation.tables.table import Counts, Floats, Mask, Strings
 
 SIDES = ("chosen", "rejected")
 BATCH_ROWS = 1024
-PLACE: Mapping[bool | None, float] = {True: 1.0, False: -1.0, None: 0.0}
+CHOSEN_FIRST: Mapping[bool | None, float] = {True: 1.0, False: -1.0, None: 0.0}
 Row = dict[str, Any]
+PairKey = tuple[str, str]
+"""`(pair_id, source)`: equal texts in two sources are one `pair_id`."""
 
 SCHEMA = pa.schema(
     [
@@ -63,41 +65,39 @@ class Texts:
         return Texts(*(column[rows] for column in vars(self).values()))
 
 
-def text_table(conversion: Path, pairs: Iterable[tuple[str, str]], split: str = "eval") -> pa.Table:
-    """The rows of these `(pair_id, source)`, in their order.
+def text_table(conversion: Path, pairs: Iterable[PairKey], split: str = "eval") -> pa.Table:
+    """What these pairs look like, in their order.
 
     Raises:
         DataError: a scored pair is not among those of conversion.
     """
     wanted = list(pairs)
     needed = set(wanted)
-    found = {
-        key: _described(row)
-        for row in split_rows(conversion, split, {pair_id for pair_id, _ in wanted})
-        if (key := (row["pair_id"], row["source"])) in needed
-    }
-    if missing := [key for key in wanted if key not in found]:
+    found = {pair: _described(row) for pair, row in rows_of(conversion, needed, split)}
+    if missing := [pair for pair in wanted if pair not in found]:
         raise DataError(
             f"{conversion / 'pairs'} holds {len(found)} of {len(needed)} scored pairs, "
             f"{missing[0][0]} of source {missing[0][1]!r} is missing; give evaluation the "
             "conversion that was tokenized"
         )
-    return pa.Table.from_pylist([found[key] for key in wanted], schema=SCHEMA)
+    return pa.Table.from_pylist([found[pair] for pair in wanted], schema=SCHEMA)
 
 
-def split_rows(
-    conversion: Path, split: str = "eval", pair_ids: Set[str] | None = None
-) -> Iterator[Row]:
-    """The canonical rows of a split, shard by shard; those of `pair_ids` where given."""
+def rows_of(
+    conversion: Path, pairs: Set[PairKey], split: str = "eval"
+) -> Iterator[tuple[PairKey, Row]]:
+    """The pairs of conversion that have one of these keys in a split, each with its key; in the
+    order of the shards, of which a part is read at a time."""
     for shard in sorted((conversion / "pairs").glob("*.parquet")):
         for batch in pq.ParquetFile(shard).iter_batches(BATCH_ROWS):
-            names = zip(batch["split"].to_pylist(), batch["pair_id"].to_pylist(), strict=True)
+            names = (batch[name].to_pylist() for name in ("split", "pair_id", "source"))
             rows = [
                 i
-                for i, (name, pair_id) in enumerate(names)
-                if name == split and (pair_ids is None or pair_id in pair_ids)
+                for i, (name, *pair) in enumerate(zip(*names, strict=True))
+                if name == split and tuple(pair) in pairs
             ]
-            yield from batch.take(pa.array(rows, pa.int64())).to_pylist()
+            for row in batch.take(pa.array(rows, pa.int64())).to_pylist():
+                yield (row["pair_id"], row["source"]), row
 
 
 def _described(row: Row) -> Row:
@@ -172,5 +172,5 @@ def texts_of(table: pa.Table) -> Texts:
         rejected=counts("rejected"),
         chosen_opening=strings("chosen_opening"),
         rejected_opening=strings("rejected_opening"),
-        first=np.asarray([PLACE[first] for first in table["chosen_first"].to_pylist()]),
+        first=np.asarray([CHOSEN_FIRST[first] for first in table["chosen_first"].to_pylist()]),
     )
