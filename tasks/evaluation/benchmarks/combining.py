@@ -41,6 +41,19 @@ def mean(
     return Figure(float(array.sum() / len(array)), interval, len(array))
 
 
+def means(
+    values: Sequence[float],
+    groups: Sequence[str],
+    places: Mapping[str, Sequence[int]],
+    how: Resampling,
+) -> dict[str, Figure]:
+    """`mean` of the shares at the places of each name."""
+    return {
+        name: mean([values[i] for i in rows], [groups[i] for i in rows], how)
+        for name, rows in places.items()
+    }
+
+
 def weighted(parts: Sequence[tuple[float, Figure]]) -> Figure:
     """The weighted mean of independent figures; its interval is None where a part has none."""
     total = sum(weight for weight, _ in parts)
@@ -56,7 +69,7 @@ def weighted(parts: Sequence[tuple[float, Figure]]) -> Figure:
 
 
 def by_subset(subsets: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each subset, subsets by name."""
+    """`{subset: positions of its items}`, in the order of the names."""
     found: dict[str, list[int]] = {}
     for place, subset in enumerate(subsets):
         found.setdefault(subset, []).append(place)

@@ -8,7 +8,7 @@ order, as it knows no other. Overall counts every pair alike; so do the four cat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.evaluation.benchmarks.combining import absent, by_subset, mean
+from tasks.evaluation.benchmarks.combining import absent, by_subset, mean, means
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text
 from tasks.evaluation.benchmarks.results import Result
 from tasks.evaluation.measures.intervals import Resampling
@@ -52,10 +52,10 @@ def judge(scored: Sequence[Scored], how: Resampling) -> Result:
     groups = [s.item.group for s in scored]
 
     def figures(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        places = by_subset(names)
         return {
-            name: mean([values[i] for i in rows], [groups[i] for i in rows], how).to_json()
-            | {"ties": sum(ties[i] for i in rows)}
-            for name, rows in by_subset(names).items()
+            name: figure.to_json() | {"ties": sum(ties[i] for i in places[name])}
+            for name, figure in means(values, groups, places, how).items()
         }
 
     sources = [s.item.subset for s in scored]

@@ -8,7 +8,7 @@ much as all code. Overall is the mean of the four sections.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.evaluation.benchmarks.combining import absent, by_subset, mean, weighted
+from tasks.evaluation.benchmarks.combining import absent, by_subset, means, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text
 from tasks.evaluation.benchmarks.results import Result
 from tasks.evaluation.measures.intervals import Resampling
@@ -69,10 +69,7 @@ def judge(scored: Sequence[Scored], how: Resampling) -> Result:
     ties = [s.rewards[0] == s.rewards[1] for s in scored]
     groups = [s.item.group for s in scored]
     places = by_subset([s.item.subset for s in scored])
-    figures = {
-        subset: mean([values[i] for i in rows], [groups[i] for i in rows], how)
-        for subset, rows in places.items()
-    }
+    figures = means(values, groups, places, how)
     sections = {
         section: weighted([(weights[n], figures[n]) for n in weights if n in figures])
         for section, weights in SECTIONS.items()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.evaluation.benchmarks import ties
-from tasks.evaluation.benchmarks.combining import Figure, absent, by_subset, mean, weighted
+from tasks.evaluation.benchmarks.combining import absent, by_subset, means, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text, texts
 from tasks.evaluation.benchmarks.results import Result
 from tasks.evaluation.measures.intervals import Resampling
@@ -54,10 +54,7 @@ def judge(scored: Sequence[Scored], how: Resampling) -> Result:
     values = [best_of(s.rewards) for s in scored]
     groups = [s.item.group for s in scored]
     places = by_subset([s.item.subset for s in scored])
-    figures: dict[str, Figure] = {
-        subset: mean([values[i] for i in rows], [groups[i] for i in rows], how)
-        for subset, rows in places.items()
-    }
+    figures = means(values, groups, places, how)
     details: dict[str, Any] = {}
     if TIES in places:
         found = ties.judge([scored[i] for i in places[TIES]])

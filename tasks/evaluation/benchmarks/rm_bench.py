@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.benchmarks.combining import absent, by_subset, mean, weighted
+from tasks.evaluation.benchmarks.combining import absent, by_subset, means, weighted
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text, texts
 from tasks.evaluation.benchmarks.results import Result
 from tasks.evaluation.measures.intervals import Resampling
@@ -52,10 +52,7 @@ def judge(scored: Sequence[Scored], how: Resampling) -> Result:
     ties = [bool(np.equal.outer(s.right, s.wrong).any()) for s in scored]
     groups = [s.item.group for s in scored]
     places = by_subset([domain(s.item.subset) for s in scored])
-    figures = {
-        name: mean([values[i] for i in rows], [groups[i] for i in rows], how)
-        for name, rows in places.items()
-    }
+    figures = means(values, groups, places, how)
     matrices = {name: sum(wins[i] for i in rows) / len(rows) for name, rows in places.items()}
     subsets = {
         name: figure.to_json()

@@ -12,10 +12,6 @@ PLACE = 0.1
 """How far from 1/2 the share of first answers among the chosen ones may be."""
 
 
-DEGENERATE = {"other_answer": "the answer to another prompt (other_answer)"}
-"""What a case is called, unless it is an answer without content."""
-
-
 def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     """`[{figure, message}]`; `figure` is the dotted place in `metrics.json`."""
     return [
@@ -129,10 +125,15 @@ def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple
     return [
         (
             f"readiness.probes.{case}",
-            f"{DEGENERATE.get(case, f'an answer without content ({case})')} earns "
+            f"{_called(case)} earns "
             f"{figures['mean_reward']:z.2f} on average, more than the median answer "
             f"({median:z.2f}): a policy will find it",
         )
         for case, figures in probes.items()
         if figures["degenerate"] and figures["mean_reward"] > median
     ]
+
+
+def _called(case: str) -> str:
+    what = "the answer to another prompt" if case == "other_answer" else "an answer without content"
+    return f"{what} ({case})"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from tasks.errors import some
+from tasks.evaluation.benchmarks.rm_bench import LEVELS
 from tasks.evaluation.report.layout import Figures, Table
 from tasks.evaluation.report.wording import count, number, share, share_interval, worded
 
@@ -10,10 +11,6 @@ from tasks.evaluation.report.wording import count, number, share, share_interval
 def benchmarks(metrics: Figures) -> list[Table]:
     """A table per benchmark: overall, sections, subsets."""
     return [_benchmark(found) for found in (metrics.get("benchmarks") or {}).values()]
-
-
-LEVELS = ("easy", "normal", "hard")
-"""Of RM-Bench."""
 
 
 def _benchmark(found: Figures) -> Table:

@@ -6,7 +6,7 @@ If so little suffices for the same verdicts, the rest of an answer is not judged
 pass over sequences that are at most as long; answers that are short already are not scored again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from tasks.evaluation.scoring.score import RewardScorer
 from tasks.evaluation.scoring.windows import read_windows
-from tasks.evaluation.tables.table import TokenIds, sequences
+from tasks.evaluation.tables.table import SIDES, TokenIds, sequences
 
-SIDES = ("chosen", "rejected")
 MOST_CLOSING = 8
 """Longest closing looked for: answers that all end in the same words must not count as one."""
 
@@ -67,27 +66,20 @@ def truncated_window(
 ) -> pa.Table:
     """The rewards of one window's cut pairs; `scored` is the window's score table, whose rewards
     stand where nothing was cut."""
-    sources, shared = pairs["source"].to_pylist(), pairs["shared_prefix_length"].to_pylist()
-    columns = {name: pairs[name] for name in ("pair_id", "source")}
-    whole = [sequences(pairs[f"{side}_input_ids"]) for side in SIDES]
-    short = [
-        [cut(i, s, first, closing[n]) for i, s, n in _zip(ids, shared, sources)] for ids in whole
-    ]
-    rewards = [scored[f"reward_{side}"].to_numpy().copy() for side in SIDES]
-    places = [
-        (s, row) for s in (0, 1) for row, ids in enumerate(short[s]) if ids is not whole[s][row]
-    ]
-    found = scorer.rewards([short[s][row] for s, row in places]) if places else []
-    for (side, row), reward in zip(places, found, strict=True):
-        rewards[side][row] = reward
+    n, shared = len(pairs), pairs["shared_prefix_length"].to_pylist()
+    ends = [closing[source] for source in pairs["source"].to_pylist()]
+    whole = [ids for side in SIDES for ids in sequences(pairs[f"{side}_input_ids"])]  # 2N
+    short = [cut(i, s, first, end) for i, s, end in zip(whole, 2 * shared, 2 * ends, strict=True)]
+    rewards = np.concatenate([scored[f"reward_{side}"].to_numpy() for side in SIDES])
+    places = [place for place, ids in enumerate(short) if ids is not whole[place]]
+    if places:
+        rewards[places] = scorer.rewards([short[place] for place in places])
     return pa.table(
-        columns
-        | {"first_tokens": pa.repeat(first, len(pairs))}
-        | {f"reward_{side}": values for side, values in zip(SIDES, rewards, strict=True)}
+        {
+            "pair_id": pairs["pair_id"],
+            "source": pairs["source"],
+            "first_tokens": pa.repeat(first, n),
+            "reward_chosen": rewards[:n],
+            "reward_rejected": rewards[n:],
+        }
     ).cast(SCHEMA)
-
-
-def _zip(
-    ids: list[TokenIds], shared: list[int], sources: list[str]
-) -> Iterable[tuple[TokenIds, int, str]]:
-    return zip(ids, shared, sources, strict=True)

@@ -31,6 +31,7 @@ Strings = npt.NDArray[np.str_]
 Mask = npt.NDArray[np.bool_]
 TokenIds = npt.NDArray[np.int32]
 
+SIDES = ("chosen", "rejected")
 UNDECIDED = 0.5
 """The preference of a pair neither side of which is the better one."""
 
