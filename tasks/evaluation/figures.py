@@ -16,12 +16,13 @@ from tasks.evaluation.measures.null_models import fit_null_models
 from tasks.evaluation.measures.suspects import suspect_table, write_csv
 from tasks.evaluation.params import EvaluationParams
 from tasks.evaluation.tables.row_columns import labels_of
-from tasks.evaluation.tables.table import Floats, Scores, read_scores
+from tasks.evaluation.tables.table import Floats, Scores
 from tasks.evaluation.tables.texts import read_texts
 
 
 def write_figures(
     params: EvaluationParams,
+    scores: Scores,
     conversion: Path | None,
     benchmarks: Mapping[str, Any],
     workspace: Workspace,
@@ -33,7 +34,6 @@ def write_figures(
         DataError: no held-out pair has a better side.
     """
     directory = workspace.path
-    scores = read_scores(directory / "scores.parquet")
     probes, columns = directory / "probes.parquet", directory / "row_columns.parquet"
     metrics = all_metrics(
         scores,

@@ -14,6 +14,7 @@ from tasks.errors import ParamsError
 from tasks.evaluation.params import EvaluationParams
 
 if TYPE_CHECKING:
+    from tasks.evaluation.tables.table import Scores
     from tasks.ingestion.places.files import SourceFile
 
 logger = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ def build(
     from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures
     from tasks.evaluation.scoring.passes import Passes
+    from tasks.evaluation.tables.table import read_scores
 
     # Read first: a wrong file is told before the model has worked for hours.
     items = [(each, items_of(each, files[each.label])) for each in params.benchmarks]
@@ -121,19 +123,27 @@ def build(
     if items:
         benchmarks = BenchmarkPasses(params, items, passes.scorer, tokenization.path, workspace)
         found = benchmarks.run(texts, f"reward-model-{training.key}")
-    metrics = write_figures(params, texts, found, workspace)
-    _write_pages(params, metrics, [training, tokenization, conversion], workspace)
+    scores = read_scores(workspace.path / "scores.parquet")
+    metrics = write_figures(params, scores, texts, found, workspace)
+    _write_pages(params, scores, metrics, [training, tokenization, conversion], workspace)
     for concern in metrics["warnings"]:
         logger.warning("%s: %s", concern["figure"], concern["message"])
+    workspace.report.update(_reported(metrics) | {"scoring": passes.how})
+
+
+def _reported(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What the artifact's record says of the figures."""
+    from tasks.evaluation.benchmarks.results import headline_of
+
+    overall, benchmarks = metrics["overall"], metrics.get("benchmarks", {})
     report: dict[str, Any] = {
-        "rows": metrics["overall"]["pairs"] + metrics["overall"]["undecided"],
-        "metrics": metrics["overall"],
-        "scoring": passes.how,
+        "rows": overall["pairs"] + overall["undecided"],
+        "metrics": overall,
         "warnings": [concern["message"] for concern in metrics["warnings"]],
     }
-    if found:
-        report["benchmarks"] = {label: heads(each) for label, each in metrics["benchmarks"].items()}
-    workspace.report.update(report)
+    if benchmarks:
+        report["benchmarks"] = {label: headline_of(each) for label, each in benchmarks.items()}
+    return report
 
 
 def check_slices(params: EvaluationParams, conversion: Artifact, ingestion: Artifact) -> None:
@@ -165,22 +175,9 @@ def _write_row_columns(params: EvaluationParams, ingestion: Artifact, workspace:
         )
 
 
-HEADS = ("title", "overall", "item_mean", "complete", "items")
-
-
-def heads(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a benchmark's figures what is read first: overall (where there is none, the mean over its
-    items) and sections, each with its interval."""
-    sections = {
-        name: {figure: found[figure] for figure in ("score", "score_interval", "n")}
-        for name, found in benchmark["sections"].items()
-    }
-    heads = {name: benchmark[name] for name in HEADS if name in benchmark}
-    return heads | {"sections": sections}
-
-
 def _write_pages(
     params: EvaluationParams,
+    scores: "Scores",
     metrics: Mapping[str, Any],
     inputs: Sequence[Artifact | None],
     workspace: Workspace,
@@ -191,9 +188,7 @@ def _write_pages(
     from tasks.evaluation.report import report_of
     from tasks.evaluation.report.curves import draw_all
     from tasks.evaluation.report.samples import sample_table
-    from tasks.evaluation.tables.table import read_scores
 
-    scores = read_scores(workspace.path / "scores.parquet")
     draw_all(scores, metrics, params.histogram_bins, workspace)
     if inputs[-1] is not None:
         with workspace.writing("samples.parquet") as path:

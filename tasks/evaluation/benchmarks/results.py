@@ -59,3 +59,17 @@ class Benchmark:
     """Whether its own tools write `{model, model_type, chat_template, <subset>: score}`."""
     check: Callable[[Sequence[Item]], None] = lambda _: None
     """Raises DataError where rows that are right each do not belong together."""
+
+
+READ_FIRST = ("title", "overall", "item_mean", "complete", "items")
+
+
+def headline_of(benchmark: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a benchmark's figures what is read first: overall (where there is none, the mean over its
+    items) and sections, each with its interval."""
+    sections = {
+        name: {figure: found[figure] for figure in ("score", "score_interval", "n")}
+        for name, found in benchmark["sections"].items()
+    }
+    first = {name: benchmark[name] for name in READ_FIRST if name in benchmark}
+    return first | {"sections": sections}

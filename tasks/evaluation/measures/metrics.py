@@ -60,25 +60,13 @@ def all_metrics(
     how = how or Resampling()
     order = scores.order()
     scores, texts = scores.take(order), texts.take(order) if texts else None
-    judges = (judges or Judges()).take(order)
     if texts:
         scores = replace(scores, group=texts.group)
-    decided = scores.take(scores.decided)
     found = {
         "format": FORMAT,
-        "overall": metrics_of(scores, how)
-        | {"ece_interval": error_interval(decided.margin, decided.preference, decided.group, how)},
-        "sources": {
-            source: metrics_of(scores.of_source(source), how)
-            for source in sorted(set(scores.source.tolist()))
-        },
-        "slices": {
-            name: _metrics_of_each(scores, slices, how)
-            for name, slices in slices_of(scores, texts).items()
-        },
-        "calibration": calibration_bins(decided.margin, decided.preference),
+        **_by_set_of_pairs(scores, texts, how),
         "rewards": reward_distribution(scores),
-        "bias": bias_panel(scores, texts, judges, how),
+        "bias": bias_panel(scores, texts, (judges or Judges()).take(order), how),
         "readiness": readiness(scores)
         | {"probes": None if probes is None else probe_figures(probes, scores)},
         "suspects": suspect_figures(scores),
@@ -89,6 +77,25 @@ def all_metrics(
             for name, labels in columns.items()
         }
     return found | {"warnings": warnings_of(found)}
+
+
+def _by_set_of_pairs(scores: Scores, texts: Texts | None, how: Resampling) -> Metrics:
+    """Accuracy, loss and calibration: of all pairs, of each source, of each slice."""
+    decided = scores.take(scores.decided)
+    margin, preference = decided.margin, decided.preference
+    interval = error_interval(margin, preference, decided.group, how)
+    return {
+        "overall": metrics_of(scores, how) | {"ece_interval": interval},
+        "sources": {
+            source: metrics_of(scores.of_source(source), how)
+            for source in sorted(set(scores.source.tolist()))
+        },
+        "slices": {
+            name: _metrics_of_each(scores, slices, how)
+            for name, slices in slices_of(scores, texts).items()
+        },
+        "calibration": calibration_bins(margin, preference),
+    }
 
 
 def _metrics_of_each(scores: Scores, slices: Slices, how: Resampling) -> list[Metrics]:
@@ -128,17 +135,18 @@ def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
     intervals = intervals_of(shares, means, scores.group, how or Resampling())
     for name, values in {**shares, **means}.items():
         figures |= {name: float(values.sum() / n), f"{name}_interval": intervals[name]}
-    rewards = np.concatenate([scores.chosen, scores.rejected])
-    return figures | {
-        "ece": calibration_error(scores.margin, scores.preference),
-        "min_reward": float(rewards.min()),
-        "mean_reward": float(rewards.sum() / len(rewards)),
-        "max_reward": float(rewards.max()),
-        "std_reward": float(rewards.std()),
-    }
+    figures["ece"] = calibration_error(scores.margin, scores.preference)
+    return figures | _reward_figures(np.concatenate([scores.chosen, scores.rejected]))
 
 
 REWARDS = ("min_reward", "mean_reward", "max_reward", "std_reward")
+
+
+def _reward_figures(rewards: Floats) -> dict[str, float]:
+    """The figures of `REWARDS`, over all sides `[2N]`."""
+    mean = rewards.sum() / len(rewards)
+    found = (rewards.min(), mean, rewards.max(), rewards.std())
+    return {name: float(value) for name, value in zip(REWARDS, found, strict=True)}
 
 
 def losses(scores: Scores) -> Floats:
