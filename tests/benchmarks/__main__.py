@@ -20,8 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.data import LENGTHS, RANKED, SHAPES, SOURCES
+from tests.benchmarks.data import SHAPES, SOURCES
 from tests.benchmarks.harness import summary, surroundings, turns
+from tests.benchmarks.random_pairs import LENGTHS, RANKED
 
 NUMBERS = {
     "prep": ("rows_per_second", "memory_mb"),

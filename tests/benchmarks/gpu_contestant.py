@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.data import random_pairs
+from tests.benchmarks.data import named_for_the_peer
 from tests.benchmarks.gpu_meter import Meter, matmul_rate
-from tests.benchmarks.gpu_model import plain_tokenizer, random_model
+from tests.benchmarks.gpu_model import plain_tokenizer, random_model, token_budget
+from tests.benchmarks.random_pairs import random_pairs
 
 BATCH = 64
 """Pairs in one optimizer step."""
@@ -29,14 +30,6 @@ CONTESTANTS = {
 PEERS_PAIRS = {"tiny": 8, "0.6B": 16, "1.7B": 8, "4B": 8}
 """Of one forward pass of the peer without checkpointing: more of them would not fit, nor pad less.
 With checkpointing they are its default."""
-SAVED_BYTES = {"tiny": 20e3, "0.6B": 1.4e6, "1.7B": 2.4e6, "4B": 3.6e6}
-"""What one token leaves for the backward pass, without checkpointing."""
-STATIC_BYTES = 18
-"""Of one parameter: weights, gradients and AdamW's states in float32, the weights in bfloat16."""
-LEAST_TOKENS = 1024
-"""Of one sequence, which a micro-batch has to have room for."""
-FILLED = 0.85
-"""Of the device's memory, by our largest micro-batch."""
 
 
 def run(told: dict[str, Any]) -> dict[str, Any]:
@@ -128,8 +121,7 @@ def _peers(told: dict[str, Any], pairs: dict[str, list[Any]]) -> tuple[Any, dict
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": BATCH // micro,
     }
-    names = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
-    rows = Dataset.from_dict({names[n]: ids for n, ids in pairs.items()})
+    rows = Dataset.from_dict(named_for_the_peer(pairs))
     if sampling:
         sides = zip(rows["chosen_ids"], rows["rejected_ids"], strict=True)
         rows = rows.add_column("length", [max(map(len, pair)) for pair in sides])
@@ -150,22 +142,8 @@ def _ours(
         "layout": "prefix_shared",
     }
     if not CONTESTANTS[told["who"]][1]:
-        more["max_tokens_per_micro_batch"] = _budget(told["size"], model)
+        more["max_tokens_per_micro_batch"] = token_budget(told["size"], model)
     return Dataset.from_dict(pairs), more
-
-
-def _budget(size: str, model: Any) -> int | None:
-    """Tokens of our largest micro-batch on this device."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    room = FILLED * torch.cuda.get_device_properties(0).total_memory
-    room -= STATIC_BYTES * sum(p.numel() for p in model.parameters())
-    tokens = int(room / SAVED_BYTES[size])
-    if tokens < 2 * LEAST_TOKENS:
-        raise RuntimeError(f"{size} without checkpointing does not fit into this device's memory")
-    return tokens
 
 
 def _unique_tokens(pairs: dict[str, list[Any]]) -> int:

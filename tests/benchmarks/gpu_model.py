@@ -1,4 +1,4 @@
-"""The models of the GPU benchmark: shapes of Qwen3, and random weights."""
+"""The models of the GPU benchmark: shapes of Qwen3, random weights, and what memory they take."""
 
 from typing import Any
 
@@ -10,6 +10,14 @@ SHAPES = {
     "4B": (2560, 9728, 36, 32, 8),
 }
 VOCABULARY = 151_936
+SAVED_BYTES = {"tiny": 20e3, "0.6B": 1.4e6, "1.7B": 2.4e6, "4B": 3.6e6}
+"""What one token leaves for the backward pass, without checkpointing."""
+STATIC_BYTES = 18
+"""Of one parameter: weights, gradients and AdamW's states in float32, the weights in bfloat16."""
+LEAST_TOKENS = 1024
+"""Of one sequence, which a micro-batch has to have room for."""
+FILLED = 0.85
+"""Of the device's memory, by our largest micro-batch."""
 
 
 def random_model(size: str) -> Any:
@@ -41,3 +49,17 @@ def plain_tokenizer() -> Any:
 
     inner = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
+
+
+def token_budget(size: str, model: Any) -> int | None:
+    """Tokens of our largest micro-batch on this device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    room = FILLED * torch.cuda.get_device_properties(0).total_memory
+    room -= STATIC_BYTES * sum(p.numel() for p in model.parameters())
+    tokens = int(room / SAVED_BYTES[size])
+    if tokens < 2 * LEAST_TOKENS:
+        raise RuntimeError(f"{size} without checkpointing does not fit into this device's memory")
+    return tokens

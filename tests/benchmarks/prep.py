@@ -22,13 +22,13 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.data import conversations_file, prepared
+from tests.benchmarks.data import PEERS_NAMES, conversations_file, prepared
 from tests.benchmarks.helpers import begin_helpers
 from tests.benchmarks.process_tree import PeakTreeMemory, timed
 
 MODELS_OWN = "chatml"
 WARM_ROWS = 100
-SIDES = {"peer": ("chosen_ids", "rejected_ids"), "ours": ("chosen_input_ids", "rejected_input_ids")}
+SIDES = {"peer": tuple(PEERS_NAMES.values()), "ours": tuple(PEERS_NAMES)}
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:

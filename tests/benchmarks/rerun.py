@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks.harness import ROOT
+
 STAGES = 7
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.benchmarks.data import PAIRS_OF_FOUR, RANKED, prepared, ranked_pairs
+from tests.benchmarks.data import prepared
 from tests.benchmarks.harness import PeakMemory
+from tests.benchmarks.random_pairs import PAIRS_OF_FOUR, RANKED, ranked_pairs
 from tests.evaluation.pieces import write_reward_model
 
 LISTS = 24

@@ -16,11 +16,11 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from tests.benchmarks.data import PAIRS_OF_FOUR, RANKED, computed_tokens, prepared, some_pairs
+from tests.benchmarks.data import computed_tokens, named_for_the_peer, prepared, some_pairs
 from tests.benchmarks.harness import PeakMemory, rss
+from tests.benchmarks.random_pairs import PAIRS_OF_FOUR, RANKED
 
 WARM_UP_STEPS = 2
-PEERS_NAMES = {"chosen_input_ids": "chosen_ids", "rejected_input_ids": "rejected_ids"}
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def of_the_peer(told: dict[str, Any], pairs: dict[str, list[Any]], **options: An
     """TRL's trainer."""
     from trl import RewardConfig, RewardTrainer
 
-    named = {PEERS_NAMES[name]: ids for name, ids in pairs.items() if name in PEERS_NAMES}
+    rows = Dataset.from_dict(named_for_the_peer(pairs))
     config: dict[str, Any] = common(told) | {"gradient_checkpointing": told["checkpointing"]}
     args: Any = RewardConfig(**config)
-    return RewardTrainer(args=args, train_dataset=Dataset.from_dict(named), **options)
+    return RewardTrainer(args=args, train_dataset=rows, **options)
 
 
 def of_ours(told: dict[str, Any], pairs: dict[str, list[Any]], **options: Any) -> Any:
