@@ -6,7 +6,7 @@ a key, and one rename commits the result.
 
     key, step                   what is to be built, and the hash that identifies it
     store, record, lock         finding, building and committing an artifact
-    units, memo, ledger         stages of rows: shard by shard, with every row accounted for
+    sharded_stage, memo, ledger stages of rows: shard by shard, with every row accounted for
     processes, pool, worker     several processes for one stage (job, messages: what they share)
     threads, fsyncs, memory     what goes on beside the work, and how its memory is kept
     digests, stamps, durable    files: their hashes, whether they changed, writing them safely
@@ -28,15 +28,15 @@ from tasks.artifact.processes import (
     worthwhile,
 )
 from tasks.artifact.record import Artifact, input_digests, part_digest
+from tasks.artifact.sharded_stage import build_shards
 from tasks.artifact.step import Step, Workspace
 from tasks.artifact.store import Finding, Store
-from tasks.artifact.threads import Behind, ahead, side_by_side
-from tasks.artifact.units import build_shards
+from tasks.artifact.threads import BackgroundCalls, prefetch, threaded_map
 
 __all__ = [
     "NEUTRAL_REASONS",
     "Artifact",
-    "Behind",
+    "BackgroundCalls",
     "Finding",
     "Inert",
     "Kept",
@@ -47,7 +47,6 @@ __all__ = [
     "Step",
     "Store",
     "Workspace",
-    "ahead",
     "build_shards",
     "canonical",
     "canonical_json",
@@ -60,8 +59,9 @@ __all__ = [
     "merkle",
     "part_digest",
     "physical_cores",
+    "prefetch",
     "processes_for",
-    "side_by_side",
+    "threaded_map",
     "uncollected",
     "worthwhile",
 ]

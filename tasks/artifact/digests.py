@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import Stamp, stamp, stamp_of
-from tasks.artifact.threads import side_by_side
+from tasks.artifact.threads import threaded_map
 
 SMALL_FILE_BYTES = 16 * 2**20
 """Smaller files are hashed by each process, which is cheaper than the cache on the disk."""
@@ -73,7 +73,7 @@ def digests_of(stamps: Mapping[Path, Stamp]) -> dict[Path, str]:
     """SHA-256 (hex) of files, given their stamps: as remembered, if the stamp is still the same."""
     known = {path: _still_known(path, now) for path, now in stamps.items()}
     left = [path for path, digest in known.items() if not digest]
-    return known | dict(zip(left, side_by_side(file_digest, left), strict=True))
+    return known | dict(zip(left, threaded_map(file_digest, left), strict=True))
 
 
 def move(path: Path, place: Path) -> None:

@@ -3,7 +3,7 @@
 A file is written under a temporary name, fsynced and renamed into place; then its directory is
 fsynced, so that the new name survives too. An fsync that fails is never retried: the file is
 discarded. Files of a unit are renamed into place before they are fsynced; nobody reads them until
-the unit is marked as done, which comes after the fsync (`lasting`). Files that every attempt writes
+the unit is marked as done, which comes after the fsync (`fsyncs`). Files that every attempt writes
 anew are fsynced by the commit.
 """
 
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.artifact.fsyncs import last
-from tasks.artifact.threads import side_by_side
+from tasks.artifact.fsyncs import run_in_order
+from tasks.artifact.threads import threaded_map
 from tasks.errors import ArtifactError
 
 TEMPORARY_SUFFIX = ".tmp"
 Lasts = Literal["now", "by_mark", "later"]
-"""When a file that was written is fsynced: at once; before the next mark is set (`lasting.last`);
-or later, by whoever owns the directory, as a commit does."""
+"""When a written file is fsynced: `now`, before the writer returns; `by_mark`, before the next mark
+is set (`fsyncs.run_in_order`); `later`, by the directory's owner, as a commit does."""
 
 ROOM = "make room or mend the permissions"
 REFUSALS = {
@@ -51,7 +51,7 @@ def fsync_bytes(files: Sequence[Path]) -> None:
 
     For files that have been flushed before, this costs next to nothing.
     """
-    side_by_side(_fsync_bytes, files)
+    threaded_map(_fsync_bytes, files)
 
 
 def _fsync_bytes(file: Path) -> None:
@@ -81,8 +81,8 @@ def writing(path: Path, lasts: Lasts = "now") -> Generator[Path, None, None]:
         if lasts == "now":
             fsync(path.parent)
         elif lasts == "by_mark":
-            last(fsync, path)
-            last(fsync, path.parent)
+            run_in_order(fsync, path)
+            run_in_order(fsync, path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -1,10 +1,11 @@
 """Files are fsynced in a thread while the work goes on, and marked as done after their fsync.
 
-    work        shard 0 ──────── shard 1 ──────── shard 2 ...
-    behind it           fsync, fsync, mark        fsync, fsync, mark ...
+    work          shard 0 ──────── shard 1 ──────── shard 2 ...
+    background            fsync, fsync, mark        fsync, fsync, mark ...
 
-An fsync takes some milliseconds, during which the next shard is computed. Fsyncs and marks go
-through one queue, so a mark is only ever on the disk after the files that it vouches for.
+An fsync takes some milliseconds, in which the next shard is computed. A mark is the file that says
+that a shard is done. Fsyncs and marks go through one queue, so a mark is only on the disk after the
+files that it vouches for.
 """
 
 from collections.abc import Callable, Generator
@@ -12,22 +13,22 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from tasks.artifact.threads import Behind
+from tasks.artifact.threads import BackgroundCalls
 
 MOST_WAITING = 32
 """Queued calls, enough for a few shards; beyond that the disk is too slow and is waited for."""
-_behind: ContextVar[Behind | None] = ContextVar("lasting", default=None)
+_behind: ContextVar[BackgroundCalls | None] = ContextVar("fsyncs", default=None)
 
 
 @contextmanager
-def lasting_behind() -> Generator[None, None, None]:
-    """Within it, and in this thread, `last` queues its calls for a thread that makes them. All of
-    them are done at the end, even if the work failed, except those queued after a failed call.
+def fsyncs_in_background() -> Generator[None, None, None]:
+    """Inside, `run_in_order` in this thread queues its calls for a background thread. Leaving waits
+    until all are done, even if the work failed, except those queued after a failed call.
 
     Raises:
         Exception: one of the calls failed.
     """
-    with Behind(MOST_WAITING) as behind:
+    with BackgroundCalls(MOST_WAITING) as behind:
         token = _behind.set(behind)
         try:
             yield
@@ -39,8 +40,8 @@ def lasting_behind() -> Generator[None, None, None]:
             _behind.reset(token)
 
 
-def last(call: Callable[..., Any], *args: Any) -> None:
-    """Makes the call after those before it: in the thread of `lasting_behind`, else right here."""
+def run_in_order(call: Callable[..., Any], *args: Any) -> None:
+    """Makes the call after all earlier ones; inside `fsyncs_in_background` in the other thread."""
     behind = _behind.get()
     if behind is None:
         call(*args)

@@ -24,7 +24,7 @@ from tasks.artifact.notes import read_note, write_note
 from tasks.artifact.record import LOGS, Artifact, read_artifact
 from tasks.artifact.stamps import Stamp, noted_stamps, same_but_linked, stamp
 from tasks.artifact.step import Workspace
-from tasks.artifact.threads import side_by_side
+from tasks.artifact.threads import threaded_map
 
 UNITS = "units"
 
@@ -89,7 +89,7 @@ class Memo:
             return dict.fromkeys(units)
         taken = {unit: self.take(unit, read=False) for unit in units}
         left = [unit for unit, found in taken.items() if found is None]
-        return taken | dict(zip(left, side_by_side(self.take, left), strict=True))
+        return taken | dict(zip(left, threaded_map(self.take, left), strict=True))
 
     def last(self) -> None:
         """Fsyncs the directories of what was taken. The commit does so anyway; who marks a unit as

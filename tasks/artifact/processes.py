@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import pool
-from tasks.artifact.fsyncs import lasting_behind
+from tasks.artifact.fsyncs import fsyncs_in_background
 from tasks.artifact.job import Job
 from tasks.artifact.step import Workspace
-from tasks.artifact.threads import in_turn
+from tasks.artifact.threads import without_threads
 from tasks.errors import ArtifactError
 
 WORTH_PROCESSES_BYTES = 40 * 2**20
@@ -80,7 +80,7 @@ def each(
     hidden = None if shown else True  # None: as the terminal says
     with tqdm(total=total, initial=done, desc=title, unit="shard", disable=hidden) as bar:
         if count < 2 or not _one_at_a_time.acquire(blocking=False):
-            with lasting_behind():
+            with fsyncs_in_background():
                 for item in items:
                     work(item)
                     bar.update()
@@ -108,7 +108,7 @@ def _shared_out(
     job = Job(title, processes, deque(items), content, locks, advance)
     for worker in pool.begin(processes - 1):
         worker.jobs.put(job)
-    with lasting_behind():
+    with fsyncs_in_background():
         for item in job.taken():
             work(item)
             job.finish()
@@ -137,7 +137,7 @@ class InTurn:
 
     def __call__(self, item: Any) -> None:
         """Works on one item."""
-        with in_turn():
+        with without_threads():
             self.work(item)
 
 

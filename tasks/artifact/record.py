@@ -18,7 +18,7 @@ from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
 from tasks.artifact.durable import read_json, statuses_below
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import stamp_of, untouched_stamps
-from tasks.artifact.threads import side_by_side
+from tasks.artifact.threads import threaded_map
 from tasks.errors import ArtifactError
 
 RECORD = "record.json"
@@ -155,4 +155,4 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
         return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
 
     doubted = [name for name in files if name not in untouched]
-    return next(filter(None, side_by_side(fault, doubted)), None)
+    return next(filter(None, threaded_map(fault, doubted)), None)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tasks.artifact.durable import Lasts, read_json, statuses_below, writing
 from tasks.artifact.durable import write_json as write_json_durably
-from tasks.artifact.fsyncs import last
+from tasks.artifact.fsyncs import run_in_order
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
 from tasks.artifact.libraries import library_version
 from tasks.artifact.record import LOGS, RECORD, Artifact
@@ -77,7 +77,7 @@ class Workspace:
         The mark survives a kill. After a loss of power it is either complete or missing, and units
         of the last seconds before may have to be done again.
         """
-        last(self._mark, unit, summary)
+        run_in_order(self._mark, unit, summary)
 
     def put_in_order(self) -> Statuses:
         """Deletes what does not belong to the artifact; the `stat` of each file that does."""

@@ -1,11 +1,12 @@
 """Threads beside the caller: one reads the next rows while another writes the last ones.
 
-    ahead     read ─> read ─> read ...
-    caller            check ─> check ─> check ...
-    Behind                     encode, write ─> encode, write ...
+    prefetch          read ─> read ─> read ...
+    caller                    check ─> check ─> check ...
+    BackgroundCalls                    encode, write ─> encode, write ...
 
 Arrow and file operations release the interpreter lock, so one thread on either side keeps a second
-core busy. Where every core already runs a process of its own, no threads are started (`in_turn`).
+core busy. Where every core already runs a process of its own, no threads are started
+(`without_threads`).
 """
 
 import time
@@ -20,39 +21,39 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MOST_THREADS = 8
-"""At most, for `side_by_side`: files that are hashed or waited for at the same time."""
+"""For `threaded_map`: how many files are hashed or waited for at the same time."""
 WORTH_THREADS_SECONDS = 0.001
-"""How long this thread works alone before others are started for the items that are left."""
+"""For `threaded_map`: how long the caller's thread works alone before others are started."""
 MOST_WAITING = 2
-"""Calls that may wait for the one in progress: this bounds memory."""
-_in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
+"""For `BackgroundCalls`: how many calls may be queued behind the running one. Bounds memory."""
+_without_threads: ContextVar[bool] = ContextVar("without_threads", default=False)
 
 
 @contextmanager
-def in_turn() -> Generator[None, None, None]:
-    """Within it, and in this thread, `ahead` and `Behind` start no other threads. These would only
-    compete for the same core, which cost a sixteenth of preparation's time."""
-    token = _in_turn.set(True)
+def without_threads() -> Generator[None, None, None]:
+    """Inside, `prefetch` and `BackgroundCalls` of this thread start no other threads, which would
+    only compete for the same core (that cost a sixteenth of preparation's time)."""
+    token = _without_threads.set(True)
     try:
         yield
     finally:
-        _in_turn.reset(token)
+        _without_threads.reset(token)
 
 
-class Behind:
-    """Makes calls, one after the other, in a thread of its own; after a call that failed, or after
-    `stop`, the calls that are still queued are not made.
+class BackgroundCalls:
+    """A queue of calls that one background thread makes in order. After a failed call, or `stop`,
+    those still queued are dropped.
 
-    A call's exception is raised from its own `put`, from a later `put`, or from `finish`.
+    A call's exception is raised by its own `put`, a later `put`, or `finish`.
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self._most_waiting = most_waiting
-        self._pool = None if _in_turn.get() else ThreadPoolExecutor(1, "behind")
+        self._pool = None if _without_threads.get() else ThreadPoolExecutor(1, "behind")
         self._waiting: deque[Future[Any]] = deque()
         self._failed = False
 
-    def __enter__(self) -> "Behind":
+    def __enter__(self) -> "BackgroundCalls":
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -63,7 +64,7 @@ class Behind:
             self.stop()
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
-        """Queues a call; waits while more than `most_waiting` calls are queued."""
+        """Queues a call; blocks while more than `most_waiting` are queued."""
         if self._pool is None:
             self._make(call, *args)
             return
@@ -92,27 +93,26 @@ class Behind:
             self._pool.shutdown(cancel_futures=True)
 
 
-def ahead(items: Iterable[T]) -> Generator[T]:
-    """The items; a thread makes the next one while the caller works on the last. One item more is
+def prefetch(items: Iterable[T]) -> Generator[T]:
+    """The items; a thread makes the next one while the caller works on this one, so two items are
     in memory."""
-    if _in_turn.get():
+    if _without_threads.get():
         yield from items
         return
     iterator, end = iter(items), object()
-    with ThreadPoolExecutor(1, "ahead") as pool:
+    with ThreadPoolExecutor(1, "prefetch") as pool:
         waiting: Future[Any] = pool.submit(next, iterator, end)
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, iterator, end)
             yield item
 
 
-def side_by_side(call: Callable[[S], T], items: Sequence[S], most: int = MOST_THREADS) -> list[T]:
-    """The call's result for every item, in order, computed in this thread and others (`most`
-    threads in all).
+def threaded_map(call: Callable[[S], T], items: Sequence[S], most: int = MOST_THREADS) -> list[T]:
+    """`[call(item) for item in items]`, in this thread and others (`most` threads in all).
 
-    For files that are hashed or waited for, which releases the interpreter lock. Each thread takes
-    its next item by itself: to hand items over one by one costs more than hashing a small file.
-    Other threads are only started where the items take a while.
+    For hashing or waiting for files, which releases the interpreter lock. Other threads are only
+    started if the items take a while. Each thread takes its next item itself: a pool that hands
+    items out one by one costs more than hashing a small file.
     """
     left = iter(enumerate(items))  # shared: each of its items goes to one thread
     found: dict[int, T] = {}

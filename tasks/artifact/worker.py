@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from tasks.artifact.fsyncs import lasting_behind
+from tasks.artifact.fsyncs import fsyncs_in_background
 from tasks.artifact.memory import give_memory_back
 from tasks.artifact.messages import receive, send
 from tasks.errors import ArtifactError
@@ -53,7 +53,7 @@ def main() -> None:
         if kind == "work":
             work, failure = _read(content)
             if work is not None:
-                written.enter_context(lasting_behind())
+                written.enter_context(fsyncs_in_background())
             send(channel, failure)
         elif kind == "item":
             _close(held)

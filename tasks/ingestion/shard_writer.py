@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import Behind
+from tasks.artifact import BackgroundCalls
 from tasks.ingestion.row_groups import row_groups, sizes_of
 from tasks.ingestion.shards import (
     GROUP_BYTES,
@@ -54,7 +54,7 @@ class ShardWriter:
         self._ended = ended
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
-        self._behind = Behind()
+        self._behind = BackgroundCalls()
         self._open: list[ExitStack] = []
         """One for each shard that is begun and has not been renamed into place."""
         self._writer: Any = None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.artifact import Ledger, Quarantine, Workspace, ahead
+from tasks.artifact import Ledger, Quarantine, Workspace, prefetch
 from tasks.conversion.preference.splits import SPLITS
 from tasks.templating.shards.batch import as_type
 from tasks.templating.text_shards import text_batches
@@ -64,8 +64,8 @@ class TokenizeShard:
         longer: list[int] = []
         with ExitStack() as open_files:
             writers: dict[str, Any] = {}
-            given = ahead(text_batches(shard, BATCH_ROWS, BATCH_BYTES))
-            for batch in ahead(map(encoders.encoded, given)):
+            given = prefetch(text_batches(shard, BATCH_ROWS, BATCH_BYTES))
+            for batch in prefetch(map(encoders.encoded, given)):
                 _leave_out(batch.pictured, ledger, quarantine)
                 rows, fits = self._judged(batch.rows, batch.ids, ledger, quarantine)
                 sides = batch.ids.lengths.reshape(2, -1)

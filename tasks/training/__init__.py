@@ -11,22 +11,22 @@
     batches/                 raw or tokenized rows -> token ids -> a collated batch
     layout/                  how a batch lies in memory, and how batches are dealt to processes
     loss/, metrics/          losses; exact metrics of training and evaluation
-    preflight/               the rehearsal before the first step, and what is done without memory
+    preflight/               the rehearsal before the first step, and what is done out of memory
     checkpoints/, handover/  what a killed run continues from; what a finished one leaves
 
 RewardTrainer is built in layers, each a subclass of the one above it:
 
     transformers.Trainer
-    AdaptiveTrainer      preflight/memory        a step without memory is taken again in parts
-    EndingTrainer        checkpoints/ending      the order of logging, evaluating and saving
-    SavingTrainer        checkpoints/saving      checkpoints are committed and rotated
-    ResumableTrainer     checkpoints/resumable   training continues from one
-    SharedTrainer        handover/hub            model card, tags, score contract
-    HeldOutTrainer       metrics/held_out        which rows are evaluated
-    EvaluatingTrainer    metrics/evaluating      metrics from the table of all pairs
-    DealtTrainer         dealt                   global batches in micro-batches by tokens
-    ComputingTrainer     computing               the loss, and what is logged of it
-    RewardTrainer        trainer                 the arguments, and how all is put together
+    MemoryAdaptiveTrainer   preflight/out_of_memory   a step out of memory is redone in parts
+    EndingTrainer           checkpoints/ending        the order of logging, evaluating and saving
+    SavingTrainer           checkpoints/saving        checkpoints are committed and rotated
+    ResumableTrainer        checkpoints/resumable     training continues from one
+    SharedTrainer           handover/hub              model card, tags, score contract
+    HeldOutTrainer          metrics/held_out          which rows are evaluated
+    EvaluatingTrainer       metrics/evaluating        metrics from the table of all pairs
+    GlobalBatchTrainer      global_batches            global batches split by their tokens
+    BatchLossTrainer        batch_loss                the loss, and what is logged of it
+    RewardTrainer           trainer                   the arguments, and how all is put together
 
 The names are handed out on first use: importing this package does not import torch.
 """

@@ -17,7 +17,7 @@ from tasks.errors import EXIT_INTERRUPTED, Interrupted, PipelineError, TrainingE
 from tasks.training.checkpoints.stopping import StopRequest
 from tasks.training.params import TrainingParams, reward_config_fields
 from tasks.training.process.job import Job, read_job, write_failure
-from tasks.training.process.warden import leash_and_lock
+from tasks.training.process.supervisor import leash_and_lock
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer

@@ -16,11 +16,11 @@ from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from tasks.training.bar import show_bar
+from tasks.training.batch_loss import BatchLossTrainer
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.given_rows import formats_of
 from tasks.training.batches.own_collator import OwnCollator
 from tasks.training.batches.pairs import COLUMNS
-from tasks.training.computing import ComputingTrainer
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
 from tasks.training.loss.objective import Objective
@@ -37,13 +37,13 @@ from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
 from tasks.training.model.tokenizer import prepare_tokenizer
 from tasks.training.own_loss import shared_out
-from tasks.training.process.sharding import keep_sums_wide, shard_on_cpu, whole_again
+from tasks.training.process.sharding import reduce_in_float32, shard_on_cpu, unshard
 from tasks.training.settings.config import RewardConfig
 from tasks.training.settings.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
 from tasks.training.settings.optimization import check_optimization
 
 
-class RewardTrainer(ComputingTrainer):
+class RewardTrainer(BatchLossTrainer):
     """Trains a model to give the chosen answer of a pair the higher reward.
 
     A subclass may have a `compute_loss` of its own, which returns the mean over the pairs of a
@@ -174,7 +174,7 @@ class RewardTrainer(ComputingTrainer):
         super().create_accelerator_and_postprocess()
         if shard_on_cpu(self.accelerator, self.args):
             self.is_fsdp_enabled = True
-        keep_sums_wide(self.accelerator)
+        reduce_in_float32(self.accelerator)
 
     def gather_model(self) -> None:
         """Makes the model of the first process whole, for the export; it is trained no further.
@@ -185,7 +185,7 @@ class RewardTrainer(ComputingTrainer):
             return
         weights: Any = self.accelerator.get_state_dict(self.model_wrapped)
         if self.is_world_process_zero():
-            whole_again(self.accelerator.unwrap_model(self.model), weights)
+            unshard(self.accelerator.unwrap_model(self.model), weights)
 
     def _choose_layout(self) -> ExactLayout:
         """The layout of all batches, told to the collator; a collator of the user's own pads."""

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.artifact import Step, Store, Workspace, ahead, each
-from tasks.artifact.fsyncs import last
+from tasks.artifact import Step, Store, Workspace, each, prefetch
+from tasks.artifact.fsyncs import run_in_order
 
 
 def wait_for(path: Path) -> None:
@@ -60,7 +60,7 @@ class NoteThreads:
     def __call__(self, name: str) -> None:
         Meet(self.directory)(name)
         mine = threading.get_ident()
-        [other] = ahead(threading.get_ident() != mine for _ in range(1))
+        [other] = prefetch(threading.get_ident() != mine for _ in range(1))
         (self.directory / f"{name}.ahead").write_text(str(other))
 
 
@@ -117,7 +117,7 @@ class LastsNot:
         other = {"a": "b", "b": "a", "c": "d", "d": "c"}[name]
         wait_for(self.directory / other)
         if os.getpid() != self.parent:
-            last(self._lasts)
+            run_in_order(self._lasts)
 
     def _lasts(self) -> None:
         time.sleep(0.2)

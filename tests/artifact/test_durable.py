@@ -16,7 +16,7 @@ from tasks.artifact.threads import MOST_THREADS
     ("lasts", "expected"),
     [
         ("now", ["fsync a.tmp", "replace a.tmp", "fsync the folder"]),
-        ("by_mark", ["replace a.tmp", "behind fsync a", "behind fsync the folder"]),
+        ("by_mark", ["replace a.tmp", "background fsync a", "background fsync the folder"]),
         ("later", ["replace a.tmp"]),
     ],
 )
@@ -29,7 +29,7 @@ def test_what_is_written_lasts_when_it_has_to(lasts, expected, tmp_path, monkeyp
     real = Path.replace
     monkeypatch.setattr(durable, "fsync", lambda path: events.append(f"fsync {named(path)}"))
     monkeypatch.setattr(
-        durable, "last", lambda _, path: events.append(f"behind fsync {named(path)}")
+        durable, "run_in_order", lambda _, path: events.append(f"background fsync {named(path)}")
     )
     monkeypatch.setattr(
         Path, "replace", lambda a, b: (events.append(f"replace {named(a)}"), real(a, b))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.artifact import Workspace, durable, each, pool
-from tasks.artifact.fsyncs import last
-from tasks.artifact.units import build_shards
+from tasks.artifact.fsyncs import run_in_order
+from tasks.artifact.sharded_stage import build_shards
 from tests.artifact.shard_work import LastsNot
 
 NAMES = [f"{number:05d}" for number in range(6)]
@@ -111,5 +111,5 @@ def test_what_a_worker_wrote_is_waited_for_and_its_failure_is_raised_here(tmp_pa
 
 def test_without_anybody_who_waits_it_is_done_at_once():
     done: list[int] = []
-    last(done.append, 1)
+    run_in_order(done.append, 1)
     assert done == [1]

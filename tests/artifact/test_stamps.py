@@ -11,8 +11,8 @@ from tasks.artifact.collection import collect
 from tasks.artifact.durable import fsync_bytes
 from tasks.artifact.record import damage
 from tasks.artifact.refs import keep
+from tasks.artifact.sharded_stage import REUSED, build_shards
 from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS
-from tasks.artifact.units import REUSED, build_shards
 from tasks.errors import DataError
 
 NAMES = ("out/a.txt", "out/b.txt")

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tasks.artifact import Behind, ahead, side_by_side
-from tasks.artifact.threads import MOST_THREADS, in_turn
+from tasks.artifact import BackgroundCalls, prefetch, threaded_map
+from tasks.artifact.threads import MOST_THREADS, without_threads
 
 
 def test_calls_are_made_in_their_order_in_one_thread():
@@ -16,7 +16,7 @@ def test_calls_are_made_in_their_order_in_one_thread():
         threads.add(threading.get_ident())
         made.append(n)
 
-    with Behind() as behind:
+    with BackgroundCalls() as behind:
         for n in range(50):
             behind.put(call, n)
     assert made == [*range(50)]
@@ -33,7 +33,7 @@ def test_a_failure_is_raised_to_the_caller_and_nothing_after_it_is_begun():
         made.append(n)
 
     def all_of_them():
-        with Behind() as behind:
+        with BackgroundCalls() as behind:
             for n in range(1000):
                 behind.put(call, n)
 
@@ -53,7 +53,7 @@ def test_items_come_in_order_one_ahead_and_a_failure_comes_where_it_belongs():
                 raise ValueError("the fifth")
             yield n
 
-    items = ahead(made())
+    items = prefetch(made())
     assert next(items) == 0
     assert next(items) == 1
     assert max(begun) <= 2  # one ahead, no more
@@ -69,13 +69,13 @@ def test_side_by_side_other_threads_take_part_in_what_takes_time_alone(monkeypat
 
     here = threading.get_ident()
     monkeypatch.setattr("tasks.artifact.threads.WORTH_THREADS_SECONDS", 60.0)
-    assert {*side_by_side(call, [0.0] * 3)} == {here}
+    assert {*threaded_map(call, [0.0] * 3)} == {here}
     monkeypatch.setattr("tasks.artifact.threads.WORTH_THREADS_SECONDS", 0.001)
-    slow = side_by_side(call, [0.02] * 12, most=3)
+    slow = threaded_map(call, [0.02] * 12, most=3)
     assert slow[0] == here
     assert len({*slow}) == 3
-    assert {*side_by_side(call, [0.02] * 3, most=1)} == {here}
-    assert side_by_side(call, []) == []
+    assert {*threaded_map(call, [0.02] * 3, most=1)} == {here}
+    assert threaded_map(call, []) == []
 
 
 @pytest.mark.parametrize("failure", [OSError("disk full"), KeyboardInterrupt()])
@@ -90,9 +90,9 @@ def test_side_by_side_nothing_is_begun_after_a_failure(failure):
         return -n
 
     with pytest.raises(type(failure)):
-        side_by_side(call, range(1000))
+        threaded_map(call, range(1000))
     assert len(begun) < 3 * MOST_THREADS
-    assert side_by_side(lambda n: -n, range(1000)) == [-n for n in range(1000)]
+    assert threaded_map(lambda n: -n, range(1000)) == [-n for n in range(1000)]
 
 
 def test_where_no_core_is_free_no_thread_is_begun_and_a_failure_is_raised_at_once():
@@ -109,11 +109,11 @@ def test_where_no_core_is_free_no_thread_is_begun_and_a_failure_is_raised_at_onc
             note(n)
             yield n
 
-    with in_turn():
-        items = ahead(noted())
+    with without_threads():
+        items = prefetch(noted())
         assert next(items) == 0
         assert made == [0]  # none is made before it is asked for
-        with Behind() as behind:
+        with BackgroundCalls() as behind:
             behind.put(note, "put")
             assert made == [0, "put"]
             with pytest.raises(OSError, match="No space left"):
@@ -122,6 +122,6 @@ def test_where_no_core_is_free_no_thread_is_begun_and_a_failure_is_raised_at_onc
             behind.finish()
         assert [*items] == [1, 2]
     assert made == [0, "put", 1, 2]
-    with Behind() as behind:
+    with BackgroundCalls() as behind:
         behind.put(lambda: made.append(threading.get_ident()))
     assert made[-1] != here

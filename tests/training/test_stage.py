@@ -20,7 +20,7 @@ from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.model.loading import load_reward_model
-from tasks.training.process.warden import descendants
+from tasks.training.process.supervisor import descendants
 from tasks.training.scoring import score
 from tests.training.run_stage import stage_step
 from tests.training.tiny import make_rows, make_tokenizer, write_pairs
@@ -94,7 +94,7 @@ def undisturbed(base, pairs, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["trainer", "warden", "parent", "all"])
+@pytest.mark.parametrize("victim", ["trainer", "supervisor", "parent", "all"])
 def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
     base, pairs, tmp_path, undisturbed, victim
 ):
@@ -107,7 +107,7 @@ def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
         below = descendants(parent.pid)
         victims = {
             "trainer": processes_of(parent.pid, "tasks.training"),
-            "warden": processes_of(parent.pid, "tasks.training.process.warden"),
+            "supervisor": processes_of(parent.pid, "tasks.training.process.supervisor"),
             "parent": [parent.pid],
             "all": [parent.pid, *below],
         }[victim]
@@ -242,7 +242,7 @@ def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
 
 def kill_and_wait_for_the_lock(parent: subprocess.Popen, run: Path) -> None:
     """Kills the parent; returns when its training processes have saved and are gone."""
-    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the warden
+    os.kill(parent.pid, signal.SIGKILL)  # the leash breaks; each process is asked by the supervisor
     finish(parent)
     deadline = time.monotonic() + 40
     while any(is_locked(path) for path in (run / ".locks").iterdir()):

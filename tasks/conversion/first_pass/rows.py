@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.artifact import Behind, Workspace, ahead, uncollected
+from tasks.artifact import BackgroundCalls, Workspace, prefetch, uncollected
 from tasks.conversion import shards
 from tasks.conversion.first_pass import tables
 from tasks.conversion.first_pass.joining import Origin
@@ -69,7 +69,7 @@ def _write_pairs(shard: ShardPairs, rows: Path, out: Path) -> None:
         pq.ParquetFile(rows, pre_buffer=False) as file,
         tables.open_writer(out) as writer,
         closing(_batches(shard, file)) as batches,  # what is read ahead, before the file is closed
-        Behind() as behind,
+        BackgroundCalls() as behind,
     ):
         for batch in batches:
             if batch.num_rows:
@@ -86,7 +86,7 @@ def _batches(shard: ShardPairs, file: pq.ParquetFile) -> Generator[pa.RecordBatc
     else:
         lanes = Lanes(shard)
         read = file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS, use_threads=False)
-        for rows in ahead(read):
+        for rows in prefetch(read):
             yield lanes.take(rows)
     yield shard.batch()
 

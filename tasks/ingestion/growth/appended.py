@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
 from typing import Any
 
-from tasks.artifact import Kept, Memo, side_by_side
+from tasks.artifact import Kept, Memo, threaded_map
 from tasks.ingestion.formats.batches import BadRow, Fault
 from tasks.ingestion.formats.decompression import PIECE_BYTES, codec_of
 from tasks.ingestion.growth.marks import Mark, may_fill
@@ -90,7 +90,7 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
 
     numbers = range(len(names))
     linked = sum(takewhile(bool, (link(number, read=False) for number in numbers)))
-    linked += sum(takewhile(bool, side_by_side(link, numbers[linked:])))
+    linked += sum(takewhile(bool, threaded_map(link, numbers[linked:])))
     found = _lasting(file, [mark for mark in found if mark.shards <= linked])
     if not found:
         return Past()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-from tasks.artifact import Workspace, ahead, each, processes_for, uncollected
+from tasks.artifact import Workspace, each, prefetch, processes_for, uncollected
 from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
 from tasks.errors import ArtifactError, DataError
 from tasks.ingestion.formats.batches import Batch, Origin
@@ -67,7 +67,7 @@ def side_by_side_past(
     make = MakeShard(alone, directory, source, file.name, file.path)
     found, made = past, list[Span]()
     try:
-        with closing(ahead(_rounds(spans(file.path, past), processes))) as rounds:
+        with closing(prefetch(_rounds(spans(file.path, past), processes))) as rounds:
             for some in rounds:
                 found, sound = _after(found, make, some, processes)
                 made += sound

@@ -10,7 +10,7 @@ their digest is then compared with the one in the step's key.
 
 import numpy as np
 
-from tasks.artifact import Behind
+from tasks.artifact import BackgroundCalls
 from tasks.ingestion.growth.appended import Past
 from tasks.ingestion.growth.marks import Mark
 
@@ -27,7 +27,7 @@ class Trail:
         """Lines and bytes that were handed to the hash."""
         self._piece = b""
         """The piece that was read last, not hashed yet: a shard may end within it."""
-        self._behind = Behind()
+        self._behind = BackgroundCalls()
 
     def __enter__(self) -> "Trail":
         return self

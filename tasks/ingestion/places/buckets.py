@@ -1,7 +1,8 @@
-"""Files behind every other URL that fsspec knows (s3, gs, hf, memory ...): globs and pins.
+"""Files of object stores and of all other URLs that fsspec knows (s3, gs, az, hf, memory ...).
 
-Credentials come from the environment, as each store's own tools take them; `storage` holds what
-is no secret: an endpoint, a region, `anon: true`.
+Each file that a URL or glob matches is *pinned*: listed with the version of its content.
+Credentials come from the environment, as each store's own tools take them; `storage` holds what is
+no secret: an endpoint, a region, `anon: true`.
 """
 
 import re
@@ -23,16 +24,16 @@ from tasks.ingestion.places.said_names import said_names
 from tasks.ingestion.redaction import says_secret, without_secrets
 
 VERSION_FIELDS = ("VersionId", "ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id")
-"""What stores call the identity of a file's content, in the answers of `info`."""
+"""Fields of fsspec's `info` that identify a file's content, in various stores; the surest first."""
 _NO_VERSION = (None, "", "null")
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
-"""URL scheme -> what has to be installed for it."""
+"""URL scheme -> package to install for it."""
 NO_SECRETS = ("anon", "cloud", "google_default")
-"""Ways to log in that gcsfs takes as its `token`."""
+"""Values of gcsfs's `token` that name a way to log in, and so are no secret."""
 
 
 def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
-    """The files that the URL matches, sorted by name, each with its store's word on its version.
+    """The files that the URL or glob matches, sorted by name, each with the version of its content.
 
     Raises:
         DataError: nothing matches, or the store cannot be reached or refuses.
@@ -67,8 +68,8 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
 
 
 def _pinned(source: str, files: Any, path: str, name: str, listed: dict[str, Any]) -> Remote:
-    """One file. What a listing says of it is enough, unless it tells no version, or the content
-    type is needed to know what the file is: of many files, asking for each takes longest."""
+    """One file. Its `info` is only asked for where the listing has no version, or where the name
+    does not tell the format and the content type is needed: one request per file takes long."""
     info = listed
     if not (_versions(listed) and says_itself(path)):
         info = tried(name, lambda: _asked(source, name, lambda: files.info(path)))
@@ -84,8 +85,8 @@ def _pinned(source: str, files: Any, path: str, name: str, listed: dict[str, Any
 
 
 def _versions(info: Mapping[str, Any]) -> list[str]:
-    """All that an answer says of the content's identity, the surest first: a listing may say less
-    than the answer for one file."""
+    """All versions of the content in an `info`, as `field:value`, the surest first. A listing may
+    have fewer than the `info` of one file."""
     told = {field: info.get(field) for field in VERSION_FIELDS}
     return [f"{field.lower()}:{value}" for field, value in told.items() if value not in _NO_VERSION]
 
@@ -115,11 +116,11 @@ def _pieces(
 
 
 def _asked(source: str, name: str, question: Any) -> Any:
-    """The store's answer.
+    """What a call of the store returns; its errors are sorted into two kinds.
 
     Raises:
-        DataError: it will not change its mind.
-        OSError: it may.
+        DataError: a permanent one: no such file, no permission, wrong settings.
+        OSError: any other, which may be temporary.
     """
     try:
         return question()

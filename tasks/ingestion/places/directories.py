@@ -1,9 +1,8 @@
-"""The files below a directory that is given as a source, or that a glob matches: which are read,
-which are left out; and those that a glob across directories (`**`) matches.
+"""The files of a source whose path is a directory or a glob: which are read, and which are not.
 
-raw/a.jsonl  raw/deep/b.csv.gz  raw/link/c.jsonl    read; a link is followed, each place once
-raw/part-00001  raw/b.txt  raw/c.jsonl.lz4          left out: nothing says what they are
-raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   nobody's rows: left out without a word
+raw/a.jsonl  raw/deep/b.csv.gz  raw/link/c.jsonl       read; links are followed, each place once
+raw/part-00001  raw/b.txt  raw/c.jsonl.lz4             not read, and reported: format unknown
+raw/README.md  raw/.cache/x  raw/a.png  raw/_SUCCESS   not read: such files never hold rows
 """
 
 import glob
@@ -16,31 +15,33 @@ from pathlib import Path
 from tasks.ingestion.places.left_out import may_hold_rows, some_of, told
 
 ACROSS = "**"
+"""Part of a glob that matches any number of directories."""
 NAME_OR_DECLARE = "name them with a glob in `path`, or say what they are with `format`"
 
 
 @dataclass(frozen=True)
-class Below:
-    """The files of a directory, or of a glob that matches directories."""
+class DirectoryFiles:
+    """The files of a directory or glob."""
 
     read: Sequence[str] = ()
-    """As paths that begin with the directory's."""
+    """Paths to read, sorted; they begin with the directory's."""
     left_out: Sequence[str] = ()
-    """What may hold rows, and is not read; as paths from the directory, or as the glob has them."""
+    """Paths that may hold rows but are not read; relative to the directory, or as the glob matches
+    them."""
 
     @property
     def instead(self) -> str:
-        """`, but 'a.txt', 'b.txt', 'deep/c' and 7 more`, where nothing is read."""
+        """End of the message that nothing is read: `, but 'a.txt' and 7 more`, or empty."""
         return f", but {some_of(self.left_out)}" if self.left_out else ""
 
     def told(self, path: str, instead: str = NAME_OR_DECLARE) -> str:
-        """What is left out, and what to do."""
+        """Message about the files that are not read, and what to do."""
         return told(self.left_out, f"the files below {path!r}", instead)
 
 
-def below(directory: str, is_wanted: Callable[[str], bool]) -> Below:
-    """All files of the directory that are not hidden, sorted; `is_wanted` tells by its name
-    whether one is read."""
+def files_of_directory(directory: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles:
+    """All files of the directory and those below it, but hidden ones; `is_wanted` decides by file
+    name which are read."""
     read: list[str] = []
     left_out: list[str] = []
     files = set(_files(directory))
@@ -49,28 +50,28 @@ def below(directory: str, is_wanted: Callable[[str], bool]) -> Below:
             read.append(path.as_posix())
         elif may_hold_rows(path.name):
             left_out.append(path.relative_to(directory).as_posix())
-    return Below(sorted(read), sorted(left_out))
+    return DirectoryFiles(sorted(read), sorted(left_out))
 
 
-def below_matched(pattern: str, is_wanted: Callable[[str], bool]) -> Below | None:
-    """The files that a glob matches, and those of every directory that it matches, each place once;
-    None where it matches nothing."""
+def files_of_glob(pattern: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles | None:
+    """The files that a glob matches, and those of all directories that it matches (each once, even
+    if links lead to it too); None if it matches nothing."""
     names = named(pattern)
     directories = [name for name in names if os.path.isdir(name)]  # noqa: PTH112 (of many names)
     places: dict[Path, str] = {}
     for name in sorted(directories, key=os.path.islink):
         places.setdefault(Path(name).resolve(), name)
-    inner = {name: below(name, is_wanted) for name in places.values()}
+    inner = {name: files_of_directory(name, is_wanted) for name in places.values()}
     read = ({*names} - {*directories}).union(*(one.read for one in inner.values()))
     left_out = [f"{name}/{left}" for name, one in inner.items() for left in one.left_out]
-    return Below(sorted(read), sorted(left_out)) if names else None
+    return DirectoryFiles(sorted(read), sorted(left_out)) if names else None
 
 
 def named(given: str) -> list[str]:
-    """The file of this path, or the files and directories that match it as a glob, sorted.
+    """The path itself if it exists, else the files and directories that match it as a glob, sorted.
 
     Raises:
-        OSError: a directory that `**` crosses cannot be read.
+        OSError: a directory below `**` cannot be read.
     """
     path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
     if os.path.lexists(path):
@@ -79,9 +80,8 @@ def named(given: str) -> list[str]:
 
 
 def _globbed(pattern: str) -> Iterator[str]:
-    """The files and directories that a glob matches; with `**`, files alone. What that crosses is
-    walked as a directory is: a link that leads back is not followed, as `glob` does it forty times
-    over, and each place is entered once.
+    """The files and directories that a glob matches; with `**` only files. For `**`, `_files` walks
+    the directories, since `glob` follows a link to a parent directory some forty times.
     """
     parts = Path(pattern).parts
     before = parts.index(ACROSS) if ACROSS in parts else len(parts)
@@ -96,7 +96,7 @@ def _globbed(pattern: str) -> Iterator[str]:
 
 
 def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path fits a glob, both in parts: `*` stays within one, `**` fits any number."""
+    """Whether a path, split at `/`, matches a glob: `*` within a part, `**` any number of parts."""
     if not pattern:
         return not parts
     first, *rest = pattern
@@ -106,8 +106,8 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _files(top: str) -> Iterator[Path]:
-    """Every file that is not hidden. Links to directories are followed when all else is walked:
-    what is there under a name of its own keeps it, and no place is entered twice or from within.
+    """Every file below a directory that is not hidden. Links to directories are followed last, so
+    that a file keeps its path without a link if it has one; no directory is entered twice.
 
     Raises:
         OSError: a directory cannot be read.
@@ -129,8 +129,8 @@ def _files(top: str) -> Iterator[Path]:
 
 
 def _notes_of_datasets(files: Collection[Path]) -> set[Path]:
-    """What the `datasets` library writes beside its Arrow files: what they are, and what it once
-    computed from them."""
+    """Files that the `datasets` library writes beside Arrow files and that hold no new rows: its
+    `state.json`, and its `cache-*.arrow`."""
     arrow = [path for path in files if path.suffix == ".arrow"]
     notes = {path.with_name("state.json") for path in arrow}
     computed = (path for path in arrow if fnmatchcase(path.name, "cache-*.arrow"))
@@ -142,5 +142,5 @@ def _raised(error: OSError) -> None:
 
 
 def _leads_back(link: Path, way: Sequence[Path]) -> bool:
-    """Whether it goes to where one came from, or above it."""
+    """Whether the link leads to one of the directories on the way to it, or above one."""
     return any(place.is_relative_to(link.resolve()) for place in way)

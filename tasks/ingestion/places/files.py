@@ -23,7 +23,7 @@ from tasks.ingestion.formats.extensions import (
 )
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
 from tasks.ingestion.places.archives import SEPARATOR, split_members
-from tasks.ingestion.places.directories import Below, below, below_matched
+from tasks.ingestion.places.directories import DirectoryFiles, files_of_directory, files_of_glob
 from tasks.ingestion.places.left_out import is_nobodys, is_note, last_of
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.redaction import redacted
@@ -54,7 +54,7 @@ class SourceFile:
         return self.format in ARCHIVES.values()
 
 
-def match(source: Source, found: Below | None = None) -> list[SourceFile]:
+def match(source: Source, found: DirectoryFiles | None = None) -> list[SourceFile]:
     """The local files of a source's path, sorted by name; `found` is what it stands for, if that
     has been looked for.
 
@@ -100,7 +100,7 @@ def _instead_of(directory: str, left_out: Sequence[str]) -> str:
     return f"archives are read where a glob names them, as `path: {glob}` does"
 
 
-def found_below(source: Source) -> Below | None:
+def found_below(source: Source) -> DirectoryFiles | None:
     """The files of the source's path: those below it, if it is a directory; None where it matches
     nothing.
 
@@ -112,8 +112,8 @@ def found_below(source: Source) -> Below | None:
     wanted = partial(is_wanted, source)
     try:
         if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-            return below(path, wanted)
-        return below_matched(path, wanted)
+            return files_of_directory(path, wanted)
+        return files_of_glob(path, wanted)
     except OSError as error:
         raise _unreadable(source, error) from error
 

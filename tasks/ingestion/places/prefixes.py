@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from tasks.artifact import file_digest, physical_cores, side_by_side, stamps
+from tasks.artifact import file_digest, physical_cores, stamps, threaded_map
 from tasks.artifact.digests import SMALL_FILE_BYTES
 from tasks.artifact.stamps import Stamp
 from tasks.artifact.threads import MOST_THREADS
@@ -133,7 +133,7 @@ def _shas(path: Path, known: KnownPieces | None = None) -> bytes:
     starts = range(0, path.stat().st_size + 1, stretch)  # one more where it ends with the file
     most = min(MOST_THREADS, physical_cores()) if len(starts) > 1 else 1
     entry = known.entry if known else _sha
-    found = b"".join(side_by_side(partial(_entries, path, entry), starts, most))
+    found = b"".join(threaded_map(partial(_entries, path, entry), starts, most))
     if known is None:
         return found
     known.note(found)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tasks.errors import DataError
 from tasks.ingestion.formats.decompression import PIECE_BYTES
-from tasks.ingestion.places.answers import check_head, opened
 from tasks.ingestion.places.downloads import (
     CutShort,
     Remote,
@@ -16,6 +15,7 @@ from tasks.ingestion.places.downloads import (
     pinned_by_content,
     tried,
 )
+from tasks.ingestion.places.http_responses import check_head, opened
 from tasks.ingestion.places.said_names import said_names
 from tasks.ingestion.redaction import without_secrets
 

@@ -1,12 +1,12 @@
-"""Concurrent requests scored together by one thread that owns the model.
+"""Dynamic batching: one thread owns the model and scores concurrent requests together.
 
     request A  [a1 a2]  \\
-    request B  [b1]      >  what came while the model worked       ->  one call of the model
+    request B  [b1]      >  queued while the model was busy  ->  one call of the model
     request C  [c1 ...] /
 
-A request is put into the line in pieces of at most `batch_tokens`, first come, first served. The
-first of a batch may wait `window_ms` for others; while the model works, the next batch gathers by
-itself. A line that is too long refuses (503) instead of growing.
+A request is split into pieces of at most `batch_tokens` tokens, which are queued first in, first
+out. A batch takes pieces up to `batch_tokens`; its first piece waits at most `window_ms` for
+others. If too many tokens are queued, a new request is refused (503).
 """
 
 import asyncio
@@ -26,12 +26,13 @@ from tasks.registration.serving.problems import RequestProblem
 from tasks.registration.serving.settings import ServeSettings
 
 LEAST_BATCH_TOKENS = 4096
-"""More than one pass of a CPU takes: sorted by length, several passes pad less."""
+"""Least default of `batch_tokens`: more than one forward pass on a CPU, since sequences sorted by
+length over several passes need less padding."""
 
 
 @dataclass
 class Piece:
-    """Sequences of one request, small enough for one call of the model."""
+    """Sequences of one request that are scored in one call of the model."""
 
     ids: list[list[int]]
     prompts: list[Any]
@@ -40,40 +41,42 @@ class Piece:
 
     @property
     def tokens(self) -> int:
-        """Without padding."""
+        """Tokens of all sequences, without padding."""
         return sum(map(len, self.ids))
 
 
 class Batcher:
-    """The line, and the thread that works it off."""
+    """The queue of pieces, and the thread that scores them."""
 
     def __init__(self, model: ServedModel, settings: ServeSettings, meters: Meters) -> None:
         self.model, self.settings, self.meters = model, settings, meters
         self.batch_tokens = settings.batch_tokens or max(
             model.scorer.pass_tokens, LEAST_BATCH_TOKENS
         )
-        self.line: deque[Piece] = deque()
-        self.waiting = 0  # tokens in the line
+        self.queue: deque[Piece] = deque()
+        self.waiting = 0  # tokens in the queue
         self.stopped = False
         self.changed = threading.Condition()
         self.thread = threading.Thread(target=self._work, name="reward-model", daemon=True)
 
     def start(self) -> None:
-        """Begins to work."""
+        """Starts the thread."""
         self.thread.start()
 
     def stop(self) -> None:
-        """Returns once everything in the line is answered."""
+        """Ends the thread after it has scored everything in the queue."""
         with self.changed:
             self.stopped = True
             self.changed.notify()
         self.thread.join()
 
     async def rewards(self, ids: Sequence[list[int]], prompts: Sequence[Any]) -> np.ndarray:
-        """float32 `[N]`, raw.
+        """Raw rewards of N sequences, float32 `[N]`; called by the server's event loop.
+
+        `prompts`: for each sequence a key that sequences of one prompt share.
 
         Raises:
-            RequestProblem: the line is too long.
+            RequestProblem: too many tokens are queued (503).
         """
         pieces = list(_pieces(ids, prompts, self.batch_tokens))
         tokens = sum(piece.tokens for piece in pieces)
@@ -82,7 +85,7 @@ class Batcher:
                 raise RequestProblem(
                     503, "busy", f"{self.waiting} tokens wait for the model already; ask again"
                 )
-            self.line.extend(pieces)
+            self.queue.extend(pieces)
             self._wait_for(tokens)
             self.changed.notify()
         found = [asyncio.wrap_future(piece.done) for piece in pieces]
@@ -108,21 +111,21 @@ class Batcher:
                 piece.done.set_result(found)
 
     def _gather(self) -> list[Piece]:
-        """The next batch; empty once stopped and nothing waits."""
+        """The next batch, as soon as there is one; empty once stopped and the queue is empty."""
         with self.changed:
-            while not self.line:
+            while not self.queue:
                 if self.stopped:
                     return []
                 self.changed.wait()
-            closing = self.line[0].arrived + self.settings.window_ms / 1000
+            closing = self.queue[0].arrived + self.settings.window_ms / 1000
             while not self.stopped and self.waiting < self.batch_tokens:
                 left = closing - time.monotonic()
                 if left <= 0 or not self.changed.wait(left):
                     break
-            batch = [self.line.popleft()]
+            batch = [self.queue.popleft()]
             tokens = batch[0].tokens
-            while self.line and tokens + self.line[0].tokens <= self.batch_tokens:
-                batch.append(self.line.popleft())
+            while self.queue and tokens + self.queue[0].tokens <= self.batch_tokens:
+                batch.append(self.queue.popleft())
                 tokens += batch[-1].tokens
             self._wait_for(-tokens)
             return batch
@@ -143,7 +146,7 @@ class Batcher:
 
 
 def _pieces(ids: Sequence[list[int]], prompts: Sequence[Any], tokens: int) -> list[Piece]:
-    """A request in pieces of at most `tokens`; a longer sequence is one alone."""
+    """A request split into pieces of at most `tokens`; a longer sequence is a piece of its own."""
     pieces: list[Piece] = []
     room = 0
     for sequence, prompt in zip(ids, prompts, strict=True):

@@ -1,8 +1,9 @@
-"""What is checked before a request is read: Host, token, content type, size, and how much waits.
+"""Checks of every request before its rows are read: Host, token, content type, size, server load.
 
-A page in a browser can make this machine's browser ask 127.0.0.1. A foreign name that was made to
-point here (DNS rebinding) shows in the Host header; a form sent from a page shows in the content
-type. Trainers that cannot set headers put the token into the address: `http://rl:TOKEN@host/...`.
+Host and content type are checked since any web page can make a browser on this machine send
+requests to 127.0.0.1: a foreign host name that resolves to it (DNS rebinding) shows in the Host
+header, an HTML form in the content type. Trainers that cannot set headers put the token into the
+URL, as `http://rl:TOKEN@host/...` (basic authentication).
 """
 
 import base64
@@ -24,12 +25,13 @@ from tasks.registration.serving.refusing import Incoming, refuse
 from tasks.registration.serving.settings import LOCAL_NAMES, ServeSettings
 
 OPEN = ("/healthz", "/health")
-"""Asked by supervisors, without a token; the second is vLLM's name of it."""
+"""Health checks, which need no token; the second is vLLM's path."""
 UNKNOWN = "other"
+"""Name in the metrics for all paths that do not exist here."""
 
 
 class Guards:
-    """Refuses, counts and times requests; an ASGI application around another one."""
+    """ASGI middleware that refuses, counts and times requests."""
 
     def __init__(
         self, app: ASGIApp, settings: ServeSettings, meters: Meters, paths: frozenset[str]
@@ -37,11 +39,11 @@ class Guards:
         self.app, self.settings, self.meters, self.paths = app, settings, meters, paths
         self.hosts = {*LOCAL_NAMES, socket.gethostname().lower()}
         self.hosts |= {name.lower() for name in settings.allowed_hosts}
-        self.taken = Taken()
+        self.load = Load()
         self.body_timeouts = BodyTimeouts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request, and records its status and duration."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         start, path = time.monotonic(), scope["path"]
@@ -63,7 +65,7 @@ class Guards:
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         incoming = Incoming(receive, waits="expect" in headers)
-        mine = Taken()
+        mine = Load()
         try:
             self._check_host(headers.get("host", ""))
             if scope["path"] not in OPEN:
@@ -81,15 +83,19 @@ class Guards:
         finally:
             self._take(mine, -mine.requests, -mine.bytes)
 
-    def _take(self, mine: "Taken", requests: int, size: int) -> None:
-        """Counts what a request holds, for itself and for the server."""
-        for taken in (mine, self.taken):
+    def _take(self, mine: "Load", requests: int, size: int) -> None:
+        """Adds requests and bytes to a request's load and to the server's; negative: releases them.
+
+        Raises:
+            RequestProblem: the server's load is above its limits (503).
+        """
+        for taken in (mine, self.load):
             taken.requests += requests
             taken.bytes += size
         most = self.settings
-        if requests > 0 and self.taken.requests > most.max_waiting_requests:
+        if requests > 0 and self.load.requests > most.max_waiting_requests:
             raise _busy(f"{most.max_waiting_requests} requests")
-        if size > 0 and self.taken.bytes > most.max_waiting_bytes:
+        if size > 0 and self.load.bytes > most.max_waiting_bytes:
             raise _busy(f"{most.max_waiting_bytes} bytes")
 
     def _check_host(self, header: str) -> None:
@@ -110,7 +116,7 @@ class Guards:
                 401, "no_token", "expected 'Authorization: Bearer TOKEN' with the server's token"
             )
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive, mine: "Taken") -> bytes:
+    async def _body(self, headers: Mapping[str, str], receive: Receive, mine: "Load") -> bytes:
         self._take(mine, 1, 0)
         limit = self.settings.max_bytes
         told = headers.get("content-length", "0")
@@ -135,8 +141,8 @@ class Guards:
 
 
 @dataclass
-class Taken:
-    """What requests hold from their first byte to their answer."""
+class Load:
+    """Requests in progress, from first byte to response, and the bytes of their bodies."""
 
     requests: int = 0
     bytes: int = 0
@@ -166,7 +172,7 @@ def _check_content_type(headers: Mapping[str, str]) -> None:
 
 
 def _host_name(header: str) -> str:
-    """The name without the port, in lower case; an IPv6 address without its brackets."""
+    """The host without the port, in lower case; an IPv6 address without its brackets."""
     name = header.strip().lower()
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -174,7 +180,7 @@ def _host_name(header: str) -> str:
 
 
 def _is_address(name: str) -> bool:
-    """A literal address cannot be made to point elsewhere."""
+    """Whether the host is an IP address, which DNS rebinding cannot fake."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

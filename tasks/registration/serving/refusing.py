@@ -1,8 +1,8 @@
-"""A refusal that reaches its client, though that is still sending.
+"""Error responses that reach the client even if it is still sending its request body.
 
-A connection that is closed over bytes that nobody has read is reset. Most clients then tell of the
-reset and never read the answer: of a missing token or a body that is too large they learn nothing.
-So what is still to come is read first, and thrown away.
+TCP resets a connection that is closed while received bytes are unread, and most clients then report
+"connection reset" instead of the response ("no token", "too large"). So the rest of the body is
+read and discarded before the error is sent.
 """
 
 import asyncio
@@ -13,25 +13,28 @@ from starlette.types import Message, Receive, Send
 from tasks.registration.serving.problems import RequestProblem
 
 DISCARD_SECONDS = 10.0
-"""A client that does not come to its end by then is answered all the same."""
+"""For reading the rest of a body; then the error is sent anyway."""
 
 
 class Incoming:
-    """What a client sends. `waits`: it asked to be told (100 Continue) before it sends its body."""
+    """ASGI `receive` that knows whether the request's body has ended.
+
+    `waits`: the client sends its body only once it is asked to ("Expect: 100-continue").
+    """
 
     def __init__(self, receive: Receive, *, waits: bool) -> None:
         self.receive, self.waits = receive, waits
         self.ended = False
 
     async def __call__(self) -> Message:
-        """The next message; of a client that waits, the first one asks for its body."""
+        """The next ASGI message. The server sends "100 Continue" at the first call, if awaited."""
         self.waits = False
         message = await self.receive()
         self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
     async def discard(self, most: int) -> None:
-        """Reads what is still to come, `most` bytes of it."""
+        """Reads the rest of the body, at most about `most` bytes of it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
                 while not (self.ended or self.waits) and most > 0:
@@ -39,7 +42,8 @@ class Incoming:
 
 
 async def refuse(problem: RequestProblem, incoming: Incoming, send: Send, most: int) -> None:
-    """Answers with the problem, and closes the connection; at most `most` bytes are discarded."""
+    """Sends the problem as the response and closes the connection, after discarding at most about
+    `most` bytes of the body."""
     await incoming.discard(most)
     headers = {"content-type": "application/json", "connection": "close", **problem.headers}
     raw = [(k.encode(), v.encode()) for k, v in headers.items()]

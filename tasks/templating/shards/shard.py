@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.artifact import Behind, Ledger, Quarantine, Workspace, ahead, uncollected
+from tasks.artifact import BackgroundCalls, Ledger, Quarantine, Workspace, prefetch, uncollected
 from tasks.conversion.tolerance import first_examples
 from tasks.templating.params import TemplatingParams
 from tasks.templating.renderer import Renderer
@@ -86,10 +86,10 @@ class TemplateShard:
         with (
             self.workspace.writing(f"{TEXTS_DIRECTORY}/{shard.stem}.arrow", "by_mark") as path,
             open_writer(path, rows.schema) as writer,
-            Behind() as behind,
+            BackgroundCalls() as behind,
             uncollected(),
         ):
-            for batch in ahead(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES)):
+            for batch in prefetch(bounded_batches(shard, BATCH_ROWS, BATCH_BYTES)):
                 table = rows.rendered(batch)
                 for name, usual in OPTIONAL.items():
                     column = table[name]

@@ -21,8 +21,8 @@ from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
 from tasks.tokenization.shards import IDS
 from tasks.training.batches.columns import Integers, as_number, numbers, owner, sequences
-from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import is_from_tokenization
+from tasks.training.batches.unusable_rows import usable_rows
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def sound(rows: Rows, name: str) -> Rows:
     """
     if isinstance(rows, IterableDataset):
         checked = rows.map(partial(_sound_row, name=name), with_indices=True)
-        return without(checked, IDS, _equal) if name == "train" else checked
+        return usable_rows(checked, IDS, _equal) if name == "train" else checked
     for field, (fits, expected) in NUMBERS.items():
         values = numbers(rows, field, 1.0, name)
         places = np.flatnonzero(~fits(values))

@@ -1,20 +1,20 @@
-"""Whether rows are just as the tokenization stage left them: then nothing of them is checked anew.
+"""Marks data sets that are unchanged since the tokenization stage, which need no checks.
 
-opened = from_tokenization(rows)  ->  is_from_tokenization(opened), but not of what is made of
-it: `opened.select(...)`, `opened.map(...)` and so on have other fingerprints
+opened = from_tokenization(rows)        is_from_tokenization(opened) is True
+other = opened.select(...), .map(...)   False: the fingerprint of `datasets` is another one
 """
 
 from datasets import Dataset, IterableDataset
 
 
 def from_tokenization(rows: Dataset) -> Dataset:
-    """The rows, known to `is_from_tokenization` from here on."""
+    """Marks the rows, by their fingerprint in `info.description`, and returns them."""
     rows.info.description = _mark(rows)
     return rows
 
 
 def is_from_tokenization(rows: Dataset | IterableDataset) -> bool:
-    """Whether the rows are as the tokenization stage left them."""
+    """Whether the rows were marked and have not changed since."""
     return isinstance(rows, Dataset) and rows.info.description == _mark(rows)
 
 

@@ -1,4 +1,4 @@
-"""A collator of a script's own, whichever names of the id columns it was written for."""
+"""Wraps a user's collator, so that its rows have their token ids under TRL's column names too."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,9 +10,8 @@ NAMES: dict[str, str] = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=Tru
 
 
 class OwnCollator:
-    """Hands on rows that have their ids under both names; any other attribute is the collator's.
-
-    Picklable where the collator is: workers of a data loader may be started with it.
+    """Calls the collator with rows that have `chosen_input_ids` and `chosen_ids`, and the like for
+    rejected; all other attributes are the collator's. Picklable if it is, for DataLoader workers.
     """
 
     def __init__(self, collator: Callable[[list[Any]], dict[str, Any]]) -> None:

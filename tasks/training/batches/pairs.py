@@ -19,11 +19,11 @@ from tasks.errors import DataError
 from tasks.tokenization.shards import IDS, shards_in
 from tasks.training.batches.columns import longest_sides
 from tasks.training.batches.given_ids import sound
-from tasks.training.batches.left_out import without
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
 from tasks.training.batches.own_collator import NAMES
 from tasks.training.batches.raw_pairs import READ, TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
+from tasks.training.batches.unusable_rows import usable_rows
 from tasks.training.loss.params import loss_params
 from tasks.training.loss.rows import check_rows
 from tasks.training.settings.config import RewardConfig
@@ -145,7 +145,7 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
             expected = f"expected {max_length} at most; raise max_length"
             return f"{found}, {expected}" if max(sizes) > max_length else ""
 
-        return without(dataset, IDS, too_long)
+        return usable_rows(dataset, IDS, too_long)
     longest = longest_sides(dataset)
     if len(longest) == 0 or longest.max() <= max_length:
         return dataset

@@ -39,11 +39,10 @@ def quick_pair(row: Mapping[str, Any]) -> Pair | None:
 
 
 def surely_differ(a: str, b: str) -> bool:
-    """Whether two texts that differ, without white space around them, differ once composed (NFC),
-    too; False where that has to be looked at.
+    """Whether two different stripped texts surely differ in NFC, too; False: it is not certain.
 
-    What follows equal beginnings is composed apart from them where it begins in ASCII, and stays
-    as it is where ASCII follows, or nothing.
+    It is if the next characters after their common prefix are ASCII in both, or missing: then
+    composition changes nothing at that place.
     """
     if a.isascii() and b.isascii():
         return True

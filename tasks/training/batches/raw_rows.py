@@ -1,4 +1,4 @@
-"""Data sets of raw preference rows -> those that can be used, as token ids; the others are told."""
+"""Tokenizes data sets of raw preference rows; rows that cannot be used are dropped and logged."""
 
 import logging
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""What a running training is told while it runs: to stop, and that the steps of an epoch are over.
+"""Trainer callbacks: one that stops a training on request, one that knows where an epoch ends.
 
-All processes of a run agree before they stop, because saving is work that they do together.
+All processes of a run agree before they stop, because they save a checkpoint together.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ class StopCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """From here on a request waits for the end of its step."""
+        """From here on a request takes effect at the end of the current step."""
         self.request.saves = True
         if args.world_size > 1:
             self._group = dist.new_group(backend="gloo")
@@ -40,7 +40,7 @@ class StopCallback(TrainerCallback):
         control: TrainerControl,
         **_: Any,
     ) -> None:
-        """Has the step saved if any process was asked to stop."""
+        """Requests a checkpoint if any process was asked to stop."""
         if not ends_epoch(state, control) and self._agreed():
             self._stop(control)
 
@@ -51,7 +51,7 @@ class StopCallback(TrainerCallback):
         control: TrainerControl,
         **_: Any,
     ) -> None:
-        """As `on_step_end`, for the last step of an epoch: what the epoch logs comes first."""
+        """As `on_step_end`, for an epoch's last step, which is saved after the epoch's logging."""
         if self._agreed():
             self._stop(control)
 
@@ -62,7 +62,7 @@ class StopCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Ends the run; the checkpoint is committed by now.
+        """Ends the run, now that the checkpoint is committed.
 
         Raises:
             Interrupted: a stop was asked for.
@@ -75,11 +75,11 @@ class StopCallback(TrainerCallback):
             )
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """From here on a request ends the process at once: all is in the last checkpoint."""
+        """From here on a request ends the process at once, since the last checkpoint has it all."""
         self.request.saves = False
 
     def _stop(self, control: TrainerControl) -> None:
-        """Has the state saved; `on_save` then ends the run."""
+        """Requests a checkpoint, after which `on_save` ends the run."""
         self._stopping = True
         control.should_save = True
 
@@ -93,7 +93,7 @@ class StopCallback(TrainerCallback):
 
 
 class EpochEnd(TrainerCallback):
-    """Knows whether the steps of an epoch are behind it, and whether a save was put off till then.
+    """Knows whether all steps of an epoch are done, and whether a save was postponed until then.
 
     A run that goes on from the checkpoint of an epoch's last step begins with the next epoch, so
     that step is saved after what the end of the epoch logs and evaluates (`ending.py`).
@@ -104,18 +104,18 @@ class EpochEnd(TrainerCallback):
         self.save_due = False
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Forgets what a run before has left open."""
+        """Forgets a save that an earlier run of the same trainer postponed."""
         self.reached = self.save_due = False
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """A step of an epoch is about to be taken."""
+        """Notes that the epoch is not over."""
         self.reached = False
 
     def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        """All steps of the epoch have been taken."""
+        """Notes that the epoch is over."""
         self.reached = True
 
 
 def ends_epoch(state: TrainerState, control: TrainerControl) -> bool:
-    """Whether the step that has just been taken is the last of its epoch, or of the training."""
+    """Whether the step just done is the last of its epoch, or of the training."""
     return control.should_training_stop or float(state.epoch or 0.0).is_integer()

@@ -1,4 +1,4 @@
-"""What a step and an epoch end with, in an order that loses nothing: log, evaluate, log, save.
+"""The order of what follows a step and an epoch: log, evaluate, log, save, so that nothing is lost.
 
 An evaluation may end the training (`EarlyStoppingCallback`), or find the best model so far, which
 `save_strategy="best"` saves. So what is logged last, and whether to save, is decided after it.
@@ -9,10 +9,10 @@ from typing import Any
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from tasks.training.checkpoints.callbacks import EpochEnd, ends_epoch
-from tasks.training.preflight.memory import AdaptiveTrainer
+from tasks.training.preflight.out_of_memory import MemoryAdaptiveTrainer
 
 
-class EndingTrainer(AdaptiveTrainer):
+class EndingTrainer(MemoryAdaptiveTrainer):
     """Trainer that saves last, and of an epoch's last step once the epoch has ended."""
 
     def __init__(self, *given: Any, **named: Any) -> None:

@@ -1,6 +1,6 @@
-"""A disk that fills up or fails in the middle of a save, told in a sentence.
+"""Turns errors of a full or failing disk during a save into one that says where, and how much.
 
-safetensors and torch report that in errors of their own, without a path or a figure.
+safetensors and torch raise errors of their own there, without a path or a number of bytes.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""What callbacks have counted (`ExportableState` of transformers): kept by a run that goes on.
+"""State of callbacks (transformers' `ExportableState`, such as early stopping's counter) on resume.
 
-A checkpoint has of each class the arguments it was made with, and the attributes that change. A run
-that goes on gives the latter to the callbacks that it was given; their arguments are the caller's.
+A checkpoint holds, by callback class, the constructor arguments and the attributes that change. A
+resumed run sets the attributes on the callbacks that it was given, whose arguments stay.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ def states_of(state: TrainerState) -> dict[str, Any]:
 
 
 def restore(callbacks: Iterable[TrainerCallback], exported: Exported) -> None:
-    """Sets the attributes that a checkpoint has, in place; of several of a class by their order."""
+    """Sets the callbacks' attributes from a checkpoint; several of one class match by order."""
     taken: Counter[str] = Counter()
     for callback in callbacks:
         name = type(callback).__name__
@@ -34,17 +34,17 @@ def restore(callbacks: Iterable[TrainerCallback], exported: Exported) -> None:
 
 
 def places(callbacks: Iterable[TrainerCallback]) -> dict[str, Any]:
-    """Empty entries, by class, for the states that Trainer puts into the next checkpoint.
+    """Empty entries, by class, that Trainer fills with the states for its next checkpoint.
 
-    Without them Trainer appends to the lists of earlier checkpoints, and fails for a class that the
-    resumed checkpoint did not have.
+    Without them it would append to the resumed checkpoint's lists, and fail for a callback class
+    that is not in there.
     """
     names = Counter(type(c).__name__ for c in callbacks if isinstance(c, ExportableState))
     return {name: [] if count > 1 else {} for name, count in names.items()}
 
 
 def ran_out_of_patience(exported: Exported) -> bool:
-    """Whether an `EarlyStoppingCallback`, or one that exports the like, has ended the run."""
+    """Whether an `EarlyStoppingCallback`, or one with the same state, has ended the run."""
     for state in [one for value in exported.values() for one in _as_list(value)]:
         patience = state.get("args", {}).get("early_stopping_patience")
         counter = state.get("attributes", {}).get("early_stopping_patience_counter", 0)

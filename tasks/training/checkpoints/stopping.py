@@ -1,8 +1,8 @@
-"""A request to stop, from outside: by SIGTERM or SIGINT, or because the leash broke.
+"""A request to stop the training, by SIGTERM, SIGINT or a closed leash.
 
-The leash is a pipe whose other end the parent process holds, so that it breaks when the parent is
-gone, however it died. Whoever trains looks at the request after each step (`callbacks.py`); where
-nothing has been done that would be lost, it ends the process at once. Costs no torch to import.
+The leash is a pipe whose write end the parent process holds, so it closes when the parent dies,
+however. The training loop checks for the request after each step (`callbacks.py`); before there is
+any work to lose, the process ends at once. Importing this imports no torch.
 """
 
 import os

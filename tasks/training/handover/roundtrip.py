@@ -21,7 +21,7 @@ from tasks.training.model.adapter import merged
 from tasks.training.model.compiling import as_written
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.quantized import is_quantized
-from tasks.training.preflight.memory import attempt
+from tasks.training.preflight.out_of_memory import attempt
 from tasks.training.scoring import body_dtype, score
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What is told of pairs: of an interval of training, and of all rows that are evaluated."""
+"""Metrics of pairs: of each logging interval of training, and of whole evaluations."""

@@ -1,4 +1,4 @@
-"""What RewardTrainer makes of rows that are evaluated: rewards, and exact metrics from all of them.
+"""RewardTrainer's evaluation loop: the rewards of every pair, and exact metrics over all of them.
 
 Legend: B pairs of a batch, N pairs of an evaluation.
 """
@@ -18,20 +18,20 @@ from tasks.training.batches.pieces import split
 from tasks.training.loss.objective import Objective
 from tasks.training.metrics.held_out import HeldOutTrainer, check_not_empty
 from tasks.training.metrics.samples import print_samples, samples
-from tasks.training.metrics.table import TERMS, EvaluationTable, labels, pair_shares
+from tasks.training.metrics.table import TERMS, EvaluationTable, labels, losses_and_weights
 from tasks.training.metrics.user_metrics import Metrics, call_metrics
 from tasks.training.scoring import batch_rewards
 
 
 class EvaluatingTrainer(HeldOutTrainer):
-    """Trainer whose metrics come from the table of all pairs, not from means of batches."""
+    """Trainer whose evaluation metrics are computed over all pairs, not averaged over batches."""
 
     objective: Objective
     user_metrics: Metrics | None
     user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     _table: EvaluationTable
     has_own_loss: bool = False
-    """Whether the class has a `compute_loss` that is not RewardTrainer's."""
+    """Whether a subclass overrides RewardTrainer's `compute_loss`."""
 
     def prediction_step(
         self,
@@ -40,9 +40,8 @@ class EvaluatingTrainer(HeldOutTrainer):
         prediction_loss_only: bool,  # noqa: ARG002
         ignore_keys: list[str] | None = None,  # noqa: ARG002
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """Rewards `[B, 2]` and, as labels, `table.TERMS` `[B, 3]`; all float32.
-
-        Before them the mean of a loss of a script's own, else None: the table's is exact.
+        """Loss, predictions and labels of a batch: a scalar of an overridden `compute_loss`, else
+        None (the metrics then have an exact loss); rewards `[B, 2]`; `TERMS` `[B, 3]`. All float32.
         """
         inputs = self._prepare_inputs(inputs)
         own: torch.Tensor | None = None
@@ -59,22 +58,21 @@ class EvaluatingTrainer(HeldOutTrainer):
         return own, table, torch.stack([margin, weight, preference], 1)
 
     def _own_rows(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """The batch without the rows that fill the last ones of several processes up to one size.
-
-        transformers takes a mean once for every row of the data set in its batch.
+        """The batch without the duplicates that accelerate adds to the last one, so that every
+        process has as many rows: transformers counts a batch's mean loss once per real row.
         """
         last, pairs = self.accelerator.gradient_state, len(batch["input_ids"]) // 2
         left = last.remainder - self.args.process_index * pairs if last.end_of_dataloader else 0
         return split(batch, left)[0] if 0 < left < pairs else dict(batch)
 
     def visualize_samples(self, num_print_samples: int = 4) -> None:
-        """Prints texts and rewards of the first pairs that are evaluated; -1 prints all."""
+        """Prints texts and rewards of the first pairs of `eval_dataset`; -1 prints all."""
         found = samples(self, self.eval_dataset, num_print_samples)
         if self.is_world_process_zero():
             print_samples(found)
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """As in transformers; `label_ids` are those that `compute_metrics` gets.
+        """As in transformers; `label_ids` are those of `table.labels`, int64 `[N]`.
 
         Raises:
             DataError: a stream has no pair.
@@ -94,14 +92,16 @@ class EvaluatingTrainer(HeldOutTrainer):
     def _metrics_of_table(
         self, prediction: EvalPrediction, compute_result: bool = True
     ) -> dict[str, Any]:
-        """Metrics of all pairs seen in this evaluation; with `batch_eval_metrics` it grows."""
+        """`compute_metrics` of transformers: adds the given pairs to this evaluation's table, and
+        returns the metrics of the table; nothing yet if `compute_result` is False.
+        """
         rewards = np.concatenate(_parts(prediction.predictions))
         terms = np.concatenate(_parts(prediction.label_ids))
         self._check_shapes(rewards, terms)
         self._table.add(rewards, terms)
         losses: Any = prediction.losses
         if losses is None and "loss" in self.args.include_for_metrics:
-            losses, _ = pair_shares(self.objective, rewards, terms, None)
+            losses, _ = losses_and_weights(self.objective, rewards, terms, None)
         found = self._user_metrics(prediction, losses, compute_result)
         if not compute_result:
             return {}
@@ -111,10 +111,10 @@ class EvaluatingTrainer(HeldOutTrainer):
         return {"num_tokens": self.interval.tokens(), **metrics, **found}
 
     def _check_shapes(self, rewards: np.ndarray, terms: np.ndarray) -> None:
-        """Refuses what a `prediction_step` of a script's own returns in another shape.
+        """Checks what an overridden `prediction_step` returned.
 
         Raises:
-            ParamsError: as above.
+            ParamsError: rewards are not `[N, 2]`, or labels not `[N, 3]`.
         """
         expected = (len(rewards), 2), (len(rewards), len(TERMS))
         if (rewards.shape, terms.shape) != expected:
@@ -147,12 +147,12 @@ class EvaluatingTrainer(HeldOutTrainer):
 
 
 def _parts(values: Any) -> list[np.ndarray]:
-    """The array of all pairs; of each batch, where `eval_do_concat_batches` is off."""
+    """One array of all pairs; or one per batch, where `eval_do_concat_batches` is off."""
     return [_numpy(part) for part in values] if isinstance(values, list) else [_numpy(values)]  # pyright: ignore[reportUnknownVariableType]
 
 
 def _like(given: Any, parts: list[Any]) -> Any:
-    """The parts as a list where they were given as one, else the only one."""
+    """The parts as a list if `given` is one, else the single part."""
     return parts if isinstance(given, list) else parts[0]
 
 

@@ -1,4 +1,4 @@
-"""Which rows RewardTrainer evaluates: all of those that are given, in their order, each once."""
+"""The data sets that RewardTrainer evaluates: raw or tokenized, all rows, in order, each once."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
 
 
 class HeldOutTrainer(SharedTrainer):
-    """Trainer that evaluates rows as they are given, raw or tokenized."""
+    """Trainer whose `evaluate` and `predict` take raw or tokenized rows, and skip none."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -44,13 +44,13 @@ class HeldOutTrainer(SharedTrainer):
             return super().get_test_dataloader(test_dataset)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
-        """Rows in their order, whatever `train_sampling_strategy` says: that of the table, and of
-        what `predict` returns."""
+        """Rows in order, whatever `train_sampling_strategy` says: the evaluation's table and what
+        `predict` returns are in that order."""
         return SequentialSampler(eval_dataset)
 
     @contextmanager
     def _no_row_dropped(self) -> Generator[None, None, None]:
-        """Inside, `dataloader_drop_last` is off: it is of batches that are trained on alone."""
+        """Inside, `dataloader_drop_last` is off: it is meant for training batches only."""
         given, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
         try:
             yield
@@ -63,12 +63,12 @@ class HeldOutTrainer(SharedTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The metrics `eval_*` of the given rows, raw or tokenized, or of the trainer's own.
+        """The metrics `eval_*` of the given rows, raw or tokenized; None: of the trainer's own.
 
-        A name is one of a dict of data sets that the trainer was given.
+        A string names one of the data sets of a dict `eval_dataset`.
 
         Raises:
-            ParamsError: the trainer has no data set of that name.
+            ParamsError: there is no data set of that name.
         """
         named = self.eval_dataset if isinstance(self.eval_dataset, dict) else {}
         if isinstance(eval_dataset, str) and eval_dataset not in named:
@@ -88,7 +88,7 @@ class HeldOutTrainer(SharedTrainer):
     ) -> PredictionOutput:
         """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized.
 
-        The sides of a row are swapped where its `preference` is below 0.5.
+        Where a row's `preference` is below 0.5, the two are swapped.
         """
         rows: Any = self._ready(test_dataset, metric_key_prefix)
         return super().predict(rows, ignore_keys, metric_key_prefix)
@@ -105,10 +105,11 @@ class HeldOutTrainer(SharedTrainer):
 
 
 def check_no_stream(rows: Any, processes: int, name: str) -> None:
-    """Refuses to share out a stream to be evaluated: nobody knows which rows fill its last batch.
+    """Refuses to evaluate a stream in several processes: its length is unknown, so the duplicates
+    that fill up the last batch could not be removed.
 
     Raises:
-        ParamsError: the rows, or some of a dict of them, are one, and there are several processes.
+        ParamsError: the rows, or one value of a dict, are an IterableDataset; `processes` > 1.
     """
     for key, part in rows.items() if isinstance(rows, dict) else [(name, rows)]:
         if processes > 1 and isinstance(part, IterableDataset):
@@ -120,10 +121,10 @@ def check_no_stream(rows: Any, processes: int, name: str) -> None:
 
 
 def check_not_empty(rows: Any) -> None:
-    """Refuses a stream in which there is nothing to evaluate; of other rows the number is known.
+    """Refuses a stream without a usable row; other data sets pass.
 
     Raises:
-        DataError: it holds no row, or none that can be used.
+        DataError: the stream is empty, or none of its rows can be used.
     """
     if isinstance(rows, IterableDataset) and next(iter(rows), None) is None:
         raise DataError(
@@ -134,7 +135,7 @@ def check_not_empty(rows: Any) -> None:
 
 
 def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
-    """`prepare_dataset` of rows, of a dict of them, or of nothing."""
+    """`prepare_dataset` for rows, for each data set of a dict, or None for None."""
     if rows is None:
         return None
     if isinstance(rows, dict):

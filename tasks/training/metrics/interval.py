@@ -1,7 +1,7 @@
-"""Sums over pairs, divided once at the end: no metric depends on how pairs were batched.
+"""Metrics as sums over pairs, divided once at the end, so that none depends on the batches.
 
-While training, the sums stay on the device and are read once per logged record; in evaluation the
-metrics come from the table of every pair's two rewards.
+In training: `IntervalSums`, on the device, read once per logged record. In evaluation:
+`table_metrics`, from the rewards of all pairs.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,18 @@ import torch.distributed as dist
 Floats = npt.NDArray[Any]
 
 TIE = 0.5
-"""The preference of a pair without a right answer: counted apart, neither right nor wrong."""
+"""`preference` of a tie, a pair without a better answer: not part of accuracy and margin."""
 NAMES = (
     *("accuracy", "margin", "min_reward", "mean_reward", "max_reward"),
     *("tied_pairs", "equal_rewards", "accuracy_ties_half"),
 )
-"""What `table_metrics` may find; the last three, and the first two, not in every table."""
+"""Keys of `table_metrics`; the first two are missing if all pairs are ties, the last three if there
+are no ties and no equal rewards."""
 _SUMS = ("pairs", "weight", "loss", "decided", "correct", "reward", "margin", "tokens")
 
 
 class IntervalSums:
-    """Running sums of one logging interval, on the device, in float64 (float32 on Apple's)."""
+    """Running sums of one logging interval, on the device, in float64 (float32 on Apple's MPS)."""
 
     def __init__(self, device: torch.device) -> None:
         self.dtype = torch.float32 if device.type == "mps" else torch.float64
@@ -41,9 +42,10 @@ class IntervalSums:
         loss_sum: torch.Tensor,
         batch: Mapping[str, Any],
     ) -> None:
-        """Adds one micro-batch: rewards of its pairs, `[B]` each; nothing is read back to the host.
+        """Adds one micro-batch, without a copy to the host.
 
-        Of a batch: `attention_mask`, and `weight` and `preference` `[B]` where there are any.
+        `sides`: rewards of chosen and rejected, `[B]` each. `loss_sum`: weighted sum of the pairs'
+        losses. Read from `batch`: `attention_mask`; `weight` and `preference` `[B]`, if present.
         """
         chosen, rejected = (side.detach() for side in sides)
         weight, preference = batch.get("weight"), batch.get("preference")
@@ -66,9 +68,9 @@ class IntervalSums:
         self._highest = torch.maximum(self._highest, highest.max().to(self.dtype))
 
     def flush(self) -> dict[str, float | int]:
-        """The metrics of the interval over all processes; the next interval starts empty.
+        """The metrics of the interval over all processes; then the sums are cleared.
 
-        Of one without pairs, whose loss is a script's own, there are none.
+        Empty if no pair was added, as under an overridden `compute_loss`.
         """
         values = torch.cat([self._sums, self._lowest[None], self._highest[None]])
         if dist.is_available() and dist.is_initialized():
@@ -100,7 +102,7 @@ class IntervalSums:
         return self.tokens_before + int(unfinished.item())
 
     def state(self) -> dict[str, Any]:
-        """This process's unfinished interval as JSON data; floats survive it exactly."""
+        """This process's unfinished interval as JSON data, for a checkpoint; floats stay exact."""
         return {
             "sums": self._sums.tolist(),
             "lowest": self._lowest.item(),
@@ -110,7 +112,7 @@ class IntervalSums:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on where `state` was taken."""
+        """Sets everything to what `state` returned."""
         self._sums = self._tensor(state["sums"])
         self._lowest = self._tensor(state["lowest"])
         self._highest = self._tensor(state["highest"])
@@ -127,7 +129,7 @@ class IntervalSums:
 
 
 def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
-    """The metrics but the loss of a table of rewards `[N, 2]` (chosen, rejected), in float64."""
+    """All metrics but the loss, from rewards `[N, 2]` (chosen, rejected) and preferences `[N]`."""
     chosen, rejected = rewards.astype(np.float64).T
     decided = preference != TIE
     right = int(((chosen > rejected) & decided).sum())
@@ -143,9 +145,9 @@ def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
 
 
 def _of_equal(right: int, equal: int, decided: int) -> dict[str, float]:
-    """Where answers got the very same reward: how many pairs, and the accuracy with 1/2 for each.
+    """If pairs got two equal rewards: their number, and the accuracy that counts each as 1/2.
 
-    `accuracy` is strict: such a pair is wrong. Without any, both are the same, and nothing is said.
+    In `accuracy` such a pair counts as wrong. Empty if there is none: both would be the same.
     """
     if not equal:
         return {}
@@ -153,6 +155,6 @@ def _of_equal(right: int, equal: int, decided: int) -> dict[str, float]:
 
 
 def _of_decided(correct: float, margin: float, decided: int, pairs: int) -> dict[str, float]:
-    """Accuracy and margin over the pairs that have a right answer; the others are counted."""
+    """Accuracy and mean margin over the pairs that are no ties; and the number of ties, if any."""
     found = {"accuracy": correct / decided, "margin": margin / decided} if decided else {}
     return found | ({"tied_pairs": pairs - decided} if decided < pairs else {})

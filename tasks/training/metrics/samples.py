@@ -1,4 +1,4 @@
-"""A look at a few pairs: their texts and their rewards, as a table on the terminal."""
+"""Prints the texts and rewards of a few pairs as a table on the terminal."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from tasks.training.metrics.evaluating import EvaluatingTrainer
 
 Sample = tuple[str, str, float, float]
-"""Text of chosen and of rejected, and their rewards."""
+"""Texts of chosen and rejected, then their rewards."""
 
 
 def samples(trainer: "EvaluatingTrainer", rows: Any, count: int) -> list[Sample]:
-    """The first `count` pairs of prepared rows, or of the first of several; -1: all."""
+    """The first `count` pairs (-1: all) of prepared rows, or of the first data set of a dict.
+
+    Raises:
+        ParamsError: `rows` is None.
+    """
     if isinstance(rows, dict):
         rows = next(iter(cast(dict[str, Any], rows).values()))
     if rows is None:

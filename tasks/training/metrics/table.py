@@ -1,6 +1,6 @@
-"""Every pair's two rewards in one evaluation, and the metrics that come from the whole of them.
+"""The rewards of all pairs of one evaluation, and the metrics over the whole table.
 
-Legend: N pairs. Nothing here depends on how the pairs were batched or on who scored them.
+Legend: N pairs. Nothing here depends on the batch size or the number of processes.
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ from tasks.training.metrics.interval import NAMES, TIE, table_metrics
 Floats = npt.NDArray[Any]
 
 TERMS = ("margin", "weight", "preference")
-"""The columns that travel beside the rewards through an evaluation, in this order."""
+"""Columns of the labels that an evaluation gathers beside the rewards, in this order."""
 NO_ANSWER = -100
-"""Label of a tie: neither column is the better answer."""
+"""Label of a tie, as `ignore_index` of torch."""
 
 
 class EvaluationTable:
-    """Grows by batches, in the order of the dataset."""
+    """Rewards and `TERMS` of all pairs, added in the order of the data set."""
 
     def __init__(self, objective: Objective, dataset: Any) -> None:
         self.objective = objective
@@ -36,11 +36,11 @@ class EvaluationTable:
         self._batches.append((rewards, terms))
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of all pairs and, where there are several sources, `<source>_*` of each."""
+        """The metrics of all pairs and, if there are several sources, `<source>_*` of each."""
         rewards, terms = (np.concatenate(part) for part in zip(*self._batches, strict=True))
         whole = self.dataset is not None and len(self.dataset) == len(rewards)
         rows = self.dataset if whole else None
-        losses, weight = pair_shares(self.objective, rewards, terms, rows)
+        losses, weight = losses_and_weights(self.objective, rewards, terms, rows)
         found = _figures(rewards, terms, losses, weight)
         sources = _sources(rows)
         names = list(dict.fromkeys(sources))
@@ -52,23 +52,24 @@ class EvaluationTable:
 
 
 def metric_names(rows: Any) -> list[str]:
-    """Names of the metrics that a table of these rows may have: `loss`, ..., `<source>_loss`."""
+    """All names that the metrics of these rows may have: `loss`, ..., `<source>_loss`, ..."""
     sources = set(_sources(rows if isinstance(rows, Dataset) else None))
     starts = ["", *(f"{source}_" for source in sorted(sources) if len(sources) > 1)]
     return [start + name for start in starts for name in ("loss", *NAMES)]
 
 
 def labels(terms: Floats) -> npt.NDArray[np.int64]:
-    """The column of the better answer of every pair, `[N]`: 0, or `NO_ANSWER` for a tie."""
+    """Column of the better answer of every pair, `[N]`: 0 (chosen), or `NO_ANSWER` for a tie."""
     return np.where(terms[:, TERMS.index("preference")] == TIE, NO_ANSWER, 0).astype(np.int64)
 
 
-def pair_shares(
+def losses_and_weights(
     objective: Objective, rewards: Floats, terms: Floats, rows: Dataset | None
 ) -> tuple[Floats, Floats]:
-    """Loss and weight of every pair, float64 `[N]` each; the loss of all is their weighted mean.
+    """Loss and weight of every pair, float64 `[N]` each; the metric `loss` is their weighted mean.
 
-    Under a loss of comparisons the pairs of one share its weight, and under Plackett-Luce its loss.
+    Under a loss over comparisons (ranked answers), each of a comparison's n pairs has 1/n of the
+    weight; under Plackett-Luce all n have the comparison's loss.
     """
     table = torch.from_numpy(rewards.astype(np.float64))
     chosen, rejected = table.unbind(1)

@@ -1,4 +1,4 @@
-"""`compute_metrics` of a script: held against how it will be called, and called."""
+"""Checks and calls the user's `compute_metrics`, and checks `metric_for_best_model`."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,16 +10,17 @@ from transformers.trainer_utils import IntervalStrategy
 from tasks.errors import ParamsError, meant, shown
 from tasks.training.metrics.table import metric_names
 
-OF_EVERY = ("num_tokens", "runtime", "samples_per_second", "steps_per_second")
-"""Metrics of an evaluation beside those of its table."""
+TRAINER_METRICS = ("num_tokens", "runtime", "samples_per_second", "steps_per_second")
+"""Metrics of every evaluation that are not computed from the pairs' rewards."""
 Metrics = Callable[..., dict[str, Any]]
+"""`compute_metrics(prediction)`; under `batch_eval_metrics` `(prediction, compute_result=bool)`."""
 
 
 def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
-    """Refuses a function that an evaluation could not call, before anything is trained.
+    """Checks, before training, that an evaluation can call the function.
 
     Raises:
-        ParamsError: its arguments are others than `batch_eval_metrics` makes of a call.
+        ParamsError: its signature does not fit `batch_eval_metrics` (`by_batch`).
     """
     if metrics is None:
         return
@@ -41,11 +42,11 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
 
 
 def check_best_metric(args: Any, rows: Any) -> None:
-    """Refuses a `metric_for_best_model` that no evaluation of these rows gives, where none but this
-    project's metrics are computed.
+    """Checks `metric_for_best_model` against the metrics that an evaluation of `rows` will have;
+    for runs without a `compute_metrics`, which could add any.
 
     Raises:
-        ParamsError: as above, with the metrics that there are.
+        ParamsError: it is none of them; the message lists them.
     """
     wanted = args.metric_for_best_model
     if wanted is None or rows is None or args.eval_strategy == IntervalStrategy.NO:
@@ -54,7 +55,7 @@ def check_best_metric(args: Any, rows: Any) -> None:
     known = [
         f"eval_{key}_{name}" if key else f"eval_{name}"
         for key, part in parts.items()
-        for name in (*metric_names(part), *OF_EVERY)
+        for name in (*metric_names(part), *TRAINER_METRICS)
     ]
     name = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
     if name not in known:
@@ -67,10 +68,10 @@ def check_best_metric(args: Any, rows: Any) -> None:
 def call_metrics(
     metrics: Metrics, prediction: EvalPrediction, *, by_batch: bool, compute_result: bool
 ) -> Mapping[str, Any]:
-    """What the function finds; nothing where it returns None.
+    """The metrics that the function returns; empty if it returns None.
 
     Raises:
-        ParamsError: it returns something else than a mapping.
+        ParamsError: it returns anything but a mapping.
     """
     found: Any = metrics(prediction, **_of_batch(by_batch, compute_result=compute_result))
     if found is None:

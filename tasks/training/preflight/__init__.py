@@ -1,1 +1,2 @@
-"""The first minute of a run: a rehearsal on the longest batch, its forecast, memory in pieces."""
+"""Checks before the first step: a trial step on the longest batch, and the forecast of time, memory
+and disk from it; smaller micro-batches where memory runs out."""

@@ -1,4 +1,4 @@
-"""What a run will need: time, memory and disk, foretold from one step on its longest batch.
+"""Time, memory and disk that a run will need, estimated from one step on its longest batch.
 
 Legend: N items of the data (a pair, or the pairs of one comparison).
 """
@@ -23,35 +23,37 @@ from tasks.training.checkpoints.space import standing
 
 DISK_RESERVE = 1.2
 SAMPLED_BATCHES = 200
+"""Random batches from which the mean size of a padded one is estimated."""
 
 Lengths = npt.NDArray[np.int64]
+"""Tokens of each item, `[N]`."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The needs of one run; None where nothing could be rehearsed."""
+    """What one run needs. `None`: unknown, since no step could be rehearsed."""
 
     steps: int
     seconds: float | None
-    """Of all steps together, evaluations and checkpoints left out."""
+    """Time of all steps, without evaluations and checkpoints."""
     longest_tokens: int
-    """Of the longest batch, padding included."""
+    """Tokens of the longest micro-batch, with padding."""
     longest_seconds: float | None
-    """Of one step on it."""
+    """Time of one step on it."""
     memory_bytes: int
-    """Peak on the device; of the whole process on a CPU."""
+    """Peak memory of the device; on a CPU of the process."""
     memory_total_bytes: int
     disk_bytes: int
-    """Checkpoints that stand at one time, and the model, and a fifth more."""
+    """Most that checkpoints and the model take at one time, and a fifth more."""
     disk_free_bytes: int
     halvings: int
     """How often the micro-batch had to be halved to fit."""
     keeps_activations: bool = False
-    """Whether gradient checkpointing was left open, and is off since there is room."""
+    """Whether gradient checkpointing was not set by the user, and is off because there is room."""
     preflight_seconds: float = 0.0
 
     def line(self) -> str:
-        """The forecast for a reader."""
+        """The forecast as one line of text."""
         parts = [f"preflight took {self.preflight_seconds:.1f} s"]
         if self.longest_seconds is not None:
             parts.append(
@@ -93,7 +95,7 @@ def item_lengths(items: Any) -> Lengths | None:
 
 
 def mean_batch_tokens(lengths: Lengths, size: int) -> float:
-    """Tokens of a micro-batch of `size` random items with its padding, on average."""
+    """Mean tokens of a padded micro-batch of `size` random pairs, `2 * size * longest`."""
     draw = np.random.default_rng(0)
     size = min(size, len(lengths))
     longest = [draw.choice(lengths, size).max() for _ in range(SAMPLED_BATCHES)]
@@ -101,10 +103,10 @@ def mean_batch_tokens(lengths: Lengths, size: int) -> float:
 
 
 def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_bytes: int) -> int:
-    """Bytes that checkpoints and the model take at the worst moment, and a fifth more.
+    """Most bytes that checkpoints and the model take at one time, and a fifth more.
 
-    One checkpoint more than is kept: the newest is written before the oldest goes. Where steps are
-    counted, the last one is saved whichever it is.
+    One checkpoint more than `save_total_limit`: the newest is written before the oldest is deleted.
+    `save_strategy="steps"` also saves after the very last step.
     """
     every: dict[str, float] = {
         "no": steps + 1,
@@ -119,12 +121,12 @@ def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_
 
 
 def free_disk(directory: Path) -> int:
-    """Bytes that this user may still write below a directory."""
+    """Free bytes of the file system that the directory is, or will be, on."""
     return shutil.disk_usage(standing(directory)).free
 
 
 def peak_memory(device: torch.device) -> tuple[int, int]:
-    """Peak and total bytes: of the device, or of this process and its machine or container."""
+    """Peak and total bytes: of the GPU; on a CPU of this process, and of machine or container."""
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         return torch.cuda.max_memory_reserved(device), int(total)
@@ -132,7 +134,7 @@ def peak_memory(device: torch.device) -> tuple[int, int]:
 
 
 def forget_peak(device: torch.device) -> None:
-    """From here on the peak of a GPU is that of what comes."""
+    """Resets a GPU's peak memory counter; a CPU process has none to reset."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)

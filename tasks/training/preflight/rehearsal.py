@@ -1,8 +1,8 @@
-"""The first minute of a run: one step on the longest batch, and a round trip of the saved model.
+"""The preflight, before the first step: one step on the longest batch; the model saved and loaded.
 
-What would fail after hours fails now: memory that is short, a disk that is full or read-only, a
-model that scores otherwise once it is saved and loaded. All that the step changes is put back bit
-for bit (weights, optimizer, random states, metrics), so a run with it is the run without it.
+So what would fail after hours fails now: too little memory, a full or read-only disk, a model that
+scores otherwise once it is saved and loaded. All that the trial step changes (weights, optimizer,
+RNG states, metrics) is restored bit for bit, so the run is the same with and without it.
 """
 
 import time
@@ -27,7 +27,7 @@ from tasks.training.preflight.forecast import (
     mean_batch_tokens,
     peak_memory,
 )
-from tasks.training.preflight.memory import attempt
+from tasks.training.preflight.out_of_memory import attempt
 from tasks.training.preflight.recomputing import keep_activations, nearly_full
 from tasks.training.preflight.undoing import put_back, random_states_kept
 
@@ -37,26 +37,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One step on the longest batch."""
+    """What was measured of one step on the longest batch."""
 
     seconds: float
     tokens: int
+    """Of the batch, padding included."""
     state_bytes: int
-    """Of the optimizer."""
+    """Size of the optimizer's state."""
     items: int
-    """Pairs, or comparisons, of the batch: fewer than a micro-batch's where a budget says so."""
+    """Pairs or comparisons of the batch; under `max_tokens_per_micro_batch` perhaps fewer than
+    `per_device_train_batch_size`."""
     peak_bytes: int
-    """As `peak_memory` has them, of the step alone on a GPU."""
+    """`peak_memory`: on a GPU of this step, on a CPU of the process so far."""
 
 
 def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: int) -> Forecast:
-    """What the run will need, after a rehearsal of it; the trainer is as it was.
+    """Makes all checks and returns the forecast; the trainer is left as it was.
 
-    `model` is the one that `trainer` calls, wrapped and on its device; `loader` its DataLoader.
+    `model`: the trainer's, wrapped by accelerate and on its device. `loader`: its training
+    DataLoader. `steps`: optimizer steps of the run.
 
     Raises:
-        TrainingError: memory or disk will not do, the directory cannot be written, or a saved model
-            does not score as the one in memory.
+        TrainingError: too little memory or disk, an output directory that cannot be written, or a
+            saved model that does not score as the one in memory.
     """
     started = time.monotonic()
     directory = Path(trainer.args.output_dir or ".")
@@ -80,8 +83,7 @@ def preflight(trainer: "RewardTrainer", model: nn.Module, loader: Any, steps: in
 def _rehearse(
     trainer: "RewardTrainer", model: nn.Module, loader: Any, lengths: Lengths
 ) -> Rehearsal:
-    """One step on the longest batch; where a process is short of room, activations are computed
-    twice if that was left open, and then the micro-batch is halved."""
+    """One step on the longest batch, repeated with less memory until it fits in every process."""
     size = trainer.args.per_device_train_batch_size
     batch: dict[str, Any] = trainer._prepare_inputs(  # pyright: ignore[reportPrivateUsage]
         longest_batch(loader, lengths, size)
@@ -121,7 +123,7 @@ def _rehearse(
             if not _on_any_process(trainer, short):
                 break
             undo_step()
-            trainer.take_less()
+            trainer.use_less_memory()
         peak, _ = peak_memory(args.device)
         states = [s for entry in optimizer.state.values() for s in entry.values()]
         size = sum(s.nbytes for s in states if isinstance(s, torch.Tensor))
@@ -130,7 +132,7 @@ def _rehearse(
 
 
 def _now() -> float:
-    """Seconds, once the device has done all it was asked to."""
+    """A monotonic clock in seconds, read after all queued work of the GPU is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""What a rehearsed step changes, put back bit for bit: a run with it is the run without it."""
+"""Undoes the preflight's trial step: weights, optimizer, metrics and RNG states, bit for bit."""
 
 import contextlib
 import copy
@@ -12,7 +12,7 @@ from torch import nn
 
 from tasks.training.guard import FiniteGuard
 from tasks.training.metrics.interval import IntervalSums
-from tasks.training.preflight.memory import random_state, set_random_state
+from tasks.training.preflight.out_of_memory import random_state, set_random_state
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def put_back(
     trainer: "RewardTrainer", model: nn.Module
 ) -> Generator[Callable[[], None], None, None]:
-    """Undoes what a step changes, bit for bit, at its end and when the yielded function is called.
+    """Yields a function that undoes all steps taken inside the block; leaving it does so, too.
 
-    What is kept is kept on the host: the device may have no room for it.
+    Copies are kept on the CPU, since the device may have no room for them.
     """
     optimizer: Any = trainer.optimizer
     changing = [p for p in model.parameters() if p.requires_grad] + list(model.buffers())
@@ -62,7 +62,7 @@ def put_back(
 
 @contextlib.contextmanager
 def random_states_kept() -> Generator[None, None, None]:
-    """Restores the random states of torch, Python and numpy behind the block."""
+    """Restores the RNG states of torch, Python and numpy after the block."""
     ours, pythons, numpys = random_state(), random.getstate(), np.random.get_state()
     try:
         yield

@@ -1,1 +1,1 @@
-"""The training child from outside: its job, its start, its warden, what it shows."""
+"""The child process that trains: its job file, launch command, supervisor and progress records."""

@@ -1,11 +1,11 @@
-"""The command that starts the training processes, and what accelerate is told in their environment.
+"""The command that starts the training processes, and their environment variables.
 
-    one process, no file of one's own    python -m tasks.training JOB
+    one process, no accelerate_config    python -m tasks.training JOB
     else                                 accelerate launch ... -m tasks.training JOB
 
-The launcher imports torch before it starts anything, 2 to 3 seconds; all it would do for one
-process is to set a few variables, which are set here. What is read is given in full: no config in
-a user's home, and no default of accelerate's, changes a run.
+accelerate's launcher first imports torch (2 to 3 seconds), and for one process would only set a few
+variables, so these are set here instead. Every flag is given, so that neither accelerate's defaults
+nor a config file in the user's home changes a run.
 """
 
 import os
@@ -27,12 +27,12 @@ OF_A_LAUNCHER = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|MPI_LOCAL(RANKID|NRANKS)"
     r"|(ACCELERATE|PMI|OMPI_COMM_WORLD|MV2_COMM_WORLD|PET|TORCHELASTIC)_.*"
 )
-"""Variables by which accelerate, torchrun, MPI or a cluster's job tells a process its place among
-others. Those of the pipeline's own process say nothing of the training's."""
+"""Variables in which accelerate, torchrun, MPI or a cluster gives a process its rank. The child
+does not inherit them: the pipeline's rank is not the training's."""
 
 
 def launch_command(params: TrainingParams, job: Path) -> list[str]:
-    """The command that starts the training processes; a launch has every flag given.
+    """The command line, as in the table above.
 
     Raises:
         ParamsError: the accelerate config cannot be used here.
@@ -62,18 +62,18 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
 
 
 def accelerate_config(params: TrainingParams) -> Path:
-    """The accelerate config that the launch reads; never the one in the user's home."""
+    """Path of the accelerate config that `accelerate launch` gets: the user's, or a bundled one."""
     if params.accelerate_config is not None:
         return Path(params.accelerate_config).resolve()
     return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
 
 
 def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
-    """Refuses a config that this machine, or this stage, cannot run; `cpu`: training is on CPUs.
+    """Checks that this stage can run the config here; `cpu`: training is on CPUs.
 
     Raises:
-        ParamsError: it does not exist, is no YAML or no mapping, asks for several machines, or for
-            DeepSpeed where that is not installed, or on CPUs.
+        ParamsError: it does not exist, is no YAML mapping, asks for several machines, or for
+            DeepSpeed without the package or on CPUs.
     """
     if not config.is_file():
         raise ParamsError(f"training.accelerate_config {config} does not exist")
@@ -101,8 +101,8 @@ def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:
 
 
 def environment(params: TrainingParams) -> dict[str, str]:
-    """The child's environment: pinned threads and hashes, no network, output as it comes, and no
-    place among the processes of another launcher."""
+    """Environment of the child: fixed threads and hash seed, no hub access, unbuffered output, and
+    no rank from another launcher."""
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     fixed = {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),

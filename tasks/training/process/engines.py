@@ -1,4 +1,4 @@
-"""What differs where an engine (FSDP, DeepSpeed) holds the model."""
+"""What to do differently when FSDP or DeepSpeed (an "engine") holds the model."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from torch import nn
 
 
 @contextmanager
-def without_step(accelerator: Accelerator, model: nn.Module) -> Generator[None, None, None]:
-    """A micro-batch that is not its step's last: gradients are added, and nothing else is done.
+def accumulate_only(accelerator: Accelerator, model: nn.Module) -> Generator[None, None, None]:
+    """For a backward pass that is not its step's last: gradients are only accumulated.
 
-    Where processes hold gradients whole, these stay in their process. DeepSpeed steps within a
-    backward pass, the last of a step as far as accelerate knows, so it is told otherwise.
+    DDP does not reduce them (`no_sync`). DeepSpeed would take an optimizer step within the backward
+    pass where accelerate's `sync_gradients` is set, so that is cleared inside.
     """
     last = accelerator.sync_gradients
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
@@ -27,8 +27,7 @@ def without_step(accelerator: Accelerator, model: nn.Module) -> Generator[None, 
 
 
 def engine_within_layers(accelerator: Accelerator) -> str | None:
-    """Why layers cannot be compiled as they are written: an engine works within them; None: none
-    does."""
+    """Why single layers cannot be compiled: an engine runs code within them. None if none does."""
     kind, state = accelerator.distributed_type, accelerator.state
     deepspeed: Any = state.deepspeed_plugin if kind == DistributedType.DEEPSPEED else None
     if deepspeed and deepspeed.zero_stage == 3:

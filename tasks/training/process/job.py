@@ -1,11 +1,11 @@
-"""What the parent asks of the training process, as one JSON file, and how failure comes back.
+"""One training run as a JSON file for the child process, and the file in which it reports failure.
 
     <scratch>/job.json       written by the parent
-    <scratch>/error.json     written by the first process that fails: kind and sentence
-    <scratch>/checkpoints/   what a killed run goes on from
+    <scratch>/error.json     written by the first process that fails: exception class and message
+    <scratch>/checkpoints/   what a killed run resumes from
     <output>/                model/, adapter/, metrics.jsonl, training.json, logs/
 
-Importing this costs neither torch nor pydantic's models of other stages.
+Importing this imports neither torch nor other stages' params.
 """
 
 from dataclasses import asdict, dataclass
@@ -31,40 +31,41 @@ class Job:
     scratch: str
     params: dict[str, Any]
     identity: dict[str, Any]
-    """What checkpoints must belong to: digests of data and model, params that decide the result."""
+    """Digests of data and model, and the params that affect the result: a checkpoint with another
+    identity is not resumed from."""
 
     @property
     def path(self) -> Path:
-        """Where the job stands as a file."""
+        """The job file."""
         return Path(self.scratch) / "job.json"
 
     @property
     def error(self) -> Path:
-        """Where a failure is written."""
+        """The file that a failure is written to."""
         return Path(self.scratch) / "error.json"
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are kept."""
+        """The directory of the checkpoints."""
         return Path(self.scratch) / "checkpoints"
 
     @property
     def training_params(self) -> TrainingParams:
-        """The params as their class."""
+        """`params`, validated."""
         return TrainingParams.model_validate(self.params)
 
     def write(self) -> Path:
-        """Writes the job durably and forgets the failure of an earlier attempt."""
+        """Writes the job file durably, after deleting an earlier attempt's error file."""
         self.error.unlink(missing_ok=True)
         write_json(self.path, asdict(self))
         return self.path
 
 
 def read_job(path: Path) -> Job:
-    """The job of a file.
+    """The job in a file that `Job.write` wrote.
 
     Raises:
-        TrainingError: it is no job.
+        TrainingError: it is another file.
     """
     fields = read_json(path)
     if not isinstance(fields, dict) or set(fields) != set(Job.__dataclass_fields__):
@@ -75,7 +76,7 @@ def read_job(path: Path) -> Job:
 
 
 def write_failure(job: Job, error: BaseException) -> None:
-    """Leaves the true sentence for the parent; the first process that fails has the word."""
+    """Writes the error file for the parent, unless another process has failed before."""
     if job.error.exists():
         return
     own = isinstance(error, PipelineError)

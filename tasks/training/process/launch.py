@@ -1,7 +1,7 @@
-"""The parent's side of training: starts the guarded child, reads what it says, raises its sentence.
+"""The parent's side of training: starts the supervised child, relays its output, raises its error.
 
-The child's output goes line by line to the logger `tasks.training` and to logs/log.txt; the records
-of logs/metrics.jsonl go to whoever asks, as they come. Importing this costs no torch.
+The child's output goes line by line to the logger `tasks.training` and to logs/log.txt; new records
+of logs/metrics.jsonl go to a callback. Importing this imports no torch.
 """
 
 import json
@@ -22,33 +22,35 @@ from tasks.artifact.durable import read_json
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, TrainingError
 from tasks.training.process.command import environment, launch_command
 from tasks.training.process.job import Job
-from tasks.training.process.warden import GRACE_SECONDS
+from tasks.training.process.supervisor import GRACE_SECONDS
 
 logger = logging.getLogger("tasks.training")
 
-WARDEN = "tasks.training.process.warden"
+SUPERVISOR = "tasks.training.process.supervisor"
 LAST_LINES = 15
+"""Of the child's output, quoted in the error when it dies without one of its own."""
 
 OnMetrics = Callable[[dict[str, Any]], None]
+"""Called with each record of metrics.jsonl."""
 
 
 def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -> None:
-    """Runs the job in a child process to its end.
+    """Runs the job in a child process until it ends.
 
     Raises:
-        TrainingError: the child failed; the sentence is its own where it left one.
-        Interrupted: the child was stopped from outside and has saved its work.
+        TrainingError: the child failed; the message is its own if it wrote one.
+        Interrupted: the child was stopped from outside, with its work saved in a checkpoint.
     """
     command = launch_command(job.training_params, job.write())
     records = _Records(workspace.logs / "metrics.jsonl", on_metrics)
     last: deque[str] = deque(maxlen=LAST_LINES)
     with (
         (workspace.logs / "log.txt").open("a", encoding="utf-8") as log,
-        _guarded(command, environment(job.training_params), workspace.lock_fd) as warden,
+        _guarded(command, environment(job.training_params), workspace.lock_fd) as supervisor,
     ):
-        assert warden.stdout is not None
+        assert supervisor.stdout is not None
         quiet = False
-        for raw in warden.stdout:
+        for raw in supervisor.stdout:
             text = raw.rstrip("\n")
             log.write(text + "\n")
             log.flush()
@@ -59,18 +61,18 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
                 logger.info("%s", text)
             records.pass_on()
     records.pass_on()
-    _raise_failure(job, warden.returncode, list(last), workspace.logs / "log.txt")
+    _raise_failure(job, supervisor.returncode, list(last), workspace.logs / "log.txt")
 
 
 @contextmanager
 def _guarded(
     command: list[str], variables: dict[str, str], lock: int
 ) -> Generator["subprocess.Popen[str]", None, None]:
-    """The warden with the command below it; nothing of it is left when the block ends."""
-    leash, hand = os.pipe()
+    """The supervisor process, running the command; when the block ends, all of it has ended."""
+    leash, hand = os.pipe()  # read end and write end; `hand` stays in this process
     try:
-        warden = subprocess.Popen(
-            [sys.executable, "-m", WARDEN, str(leash), str(lock), "--", *command],
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", SUPERVISOR, str(leash), str(lock), "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,33 +88,33 @@ def _guarded(
         raise
     finally:
         os.close(leash)
-    # Without its warden a training process is not guarded: the leash breaks, so that it saves.
-    threading.Thread(target=_break_leash_after, args=(warden, hand), daemon=True).start()
-    with warden:
+    # If the supervisor dies, the leash is closed, so that training processes save and end.
+    threading.Thread(target=_break_leash_after, args=(supervisor, hand), daemon=True).start()
+    with supervisor:
         try:
-            yield warden
+            yield supervisor
         except BaseException:
-            warden.send_signal(signal.SIGTERM)
+            supervisor.send_signal(signal.SIGTERM)
             raise
         finally:
-            _await(warden)
+            _await(supervisor)
 
 
-def _break_leash_after(warden: "subprocess.Popen[str]", hand: int) -> None:
-    warden.wait()
+def _break_leash_after(supervisor: "subprocess.Popen[str]", hand: int) -> None:
+    supervisor.wait()
     os.close(hand)
 
 
-def _await(warden: "subprocess.Popen[str]") -> None:
-    """Waits until the warden has ended everything; its grace bounds the wait."""
+def _await(supervisor: "subprocess.Popen[str]") -> None:
+    """Waits until the supervisor has ended everything, a little longer than its grace at most."""
     try:
-        warden.wait(GRACE_SECONDS + 10)
+        supervisor.wait(GRACE_SECONDS + 10)
     except subprocess.TimeoutExpired:
-        warden.kill()
+        supervisor.kill()
 
 
 class _Records:
-    """Hands on the records that are appended to a file from now on."""
+    """Passes records that are appended to a JSONL file from now on to a callback."""
 
     def __init__(self, path: Path, on_metrics: OnMetrics | None) -> None:
         self.path = path
@@ -120,7 +122,7 @@ class _Records:
         self._offset = path.stat().st_size if path.exists() else 0
 
     def pass_on(self) -> None:
-        """Hands on every whole line that is new."""
+        """Passes on every new complete line."""
         if self.on_metrics is None or not self.path.exists():
             return
         with self.path.open("rb") as file:

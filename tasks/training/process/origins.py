@@ -1,9 +1,9 @@
-"""Where in the sources the pairs stand that a failed training names.
+"""Adds source file and row to an error message that names pairs by their id.
 
     "... 3 of 9 rows ... (the first is pair 0f3c...9a)"
     ->  "...; pair 0f3c...9a is votes.jsonl row 7 of source votes"
 
-In:  the failure's sentence, and the conversion that the pairs come from. Read only on a failure.
+In:  the message, and the conversion artifact's directory, which is read only on a failure.
 """
 
 import re
@@ -21,7 +21,7 @@ COLUMNS = ["pair_id", "source", "file", "row"]
 
 
 def with_origins(message: str, conversion: Path) -> str:
-    """The sentence, and behind it file and row of the first pairs that it names."""
+    """The message, followed by file, row and source of the first MOST_PLACED pairs in it."""
     named = PAIR_ID.findall(message)
     found: list[dict[str, Any]] = []
     for shard in sorted((conversion / PAIRS).glob("*.parquet")) if named else ():

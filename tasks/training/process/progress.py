@@ -1,6 +1,7 @@
-"""What a running training shows: one clean line per record, and the same record for machines.
+"""Progress of a running training: one printed line per logged record, and the record as JSON.
 
-logs/metrics.jsonl    one JSON object per logged record, with wall-clock figures
+logs/metrics.jsonl     one JSON object per record, with time and speed
+logs/preflight.json    the preflight's `Forecast`
 """
 
 import json
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
 
 TIMING = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-"""Endings of the names of figures that differ between equal runs."""
+"""Endings of the names of metrics that differ between equal runs."""
 
 
 def is_timing(name: str) -> bool:
-    """Whether a figure depends on the clock."""
+    """Whether a metric depends on the clock."""
     return name.endswith(TIMING)
 
 
 class ProgressCallback(TrainerCallback):
-    """Writes every record on the main process; speeds are those since the record before."""
+    """Writes and prints every record, on the main process; speeds are since the last record."""
 
     def __init__(self, trainer: "RewardTrainer", records: Path) -> None:
         self.trainer = trainer
@@ -42,7 +43,7 @@ class ProgressCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Starts the clock of the first record, and tells what the preflight found."""
+        """Reports the preflight's forecast, and starts the clock for speeds."""
         forecast = self.trainer.forecast
         if state.is_world_process_zero and forecast is not None:
             say(forecast.line())
@@ -70,7 +71,7 @@ class ProgressCallback(TrainerCallback):
 
 
 def line(record: dict[str, Any]) -> str:
-    """One record for a reader: `step 40/116  loss 0.412  accuracy 0.81  ...`."""
+    """One record as text: `step 40/116  loss 0.412  accuracy 0.810  ...`."""
     parts = [f"step {record['step']}/{record['max_steps']}"]
     for name, value in record.items():
         base = name.rpartition("eval_")[2]
@@ -89,7 +90,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def say(text: str) -> None:
-    """Prints a line; a reader that is gone is no reason to fail."""
+    """Prints a line; nothing happens if stdout's reader is gone."""
     with suppress(BrokenPipeError):
         print(text, flush=True)
         sys.stdout.flush()

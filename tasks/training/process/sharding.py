@@ -1,9 +1,9 @@
-"""FSDP where accelerate leaves it out, and the whole model out of its shards.
+"""FSDP on CPUs, its precision, and the whole model put together again from its shards.
 
-accelerate 1.15 makes a plugin of an FSDP config on every kind of machine, but hands it to its state
-on accelerators alone: processes on CPUs would each hold the whole model, without a word. torch's
-`fully_shard` runs on CPUs over gloo. So the state is told, through its public attributes, what it
-would have been told on a GPU; all else (wrapping, clipping, saving, loading) is accelerate's own.
+accelerate 1.15 ignores an FSDP config on CPUs: each process would silently hold the whole model,
+though torch's `fully_shard` runs on CPUs (over gloo). So `AcceleratorState` gets here, through its
+public attributes, what accelerate sets on GPUs; the rest (wrapping, clipping, saving, loading) is
+accelerate's own.
 """
 
 import os
@@ -22,11 +22,11 @@ from tasks.errors import ParamsError
 
 
 def shard_on_cpu(accelerator: Accelerator, args: TrainingArguments) -> bool:
-    """Whether FSDP was asked for and left out; from here on the accelerator shards.
+    """Turns FSDP on where it was asked for and accelerate ignored it; returns whether it did.
 
     Raises:
-        ParamsError: there is one process alone; or on CPUs what was asked for is not FSDP2, or
-            torch would take a GPU for it.
+        ParamsError: there is only one process; or, on CPUs, the FSDP asked for is not version 2,
+            or this build of torch would shard onto a GPU.
     """
     if args.fsdp and args.parallel_mode in (
         ParallelMode.NOT_PARALLEL,
@@ -59,12 +59,11 @@ def shard_on_cpu(accelerator: Accelerator, args: TrainingArguments) -> bool:
     return True
 
 
-def keep_sums_wide(accelerator: Accelerator) -> None:
-    """Has FSDP compute layers in half precision, and nothing else: gradients are summed over
-    processes in float32, rewards leave the model as they are, and tables of positions stay.
+def reduce_in_float32(accelerator: Accelerator) -> None:
+    """Under FSDP in half precision, only layers compute in it: gradients are reduced over processes
+    in float32, and the model's outputs and position tables (buffers) are not rounded.
 
-    accelerate would round all of these too: its policy, and transformers gives it no other, names
-    one dtype for all.
+    accelerate's own policy, which transformers cannot change, uses one dtype for all of these.
     """
     plugin = getattr(accelerator.state, "fsdp_plugin", None)
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
@@ -77,10 +76,10 @@ def keep_sums_wide(accelerator: Accelerator) -> None:
     plugin.mixed_precision_policy = policy
 
 
-def whole_again(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Puts whole weights in the place of shards; the model is trained no further.
+def unshard(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Replaces the shards of an FSDP model, after training, by whole weights.
 
-    `weights`: a full state dict of it, by the names of its parameters, on the host.
+    `weights`: its full state dict on the CPU, by parameter name.
     """
     whole: dict[nn.Parameter, nn.Parameter] = {}
     for prefix, module in model.named_modules():
@@ -93,7 +92,7 @@ def whole_again(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
 
 
 def _leave_shards(module: nn.Module) -> None:
-    """Gives a module back the class that `fully_shard` derived its own from."""
+    """Restores a module's original class, from which `fully_shard` derived another."""
     if isinstance(module, FSDPModule):
         [_, _, original, *_] = type(module).__mro__
         module.__class__ = original

@@ -32,7 +32,7 @@ RECORDING = ("reduce-overhead", "max-autotune")
 
 
 def check_given(config: Any) -> None:
-    """Refuses what cannot be used as it is given, before transformers looks at it.
+    """Checks settings as they were given, before transformers' own `__post_init__`.
 
     Raises:
         ParamsError: a setting cannot be used here, or two contradict each other.
@@ -61,11 +61,11 @@ def check_given(config: Any) -> None:
 
 
 def check_decided(config: Any) -> None:
-    """Refuses what cannot be used once transformers has read text as what it stands for.
+    """Checks settings after `__post_init__`, which turns text into values.
 
     Raises:
-        ParamsError: names that are not known, text for a number, batches of nothing, or such as are
-            made by other lengths than those of pairs.
+        ParamsError: an unknown name, text instead of a number, a batch size below 1, or a grouping
+            by lengths other than those of pairs.
     """
     for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
         if getattr(config, name) not in get_args(known):
@@ -90,7 +90,7 @@ def check_decided(config: Any) -> None:
 
 
 def multiple_of(given: int | str | None) -> int | None:
-    """`pad_to_multiple_of`, also as text of a command line, or TRL's default, "auto".
+    """`pad_to_multiple_of` as a number, from a number, its text, or TRL's default "auto".
 
     Raises:
         ParamsError: it is no number of tokens.

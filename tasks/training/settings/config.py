@@ -125,7 +125,7 @@ class RewardConfig(TrainingArguments):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Decides what was left open.
+        """Fills in the settings that were not given, and checks all.
 
         Raises:
             ParamsError: a setting cannot be used, or two contradict each other.

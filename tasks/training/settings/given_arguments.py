@@ -47,21 +47,22 @@ OLDER_SETTINGS: Mapping[str, str] = {
         GONE,
     ),
 }
-"""Settings of TRL's documented RewardConfig that are none of transformers' any more."""
+"""Settings that older versions of transformers or TRL had, and what replaces them."""
 OLDER_ARGUMENTS: Mapping[str, str] = {
     "tokenizer": "say processing_class=...",
     "max_length": "say args=RewardConfig(max_length=...)",
     "model_init": "give the model, or its path, as model",
     "compute_loss_func": "subclass RewardTrainer with a compute_loss of your own",
 }
-"""Arguments of older, or of other trainers."""
+"""Arguments of older or other trainers, and what replaces them."""
 
 
 def check_known(made: type, given: Mapping[str, Any], older: Mapping[str, str]) -> None:
-    """Refuses an argument that the class does not take, before Python does without a word of help.
+    """Checks keyword arguments against the class's signature; `older` maps names of other versions
+    to what replaces them.
 
     Raises:
-        ParamsError: as above, with what to say in its place.
+        ParamsError: the class does not take one; says what to write instead.
     """
     takes = inspect.signature(made.__init__).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
@@ -74,10 +75,10 @@ def check_known(made: type, given: Mapping[str, Any], older: Mapping[str, str]) 
 
 
 def check_kinds(**expected: tuple[Any, *tuple[type, ...]]) -> None:
-    """Refuses arguments of another type; each is a value and the types that do.
+    """Checks the types of arguments, given by name as `(value, *accepted types)`.
 
     Raises:
-        ParamsError: as above.
+        ParamsError: a value has another type.
     """
     for name, (value, *kinds) in expected.items():
         if isinstance(value, tuple(kinds)):

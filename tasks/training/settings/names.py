@@ -18,10 +18,10 @@ NAMES = {
 
 
 def check_name(setting: str, name: str) -> None:
-    """Refuses an optimizer or a schedule that transformers does not know.
+    """Checks the name of an optimizer or a schedule, the value of `setting`.
 
     Raises:
-        ParamsError: as above.
+        ParamsError: transformers does not know it.
     """
     *place, usual = NAMES[setting.rpartition(".")[2]]
     name = getattr(name, "value", name)
@@ -34,7 +34,7 @@ def check_name(setting: str, name: str) -> None:
 
 @cache
 def _names(file: str, enumeration: str) -> list[str]:
-    """The values of an enumeration of transformers; none where it is not to be found."""
+    """The values of an Enum in a source file of transformers; empty if it is not found."""
     package = find_spec("transformers")
     source = Path(package.origin).with_name(file) if package and package.origin else None
     if source is None or not source.is_file():

@@ -19,18 +19,20 @@ from tasks.training.settings.schedule import check_schedule
 ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
 """Settings that not every optimizer reads."""
 WITHOUT_MODEL = "need to pass a"
-"""What transformers says of optimizers that are made for the model alone."""
+"""Part of transformers' error for optimizers that can only be made with the model."""
 MAKERS = ("create_optimizer_and_scheduler", "create_optimizer", "create_scheduler")
-"""Methods of Trainer that a trainer may have of its own."""
+"""Methods of Trainer that a subclass may override."""
 Made = Callable[[Any], tuple[Any, Mapping[str, Any]]]
-"""The class of the optimizer that settings ask for, and its arguments."""
+"""TrainingArguments -> class and keyword arguments of the optimizer that they ask for."""
 
 
 def check_optimization(
     args: Any, trainer: Any, optimizers: tuple[Any, Any], class_and_kwargs: tuple[Any, Any] | None
 ) -> None:
-    """Holds the settings of optimizer and schedule against those that a trainer (its class) will
-    make of them: not where it is given them, makes them in its own way, or has DeepSpeed make them.
+    """Checks that all settings of optimizer and schedule will have an effect. `trainer` is a class.
+
+    Skipped for an optimizer or schedule that is given ready-made, made by an overridden method of
+    the trainer, or made by DeepSpeed.
 
     Raises:
         ParamsError: as `check_makable`, `check_optimizer` and `check_schedule`.
@@ -54,11 +56,10 @@ def check_optimization(
 
 
 def check_makable(args: Any, made: Made) -> None:
-    """Refuses an optimizer whose package is absent, or that lacks a setting; what transformers asks
-    the model for is asked where the model is.
+    """Checks that transformers can make the optimizer; one that needs the model for it passes.
 
     Raises:
-        ParamsError: as above, in the words of transformers.
+        ParamsError: its package or a setting is missing; quotes transformers.
     """
     try:
         made(args)
@@ -72,11 +73,11 @@ def check_makable(args: Any, made: Made) -> None:
 
 
 def check_optimizer(args: Any, made: Made) -> None:
-    """Refuses what the optimizer does not read: another value there, or none, would make no other
-    optimizer.
+    """Checks that the optimizer reads each setting: with another value there, or none,
+    `made` must return something else.
 
     Raises:
-        ParamsError: as above.
+        ParamsError: it ignores a setting that is not at its default.
     """
     usual = {each.name: each.default for each in fields(args) if each.name in ADAM}
     others: dict[str, list[dict[str, Any]]] = {
@@ -100,8 +101,8 @@ def check_optimizer(args: Any, made: Made) -> None:
 
 
 def _reads(made: Made, args: Any, others: Mapping[str, Any]) -> bool:
-    """Whether other settings make another optimizer; so, too, where one cannot be made without the
-    model, or with the other settings."""
+    """Whether `made` returns something else with `others` set; True if it fails, since then it
+    cannot be told."""
     asked = copy.copy(args)
     for name, value in others.items():
         setattr(asked, name, value)
@@ -112,7 +113,7 @@ def _reads(made: Made, args: Any, others: Mapping[str, Any]) -> bool:
 
 
 def _further(text: str | None) -> dict[str, str]:
-    """`optim_args` by name."""
+    """`optim_args`, "name=value,name=value", as a dict."""
     pairs = [each.partition("=") for each in (text or "").replace(" ", "").split(",") if each]
     return {name: value for name, _, value in pairs}
 

@@ -11,12 +11,14 @@ OF_ALL = frozenset({"optimizer", "num_warmup_steps", "num_training_steps", "last
 
 
 def check_schedule(args: Any, groups: Sequence[Mapping[str, Any]], *, warms: bool) -> None:
-    """Refuses further arguments that the schedule does not take, or lacks, and a warm-up that
-    neither it nor the optimizer has. `groups` are those of the optimizer, of which `lr` is read;
-    `warms`: it may have a warm-up of its own.
+    """Checks `lr_scheduler_kwargs` and `warmup_steps` by making the schedule.
+
+    `groups`: the optimizer's parameter groups, of which `lr` is read. `warms`: whether the
+    optimizer may have a warm-up of its own.
 
     Raises:
-        ParamsError: as above.
+        ParamsError: the schedule lacks or does not take an argument, or a warm-up is set that
+            neither schedule nor optimizer has.
     """
     import torch
     from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION, get_scheduler
@@ -48,8 +50,8 @@ def check_schedule(args: Any, groups: Sequence[Mapping[str, Any]], *, warms: boo
 
 
 def check_warm_up(args: Any, steps: int) -> None:
-    """Refuses a warm-up that ends with the run where the schedule then divides by the steps behind
-    it, which are none: after the last step.
+    """Refuses a polynomial schedule whose warm-up takes all steps: transformers would divide by the
+    zero steps after it, and fail at the last step.
 
     Raises:
         ParamsError: as above.

@@ -263,7 +263,7 @@ def test_what_a_client_that_left_had_asked_for_is_not_scored(model):
     async def asked():
         left, stays = asyncio.Event(), asyncio.Event()
         _, gone = asking([f"The sky is blue {i}" for i in range(40)], left)
-        while not service.batcher.line:  # nothing works it off yet
+        while not service.batcher.queue:  # nothing works it off yet
             await asyncio.sleep(0.01)
         left.set()
         await asyncio.wait([gone], timeout=10)
@@ -278,7 +278,7 @@ def test_what_a_client_that_left_had_asked_for_is_not_scored(model):
     assert asyncio.run(asked()) == pytest.approx(model.rewards(["The sky is green"]), abs=1e-5)
     assert "reward_server_sequences_total 1.0" in service.meters.text().decode()
     assert 'reward_server_errors_total{reason="gone"} 1.0' in service.meters.text().decode()
-    assert (app.taken.requests, app.taken.bytes) == (0, 0)
+    assert (app.load.requests, app.load.bytes) == (0, 0)
 
 
 def test_a_body_that_lies_about_its_length_is_cut_off_too(client):

@@ -1,7 +1,7 @@
-"""Answers of http(s) servers: opened where they hold data, else an error that says what came.
+"""Opens http(s) URLs of sources; raises an error that quotes what came if it is not data.
 
-The URL is the user's own; a redirect may lead to another host, never to another scheme (but from
-http to https). Proxies are those of the environment.
+A redirect may lead to another host, but of the schemes only from http to https. Proxies are taken
+from the environment.
 """
 
 import http.client
@@ -24,25 +24,28 @@ from tasks.ingestion.redaction import without_secrets
 
 TIMEOUT_SECONDS = 60
 PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""Statuses that may pass: tried again."""
+"""Statuses of temporary errors: tried again."""
 LOOK_BYTES = 2048
+"""How much of a response's beginning decides whether it is data."""
 HEAD_BYTES = 80
-"""Of them, for a message."""
+"""How much of it an error message quotes."""
 UNREAD_ENCODINGS = ("deflate", "br", "compress", "x-compress")
 GZIP = ("gzip", "x-gzip")
-"""Of rows, their reader undoes it."""
+"""Content encodings that the readers of text formats undo."""
 _QUERY = re.compile(rb"(?<!<)(\?|%3[Ff])[^\s\"<>]+")
-"""Of an address that an answer repeats: what signs it is a secret."""
+"""The query of a URL that a response repeats: it may hold a signature, which is a secret."""
 _HTML = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
 @contextmanager
 def opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
-    """A response that has data.
+    """The response to a GET request for the bytes from `offset` on.
+
+    `name`: the URL without secrets, for messages.
 
     Raises:
-        DataError: a status that will not pass.
-        OSError: one that may, or no connection.
+        DataError: an error status that is permanent.
+        OSError: a temporary one (`PASSING`), or no connection: worth another try.
     """
     address = quote(url, safe=":/?#[]@!$&'()*+,;=%~-._")
     headers = {"Accept-Encoding": "identity", "User-Agent": "reward-pipeline"}
@@ -69,8 +72,11 @@ def opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
 
 
 def check_head(name: str, response: Any) -> None:
-    """Raises DataError for a web page, the answer of many a login or a mistyped address, and for
-    what is encoded on its way in a manner that is not read here."""
+    """Reads the first LOOK_BYTES of a response, and refuses what cannot be data.
+
+    Raises:
+        DataError: a web page, such as a login form; or a Content-Encoding that is not undone here.
+    """
     head = _up_to(response, LOOK_BYTES)
     encoding = str(response.headers.get("Content-Encoding") or "").strip().lower()
     if encoding in UNREAD_ENCODINGS or (encoding in GZIP and _is_packed(_unzipped(head))):
@@ -90,7 +96,8 @@ def check_head(name: str, response: Any) -> None:
 
 
 def _is_page(kind: str, head: bytes) -> bool:
-    """By the bytes: servers call rows `text/html`, too, and pages by other names."""
+    """Whether it is a web page, judged by its bytes first: servers send JSON as `text/html`, and
+    pages under other types."""
     start = head.lstrip().lower()
     if start.startswith(_HTML):
         return True
@@ -106,7 +113,8 @@ def _unzipped(head: bytes) -> bytes:
 
 
 def _is_packed(start: bytes) -> bool:
-    """Whether the file has a form of its own, whose reader undoes no second one around it."""
+    """Whether the file itself is compressed, Parquet, ZIP or Arrow: then its reader would not undo
+    a gzip around it."""
     return start.startswith((b"PAR1", b"PK\3\4", b"ARROW1")) or bool(codec_of(start))
 
 
@@ -150,7 +158,7 @@ def _joined(address: str, target: str) -> str:
 
 
 class _Nothing:
-    """The answer to a request for the bytes behind the last one."""
+    """The response to a request for bytes behind the end of the file: it has no body."""
 
     status = 206
 
@@ -176,7 +184,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
 
 
 def _retry_after(told: str) -> float:
-    """Seconds from now: servers tell them, or a date."""
+    """Seconds to wait, from a Retry-After header: a number of seconds or a date; else 0."""
     if told.isdigit():
         return float(told)
     try:

@@ -1,6 +1,6 @@
-"""What RewardTrainer computes of a micro-batch: its share of the loss, and its pairs' figures.
+"""RewardTrainer's `compute_loss`: a micro-batch's share of the loss, and what is logged of it.
 
-Legend: B pairs of one micro-batch.
+Legend: B pairs of one micro-batch, S distinct sequences.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from tasks.training.dealt import DealtTrainer
+from tasks.training.global_batches import GlobalBatchTrainer
 from tasks.training.layout.loader import FILLER
 from tasks.training.loss.objective import sides, weight_of
 from tasks.training.scoring import batch_rewards
 
 
-class ComputingTrainer(DealtTrainer):
-    """Trainer whose loss is the weighted mean over the pairs of a global batch."""
+class BatchLossTrainer(GlobalBatchTrainer):
+    """Trainer whose loss is the weighted mean over all pairs of a global batch."""
 
     def compute_loss(
         self,
@@ -26,14 +26,14 @@ class ComputingTrainer(DealtTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | float | None = None,
     ) -> Any:
-        """This micro-batch's share of the mean loss over the global batch, a float32 scalar.
+        """This micro-batch's share of the global batch's mean loss, a float32 scalar.
 
-        To a subclass that has its own, which is shared out once it is whole (own_loss.py), and in
-        evaluation: the mean over this micro-batch.
+        The mean over this micro-batch instead: in evaluation, and when called by a subclass's own
+        `compute_loss`, whose result own_loss.py then weights.
         """
         with self._activations():
             rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
-        if FILLER in inputs:  # nothing is left to compute, but the other processes wait for it
+        if FILLER in inputs:  # no pairs left, but the other processes wait for a backward pass
             return rewards.sum() * 0
         total = self.objective.total(rewards, inputs)
         chosen, rejected = sides(rewards, inputs)  # (B,) each
@@ -43,19 +43,19 @@ class ComputingTrainer(DealtTrainer):
                 self.guard.saw_batch(inputs.get("pair_id", []), total)
         if num_items_in_batch is None or self.has_own_loss:
             loss = total / weight_of(inputs)
-        else:  # gradients are averaged over processes: their number makes a sum of it again
+        else:  # gradients are averaged over processes: times their number makes it a sum
             loss = total * (self.accelerator.num_processes / num_items_in_batch)
         return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
 
     def _prepare_input(self, data: Any) -> Any:
-        """As in transformers, but DeepSpeed's engine rounds no number of a pair."""
+        """As in transformers, but floats (margins, weights) keep their dtype under DeepSpeed."""
         if isinstance(data, torch.Tensor):
             return data.to(self.args.device)
         return super()._prepare_input(data)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         norm: Any = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if isinstance(norm, DTensor):  # of shards: their norms are not yet one
+        if isinstance(norm, DTensor):  # under FSDP2 the norms of the shards, not yet combined
             norm = norm.full_tensor()
         self.guard.finish_step(self.state.global_step + 1, norm)
         return norm
@@ -67,7 +67,7 @@ class ComputingTrainer(DealtTrainer):
         return contextlib.nullcontext()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Logs; a training record gets the exact metrics of its interval."""
+        """As in transformers; in training records, metrics and loss are exact for the interval."""
         if "loss" in logs and "learning_rate" in logs:
             self.guard.settle()
             kept = ("loss",) if self.has_own_loss else ()

@@ -1,12 +1,16 @@
-"""The warden: starts the training child, and ends every process below it when it must end.
+"""The supervisor process: starts the training command, and leaves no process of it behind.
 
-    python -m tasks.training.process.warden LEASH_FD LOCK_FD -- COMMAND...
+    python -m tasks.training.process.supervisor LEASH_FD LOCK_FD -- COMMAND...
 
-It ends the tree when the leash breaks (the parent is gone, however it died), on SIGTERM or SIGINT,
-and when the command itself ends. First the training processes get SIGTERM, so that they save; after
-a grace every process below is killed, also those that left their session, because orphans become
-the warden's children. To training processes it hands out the leash and the lock of the key, so that
-the lock lives as long as anyone who may still write. Of the project it imports the errors alone.
+    pipeline (parent) ── supervisor ── COMMAND ── training processes
+
+The *leash* is a pipe whose write end the parent holds: it closes when the parent dies, however. The
+*lock* is the open file that locks the artifact's key. The supervisor ends all processes below it
+when the leash closes, on SIGTERM, SIGINT or SIGHUP, and when the command ends: training processes
+get SIGTERM, so that they save a checkpoint; what is left after GRACE_SECONDS is killed. Orphans
+become the supervisor's children (a "subreaper" in Linux), so none escapes. Training processes ask
+it for leash and lock (`leash_and_lock`), so the key stays locked while any of them may still write.
+Of the project it imports only the errors, so that it starts fast.
 """
 
 import ctypes
@@ -25,25 +29,30 @@ from types import FrameType
 
 from tasks.errors import EXIT_INTERRUPTED, Interrupted
 
-CONNECTION = "REWARD_PIPELINE_WARDEN"
-"""Environment variable with the path of the warden's socket."""
+CONNECTION = "REWARD_PIPELINE_SUPERVISOR"
+"""Environment variable with the path of the supervisor's socket."""
 GRACE_SECONDS = 20.0
+"""From SIGTERM to SIGKILL."""
 PR_SET_CHILD_SUBREAPER = 36
+"""See prctl(2)."""
 POLL_SECONDS = 0.05
 
 
 @dataclass
-class Warden:
-    """One guarded command."""
+class Supervisor:
+    """One supervised command."""
 
     leash: int
+    """File descriptor of the pipe's read end."""
     lock: int
+    """File descriptor of the locked file."""
     command: list[str]
     savers: set[int] = field(default_factory=set[int])
-    """Processes that save on SIGTERM: those that came for the lock."""
+    """Ids of the training processes (those that asked for the lock), which save on SIGTERM."""
 
     def run(self) -> int:
-        """Runs the command to its end, or ends it; returns the exit code to report."""
+        """Runs the command until it ends or has to be ended; returns the exit code: its own,
+        128 + N if signal N killed it, EXIT_INTERRUPTED if it was ended."""
         become_subreaper()
         alarm, ring = os.pipe()
         os.set_blocking(ring, False)
@@ -53,7 +62,7 @@ class Warden:
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, ring_alarm)
-        with tempfile.TemporaryDirectory(prefix="warden-") as directory:
+        with tempfile.TemporaryDirectory(prefix="supervisor-") as directory:
             place = str(Path(directory) / "socket")
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
                 server.bind(place)
@@ -89,7 +98,7 @@ class Warden:
             socket.send_fds(connection, [b"!"], [self.leash, self.lock])
 
     def _end_all(self, child: "subprocess.Popen[bytes]", *, gracefully: bool) -> None:
-        """Leaves no process below this one."""
+        """Ends every process below this one; `gracefully` gives them GRACE_SECONDS, else 1 s."""
         below = descendants(os.getpid())
         send(signal.SIGTERM, (self.savers & below) or below)
         deadline = time.monotonic() + (GRACE_SECONDS if gracefully else 1.0)
@@ -102,7 +111,7 @@ class Warden:
             time.sleep(POLL_SECONDS)
 
     def _alive(self, child: "subprocess.Popen[bytes]") -> bool:
-        """Whether anything is left below, once the dead have been buried."""
+        """Whether any process is left below; zombies are reaped first."""
         child.poll()
         for pid in descendants(os.getpid()) - {child.pid}:
             with suppress(ChildProcessError):
@@ -111,14 +120,14 @@ class Warden:
 
 
 def leash_and_lock() -> list[int]:
-    """A training process's end: descriptors of the leash and of the lock of the key, held from here
-    on; none where no warden started the process.
+    """For a training process: file descriptors of leash and lock, asked from the supervisor; empty
+    where none started this process.
 
-    They come through a socket because the launchers in between close what they do not know. The
-    lock is the warden's own open file: it stays locked until the last holder is gone.
+    They come through a socket because accelerate's launcher closes inherited descriptors. The lock
+    is the same open file as the supervisor's, so it stays locked until the last holder is gone.
 
     Raises:
-        Interrupted: the warden is gone already, so nobody waits for this run.
+        Interrupted: the supervisor is gone already, so nobody waits for this run.
     """
     place = os.environ.get(CONNECTION)
     if not place:
@@ -129,20 +138,20 @@ def leash_and_lock() -> list[int]:
             connection.sendall(os.getpid().to_bytes(8, "big"))
             _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
     except OSError as error:
-        raise Interrupted(f"the warden of this training is gone ({error})") from error
+        raise Interrupted(f"the supervisor of this training is gone ({error})") from error
     if len(descriptors) != 2:
-        raise Interrupted("the warden of this training ended before it handed out its lock")
+        raise Interrupted("the supervisor of this training ended before it handed out its lock")
     return list(descriptors)
 
 
 def become_subreaper() -> None:
-    """Has orphans below this process become its children, where the kernel can do that."""
+    """Makes orphaned descendants children of this process, on Linux (`PR_SET_CHILD_SUBREAPER`)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(root: int) -> set[int]:
-    """Every process below `root`, the dead that nobody has waited for included."""
+    """Ids of all processes below `root`, from /proc; zombies included."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -161,7 +170,7 @@ def descendants(root: int) -> set[int]:
 
 
 def send(number: signal.Signals, pids: set[int]) -> None:
-    """Signals processes; those that are gone are gone."""
+    """Sends the signal to each process that still exists."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -169,4 +178,4 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 
 if __name__ == "__main__":
     leash, lock, _, *command = sys.argv[1:]
-    sys.exit(Warden(int(leash), int(lock), command).run())
+    sys.exit(Supervisor(int(leash), int(lock), command).run())

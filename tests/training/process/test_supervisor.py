@@ -1,4 +1,4 @@
-"""The warden leaves nothing behind, whoever dies first, and hands out the lock."""
+"""The supervisor leaves nothing behind, whoever dies first, and hands out the lock."""
 
 import fcntl
 import os
@@ -14,12 +14,12 @@ import pytest
 from tasks.artifact.lock import is_locked
 
 DEADLINE = 30.0
-WARDEN = "tasks.training.process.warden"
+SUPERVISOR = "tasks.training.process.supervisor"
 
 # Holds the lock as a training process does, starts a process in a session of its own, and waits.
 CHILD = """
 import os, subprocess, sys, time
-from tasks.training.process.warden import leash_and_lock
+from tasks.training.process.supervisor import leash_and_lock
 from tasks.training.checkpoints.stopping import StopRequest
 leash, lock = leash_and_lock()
 request = StopRequest()
@@ -36,19 +36,19 @@ sys.exit(75)
 
 
 def start(tmp_path, command):
-    """A warden under a lock and a leash, as `launch` starts it; and the leash's other end."""
+    """A supervisor under a lock and a leash, as `launch` starts it; and the leash's other end."""
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
     leash, hand = os.pipe()
-    warden = subprocess.Popen(
-        [sys.executable, "-m", WARDEN, str(leash), str(lock), "--", *command],
+    supervisor = subprocess.Popen(
+        [sys.executable, "-m", SUPERVISOR, str(leash), str(lock), "--", *command],
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=(leash, lock),
     )
     os.close(leash)
     os.close(lock)
-    return warden, hand
+    return supervisor, hand
 
 
 def alive(pid):
@@ -67,54 +67,54 @@ def wait_until(condition):
 
 @pytest.mark.parametrize(("command", "code"), [(["true"], 0), (["sh", "-c", "exit 3"], 3)])
 def test_the_command_s_exit_code_is_reported(tmp_path, command, code):
-    warden, hand = start(tmp_path, command)
-    with warden:
-        assert warden.wait(DEADLINE) == code
+    supervisor, hand = start(tmp_path, command)
+    with supervisor:
+        assert supervisor.wait(DEADLINE) == code
     os.close(hand)
     assert not is_locked(tmp_path / "lock")
 
 
 def test_a_command_that_was_killed_is_told_from_one_that_failed(tmp_path):
-    warden, hand = start(tmp_path, ["sh", "-c", "kill -9 $$"])
-    with warden:
-        assert warden.wait(DEADLINE) == 128 + 9
+    supervisor, hand = start(tmp_path, ["sh", "-c", "kill -9 $$"])
+    with supervisor:
+        assert supervisor.wait(DEADLINE) == 128 + 9
     os.close(hand)
 
 
 def test_what_outlives_the_command_is_ended(tmp_path):
-    warden, hand = start(tmp_path, ["sh", "-c", "setsid sleep 300 & echo $!"])
-    with warden:
-        stray = int(warden.stdout.readline())
-        assert warden.wait(DEADLINE) == 0
+    supervisor, hand = start(tmp_path, ["sh", "-c", "setsid sleep 300 & echo $!"])
+    with supervisor:
+        stray = int(supervisor.stdout.readline())
+        assert supervisor.wait(DEADLINE) == 0
     os.close(hand)
     assert not alive(stray)
 
 
-@pytest.mark.parametrize("end", ["leash", "signal", "warden killed too"])
+@pytest.mark.parametrize("end", ["leash", "signal", "supervisor killed too"])
 def test_the_tree_saves_and_ends_and_the_lock_lives_until_then(tmp_path, end):
     note = tmp_path / "note"
-    warden, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note)])
-    child, stray = map(int, warden.stdout.readline().split())
+    supervisor, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note)])
+    child, stray = map(int, supervisor.stdout.readline().split())
     assert is_locked(tmp_path / "lock")
     with suppress(ProcessLookupError):
         if end == "leash":
             os.close(hand)
         elif end == "signal":
-            warden.send_signal(signal.SIGTERM)
+            supervisor.send_signal(signal.SIGTERM)
         else:
-            warden.kill()
-            warden.wait()
+            supervisor.kill()
+            supervisor.wait()
             assert is_locked(tmp_path / "lock"), "the training process must hold the lock itself"
             os.close(hand)
     wait_until(lambda: not alive(child))
     assert note.read_text() == ("SIGTERM" if end == "signal" else note.read_text())
     assert note.read_text() in ("SIGTERM", "the parent process is gone")
-    if end == "warden killed too":
+    if end == "supervisor killed too":
         os.kill(stray, signal.SIGKILL)
     else:
-        assert warden.wait(DEADLINE) == 75
+        assert supervisor.wait(DEADLINE) == 75
         assert not alive(stray)
     if end == "signal":
         os.close(hand)
-    warden.stdout.close()
+    supervisor.stdout.close()
     wait_until(lambda: not is_locked(tmp_path / "lock"))

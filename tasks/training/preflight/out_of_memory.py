@@ -1,11 +1,11 @@
-"""When memory is short: the same optimizer step in smaller pieces, at most three times halved; but
-first, where the preflight left them in memory, with its activations computed twice.
+"""What a training does when it runs out of memory: the same optimizer step again, with less.
 
-A micro-batch that does not fit is computed as 2, 4 or 8 micro-batches of a half, a quarter or an
-eighth of its pairs, one after the other, and their gradients are summed: the global batch, the
-order of the pairs and the mean over them stay, and the bits are those of a run that was given the
-smaller micro-batch and as many more accumulation steps. Where `max_tokens_per_micro_batch` made the
-micro-batches, each is cut by its own number of pairs.
+    1. gradient checkpointing on, if the preflight had switched it off (`recomputing.py`)
+    2. micro-batches of a half, a quarter, an eighth of the pairs, their gradients accumulated
+
+Global batch, order of the pairs and loss stay the same; the result is bit-equal to that of a run
+started with the smaller micro-batch and as many more accumulation steps. Under
+`max_tokens_per_micro_batch`, each micro-batch is cut by its own number of pairs.
 """
 
 import copy
@@ -22,34 +22,34 @@ from tasks.training.guard import FiniteGuard
 from tasks.training.layout.loader import FILLER
 from tasks.training.metrics.interval import IntervalSums
 from tasks.training.preflight.recomputing import recompute_activations
-from tasks.training.process.engines import without_step
+from tasks.training.process.engines import accumulate_only
 
 MOST_HALVINGS = 3
 SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
-"""How memory that is short shows in errors that have no class of their own."""
+"""Texts of the RuntimeErrors that mean out of memory, besides torch.OutOfMemoryError."""
 
 
-class AdaptiveTrainer(Trainer):
-    """Trainer that takes a step again in smaller pieces when memory was short."""
+class MemoryAdaptiveTrainer(Trainer):
+    """Trainer that repeats a step with less memory when it ran out of it."""
 
     interval: IntervalSums
-    """Sums of the unfinished logging interval."""
+    """Metrics of the unfinished logging interval."""
     guard: FiniteGuard
     halvings: int = 0
     """How often the micro-batch has been halved."""
     keeps_activations: bool = False
-    """Whether the preflight has found room for them, and gradient checkpointing is off for it."""
+    """Whether the preflight has switched gradient checkpointing off, since there is room."""
     keeping: Sequence[nn.Module] = ()
-    """In which modules it is off for it."""
+    """The modules in which it was switched off."""
 
     @property
     def _budget(self) -> int | None:
-        """Tokens of a micro-batch at most, where these say what one is."""
+        """`max_tokens_per_micro_batch`; None where micro-batches have a fixed number of pairs."""
         return getattr(self.args, "max_tokens_per_micro_batch", None)
 
     def batch_adapted(self) -> dict[str, int] | None:
-        """The micro-batch and accumulation that the run ends with, if memory was short; under a
-        budget of tokens the budget, of whose micro-batches parts are computed."""
+        """For training.json: the halvings, and the batch size and accumulation steps that they
+        amount to, or the token budget; None if there were none."""
         if not self.halvings:
             return None
         if self._budget is not None:
@@ -61,9 +61,8 @@ class AdaptiveTrainer(Trainer):
             "gradient_accumulation_steps": self.args.gradient_accumulation_steps * pieces,
         }
 
-    def take_less(self) -> None:
-        """Needs less memory from here on: activations are computed twice, which changes no number,
-        or, where they are already, micro-batches are halved.
+    def use_less_memory(self) -> None:
+        """Switches gradient checkpointing on or, if it was on, halves the micro-batches.
 
         Raises:
             TrainingError: the micro-batch cannot be halved any further.
@@ -105,10 +104,12 @@ class AdaptiveTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Forward and backward of one micro-batch; where memory is short, of the step so far again.
+        """Forward and backward pass of one micro-batch. Out of memory: uses less, and repeats all
+        micro-batches of the step so far, whose gradients are lost.
 
         Raises:
-            TrainingError: memory is short and nothing can be done about it here.
+            TrainingError: out of memory under several processes or DeepSpeed, where a step cannot
+                be repeated; or micro-batches cannot be halved any further.
         """
         if self._taken == 0:  # a resumed run has its random state by now
             self._before = copy.deepcopy(self.interval), random_state()
@@ -131,14 +132,14 @@ class AdaptiveTrainer(Trainer):
                     f"process {self.args.process_index} ran out of memory in step "
                     f"{self.state.global_step + 1}; {why}, so the run ends here: lower {smaller}"
                 )
-            self.take_less()
+            self.use_less_memory()
             loss = attempt(lambda: self._step_again(model, num_items_in_batch))
         return loss
 
     def forward_backward(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
     ) -> torch.Tensor:
-        """The loss of one micro-batch; its gradients are added, piece by piece if need be."""
+        """The loss of one micro-batch; its gradients are accumulated, in pieces after halvings."""
         if not self.halvings or FILLER in inputs:  # a filler is one item already
             return super().training_step(model, inputs, num_items_in_batch)
         given = self._budget is None
@@ -147,7 +148,7 @@ class AdaptiveTrainer(Trainer):
         pieces = split(inputs, size, getattr(self.args, "pad_to_multiple_of", None))
         losses: list[torch.Tensor] = []
         for piece in pieces[:-1]:
-            with without_step(self.accelerator, model):
+            with accumulate_only(self.accelerator, model):
                 losses.append(super().training_step(model, piece, num_items_in_batch))
         losses.append(super().training_step(model, pieces[-1], num_items_in_batch))
         return torch.stack(losses).sum()
@@ -165,7 +166,7 @@ class AdaptiveTrainer(Trainer):
 
 
 def attempt(work: Callable[[], torch.Tensor]) -> torch.Tensor | None:
-    """What `work` returns, or None if memory was short; what it held is free by then."""
+    """What `work` returns; None if it ran out of memory, and then its own memory is freed."""
     try:
         return work()
     except (RuntimeError, MemoryError) as error:
@@ -177,7 +178,7 @@ def attempt(work: Callable[[], torch.Tensor]) -> torch.Tensor | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory was short; a sentence of ours says what to do instead."""
+    """Whether an error means out of memory; False for this project's own, which end the run."""
     if isinstance(error, PipelineError):
         return False
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -186,13 +187,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def random_state() -> list[torch.Tensor]:
-    """torch's random states, of the CPU and of this process's GPU."""
+    """torch's RNG states, of the CPU and, if there is one, of this process's GPU."""
     gpu = [torch.cuda.get_rng_state()] if torch.cuda.is_available() else []
     return [torch.get_rng_state(), *gpu]
 
 
 def set_random_state(state: list[torch.Tensor]) -> None:
-    """Goes back to where `random_state` was taken."""
+    """Restores what `random_state` returned."""
     torch.set_rng_state(state[0])
     for gpu in state[1:]:
         torch.cuda.set_rng_state(gpu)

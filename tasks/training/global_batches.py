@@ -1,8 +1,8 @@
-"""What RewardTrainer does with global batches that are dealt to micro-batches by their tokens.
+"""RewardTrainer's training batches: each global batch is divided into micro-batches by tokens.
 
-Several processes always get shares of nearly equal tokens; a budget (`max_tokens_per_micro_batch`)
-also bounds what is computed at one time. The pairs of an optimizer step are those of the plain
-order, and the loss is the mean over them, so the trajectory is the plain one's within rounding.
+A global batch is all pairs of one optimizer step. Processes get shares of nearly equal tokens, and
+`max_tokens_per_micro_batch` bounds each micro-batch. Which pairs a step has does not change, nor
+its loss, their mean: so training gives the same results, within rounding, as without division.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_ba
 from tasks.training.layout.stream import StreamShare, fillers, shared_out
 from tasks.training.loss.objective import weight_of
 from tasks.training.metrics.evaluating import EvaluatingTrainer
-from tasks.training.process.engines import without_step
+from tasks.training.process.engines import accumulate_only
 from tasks.training.settings.schedule import check_warm_up
 
 BY_LENGTH = "group_by_length"
 
 
-class DealtTrainer(EvaluatingTrainer):
-    """Trainer whose batches are whole comparisons, and shares of global batches."""
+class GlobalBatchTrainer(EvaluatingTrainer):
+    """Trainer whose data loader yields this process's micro-batches of each global batch."""
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As in transformers.
 
         Raises:
-            ParamsError: `dataloader_drop_last` leaves no batch of an epoch; or as `check_warm_up`.
+            ParamsError: `dataloader_drop_last` leaves an epoch without a batch; or `check_warm_up`.
         """
         if args.dataloader_drop_last and _is_empty(dataloader):
             kind = "comparisons" if self.objective.params.of_comparisons else "pairs"
@@ -51,11 +51,11 @@ class DealtTrainer(EvaluatingTrainer):
         return found
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches of pairs; under a loss of comparisons, batches of whole comparisons.
+        """Batches of pairs; under a loss over comparisons, batches of whole comparisons.
 
         Raises:
-            ParamsError: batches by tokens are asked for, and the rows are a stream, or collated by
-                a collator whose batches are unknown.
+            ParamsError: `max_tokens_per_micro_batch` or `group_by_length` is set, and the rows are
+                a stream, or the collator is not DataCollatorForPreference.
         """
         pairs: Any = self.train_dataset
         args = self._args
@@ -105,17 +105,18 @@ class DealtTrainer(EvaluatingTrainer):
         return self._args.train_sampling_strategy == BY_LENGTH
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        """As in transformers; lengths are grouped after the order has been drawn, not by it."""
+        """As in transformers, but a random order under `group_by_length` too, which is applied to
+        whole global batches later (`Dealing.by_length`)."""
         if not self._by_length:
             return super()._get_train_sampler(train_dataset)
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
         return torch.utils.data.RandomSampler(rows)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
-        """As in transformers; a stream that ends within a step takes it with the rows there are.
+        """As in transformers; a stream's incomplete last step is filled with empty micro-batches.
 
         Raises:
-            DataError: a stream has no batch for the first step.
+            DataError: a stream ends before the first step.
         """
         samples, items = super().get_batch_samples(*args, **kwargs)
         if not samples and not self.state.global_step:
@@ -133,18 +134,19 @@ class DealtTrainer(EvaluatingTrainer):
     def forward_backward(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
     ) -> torch.Tensor:
-        """The loss of a loader's item; gradients cross processes after its last micro-batch."""
+        """The summed loss of one item of the loader, which holds one or more micro-batches; after
+        the last one gradients are reduced over processes."""
         dealt_to_me: list[dict[str, Any]] = inputs.get(MICRO_BATCHES, [inputs])
         losses: list[torch.Tensor] = []
         for left, micro in reversed(list(enumerate(reversed(dealt_to_me)))):
-            with without_step(self.accelerator, model) if left else contextlib.nullcontext():
+            with accumulate_only(self.accelerator, model) if left else contextlib.nullcontext():
                 losses.append(super().forward_backward(model, micro, num_items_in_batch))
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _get_num_items_in_batch(
         self, batch_samples: list[dict[str, Any]], device: torch.device
     ) -> torch.Tensor | int | None:
-        """The weight of all pairs of one optimizer step, over micro-batches and processes."""
+        """Sum of the pairs' weights in one optimizer step, over all micro-batches and processes."""
         if not batch_samples:
             return None
         weight: Any = sum(weight_of(batch) for batch in micro_batches(batch_samples))
@@ -154,8 +156,10 @@ class DealtTrainer(EvaluatingTrainer):
         return shares.sum()
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """As in transformers, of all micro-batches."""
-        return sum(super(DealtTrainer, self).floating_point_ops(b) for b in micro_batches([inputs]))
+        """As in transformers, summed over the micro-batches of an item."""
+        return sum(
+            super(GlobalBatchTrainer, self).floating_point_ops(b) for b in micro_batches([inputs])
+        )
 
 
 def _is_empty(dataloader: Any) -> bool:

@@ -1,5 +1,8 @@
-"""A stage that works shard by shard: resumable, in several processes, with one ledger and one
-quarantine for all shards. A shard that an earlier artifact holds is taken from there (`memo`).
+"""Builds a stage shard by shard: resumable, in several processes, with one ledger and quarantine.
+A shard that an earlier artifact already holds is reused (`memo`).
+
+In:  the paths of the input shards, and the function that turns one of them into output files.
+Out: output files and quarantine in the workspace; what the function returned for each shard.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +18,11 @@ from tasks.artifact.step import SCRATCH, UNITS, Workspace
 from tasks.errors import DataError
 
 REUSED = "shards_reused"
+"""Name in the report: how many shards came from an earlier artifact, as `3 of 12`."""
 
 ShardWork = Callable[[Path, Ledger, Quarantine], dict[str, Any]]
-"""Turns one shard into output files, counts its rows, and returns numbers to be kept. Its files
-are named `<folder>/<stem of the shard>.<anything>`; with several workers it has to be picklable."""
+"""Turns one input shard into files `<folder>/<stem of the shard>.<anything>`, counts its rows in
+the ledger, and returns numbers to be kept, as JSON data. Picklable if there are several workers."""
 
 
 def build_shards(
@@ -30,19 +34,19 @@ def build_shards(
     workers: int | None = 1,
     memo: Memo | None = None,
 ) -> list[dict[str, Any]]:
-    """The numbers of every shard, in order; shards that an earlier attempt finished are not redone.
+    """Builds all shards that no earlier attempt has finished; returns what `work` returned for
+    every shard, in order.
 
-    `workers` None: one per core where there is enough to do. Leaves `quarantine.parquet` in the
-    workspace and in its report the balanced ledger, and how many shards came from an earlier
-    artifact.
+    `workers` None: one per core if there is enough to do. Writes `quarantine.parquet`, and the
+    ledger and the number of reused shards into the workspace's report.
 
     Raises:
-        DataError: no row is left.
+        DataError: every row was dropped.
     """
     left = [shard for shard in shards if workspace.finished(shard.stem) is None]
     taken = memo.take_all([shard.stem for shard in left]) if memo else {}
     missing = [shard for shard in left if taken.get(shard.stem) is None]
-    one = OneShard(workspace, stage, work, memo)
+    one = ShardBuilder(workspace, stage, work, memo)
     each(one, missing, workers or worthwhile(missing), stage, len(shards) - len(missing))
     ledger, quarantine = Ledger(), Quarantine(stage)
     numbers: list[dict[str, Any]] = []
@@ -79,8 +83,8 @@ def example(quarantine: Quarantine) -> str:
 
 
 @dataclass(frozen=True)
-class OneShard:
-    """Builds one shard, and marks it as done."""
+class ShardBuilder:
+    """Builds one shard and marks it as done; picklable, for worker processes."""
 
     workspace: Workspace
     stage: str
@@ -88,7 +92,7 @@ class OneShard:
     memo: Memo | None
 
     def __call__(self, shard: Path) -> None:
-        """Leaves the shard's files, and its summary among the finished units."""
+        """Writes the shard's files, then its summary: ledger, quarantined rows, numbers."""
         ledger, quarantine = Ledger(), Quarantine(self.stage)
         numbers = self.work(shard, ledger, quarantine)
         ledger.check()
@@ -99,7 +103,7 @@ class OneShard:
 
 
 def _files(workspace: Workspace, stem: str) -> list[str]:
-    """The payload's files of one shard."""
+    """The output files of one shard, relative to the workspace."""
     return [
         path.relative_to(workspace.path).as_posix()
         for path in workspace.path.glob(f"*/{stem}.*")

@@ -1,0 +1,36 @@
+"""Filters unusable rows out of a stream. The first one is logged when it comes: a stream may have
+no end, so no final count either.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from datasets import IterableDataset
+
+logger = logging.getLogger(__name__)
+
+Ids = Sequence[int]
+Reason = Callable[[Ids, Ids], str]
+"""Why a pair, given by the two sides' token ids, cannot be used; empty if it can."""
+
+
+@dataclass
+class UsableRows:
+    """Filter function: True for usable pairs. Logs the first unusable one."""
+
+    reason: Reason
+    told: bool = False
+    """Whether one was logged."""
+
+    def __call__(self, chosen: Ids, rejected: Ids, pair_id: str) -> bool:
+        reason = self.reason(chosen, rejected)
+        if reason and not self.told:
+            self.told = True
+            logger.warning("a row of the stream is not used: %s: %s", pair_id, reason)
+        return not reason
+
+
+def usable_rows(rows: IterableDataset, columns: Sequence[str], reason: Reason) -> IterableDataset:
+    """The rows for which `reason` is empty; `columns` hold the token ids of chosen and rejected."""
+    return rows.filter(UsableRows(reason), input_columns=[*columns, "pair_id"])
