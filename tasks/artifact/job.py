@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Job:
-    """State that the threads of one call share."""
+    """State that the threads of one call of `each` share."""
 
     title: str
     processes: int
@@ -31,7 +31,7 @@ class Job:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def taken(self) -> Iterator[Any]:
-        """The items: each is given to one caller alone; none any more after a failure."""
+        """Takes item after item from the queue, each for one caller only; stops after a failure."""
         while True:
             with self.changed:
                 if self.failure or not self.items:
@@ -41,7 +41,7 @@ class Job:
             yield item
 
     def finish(self, failure: BaseException | None = None) -> None:
-        """An item that was taken is done, or has failed."""
+        """Notes that an item that was taken is done, or has failed."""
         with self.changed:
             self.running -= 1
             if failure is None:
@@ -52,7 +52,7 @@ class Job:
 
     @contextmanager
     def helped(self) -> Generator[None, None, None]:
-        """Within it, `wait` waits for this thread, even between two items."""
+        """Inside, `wait` also waits for this thread, even between two items."""
         with self.changed:
             self.running += 1
         try:

@@ -91,9 +91,9 @@ class Memo:
         left = [unit for unit, found in taken.items() if found is None]
         return taken | dict(zip(left, threaded_map(self.take, left), strict=True))
 
-    def last(self) -> None:
-        """Fsyncs the directories of what was taken. The commit does so anyway; who marks a unit as
-        done before it has to call this first."""
+    def fsync_links(self) -> None:
+        """Fsyncs the directories of the links that were made. The commit does so anyway; to be
+        called before a unit is marked as done earlier than that."""
         while self._touched:  # directory by directory
             fsync(Path(self._touched.pop()))
 
@@ -129,7 +129,7 @@ class Memo:
         """Links a file of the kept unit to `place`; whether it is as it was committed.
 
         A file whose stamp has changed is hashed and compared with the record, or, without `read`,
-        refused. The link is not fsynced here (see `last`).
+        refused. The link is not fsynced here (see `fsync_links`).
         """
         new = f"{self.workspace.path}/{place}"
         recorded = kept.artifact.record["files"].get(name, {}).get("sha256")

@@ -18,8 +18,8 @@ from tasks.ingestion.columns import check_shards
 from tasks.ingestion.mixture import apply_caps
 from tasks.ingestion.params import IngestionParams, Source, reading
 from tasks.ingestion.places.files import SourceFile
-from tasks.ingestion.places.left_out import some_of
 from tasks.ingestion.places.originals import Located, locate
+from tasks.ingestion.places.unread_files import some_of
 from tasks.ingestion.reading import Matched, read_all, unit_of
 from tasks.ingestion.shards import ROWS
 

@@ -17,8 +17,8 @@ from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.formats.decompression import check_bomb
 from tasks.ingestion.places.archive_members import Wanted, tar_members, zip_members
-from tasks.ingestion.places.left_out import may_hold_rows
 from tasks.ingestion.places.prefixes import PiecesHash
+from tasks.ingestion.places.unread_files import may_hold_rows
 
 MEMBERS_LIMIT = 100_000
 SEPARATOR = "!/"

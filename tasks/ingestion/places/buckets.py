@@ -18,7 +18,7 @@ from tasks.ingestion.places.downloads import (
     cause_of,
     changed,
     pinned_by_content,
-    tried,
+    with_retries,
 )
 from tasks.ingestion.places.said_names import said_names
 from tasks.ingestion.redaction import says_secret, without_secrets
@@ -51,7 +51,7 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
         except FileNotFoundError:  # else `[1]` is no part of the name
             return files.glob(path, detail=True) if "[" in path else {}
 
-    listed: dict[str, Any] = tried(name, lambda: _asked(source, name, matched))
+    listed: dict[str, Any] = with_retries(name, lambda: _asked(source, name, matched))
     found = {one: info for one, info in listed.items() if info.get("type") != "directory"}
     if not found:
         if listed:
@@ -72,7 +72,7 @@ def _pinned(source: str, files: Any, path: str, name: str, listed: dict[str, Any
     does not tell the format and the content type is needed: one request per file takes long."""
     info = listed
     if not (_versions(listed) and says_itself(path)):
-        info = tried(name, lambda: _asked(source, name, lambda: files.info(path)))
+        info = with_retries(name, lambda: _asked(source, name, lambda: files.info(path)))
     version, size = next(iter(_versions(info)), None), info.get("size")
     said = said_names({"content-type": _content_type(info)})
 

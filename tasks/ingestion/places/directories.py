@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tasks.ingestion.places.left_out import may_hold_rows, some_of, told
+from tasks.ingestion.places.unread_files import may_hold_rows, some_of, told
 
 ACROSS = "**"
 """Part of a glob that matches any number of directories."""

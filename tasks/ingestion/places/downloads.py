@@ -21,10 +21,11 @@ logger = logging.getLogger(__name__)
 
 TRIES = 5
 PAUSE_SECONDS = 1.0
-"""Before the second try; doubled before each further one."""
+"""Wait before the second try; doubled before each further one."""
 LONGEST_PAUSE_SECONDS = 60.0
-"""That a server is granted before a try, where it names the time after which it may be asked."""
+"""Longest wait that a server's Retry-After is followed for."""
 DIGEST_PIN = "sha256:"
+"""Prefix of a pin that is a hash of the content."""
 
 Result = TypeVar("Result")
 _BARE_QUERY = re.compile(r"\?[^\s'\")]+")
@@ -32,11 +33,11 @@ _BARE_QUERY = re.compile(r"\?[^\s'\")]+")
 
 
 class CutShort(OSError):
-    """Fewer bytes came than were announced; the rest may be asked for."""
+    """Fewer bytes came than announced; the rest can be requested."""
 
 
 class Busy(OSError):
-    """The server is to be asked again after some seconds, 0 where it names none."""
+    """The server asks to try again after `seconds`; 0: it did not say when."""
 
     def __init__(self, found: str, seconds: float) -> None:
         super().__init__(found)
@@ -45,17 +46,18 @@ class Busy(OSError):
 
 @dataclass(frozen=True)
 class Remote:
-    """One file somewhere else, as it was found when the key was made."""
+    """One remote file, in the version that was found when the key was made."""
 
     name: str
     """Its URL without userinfo, query and fragment."""
     pin: str
+    """Identifies the version of its content: an ETag or the like, or a SHA-256."""
     size: int | None
     read: Callable[[int], tuple[int, Iterator[bytes]]] = field(repr=False)
-    """From an offset on: where the bytes begin (0 when the server cannot continue), and they.
-    Raises DataError when the file is no longer the pinned one, OSError for what may pass."""
+    """`read(offset)`: where the bytes begin (0 if the server cannot continue), and the bytes.
+    Raises DataError if the file is no longer the pinned version, OSError for temporary errors."""
     said: tuple[str, ...] = ()
-    """File names that its server gives it, or that say what its content type is."""
+    """File names that the server gives it (`said_names`)."""
 
 
 def is_url(path: str) -> bool:
@@ -70,13 +72,15 @@ def cause_of(error: BaseException) -> str:
     return f"{kind}: {_BARE_QUERY.sub('?***', redacted(lines[0]))}" if lines else kind
 
 
-def tried(name: str, attempt: Callable[[], Result], done: Callable[[], int] = lambda: 0) -> Result:
-    """What the attempt gives, made until `TRIES` of them in a row came no further.
+def with_retries(
+    name: str, attempt: Callable[[], Result], done: Callable[[], int] = lambda: 0
+) -> Result:
+    """What `attempt` returns; after an OSError it is tried again, `TRIES` times without progress.
 
-    `done`: how far it has come; tries count anew when that is more than ever before.
+    `done`: a measure of progress, such as bytes on the disk; tries count anew when it grows.
 
     Raises:
-        DataError: what it raises itself, at once; and when the last try failed, too.
+        DataError: at once if `attempt` raises it; or after the last try.
     """
     failed, furthest = 0, done()
     while True:
@@ -113,7 +117,7 @@ def pinned_by_content(
             raise CutShort(f"{count:,} of {size:,} bytes came")
         return found.hexdigest()
 
-    return Remote(name, DIGEST_PIN + tried(name, digest), size, read, said)
+    return Remote(name, DIGEST_PIN + with_retries(name, digest), size, read, said)
 
 
 def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> str:
@@ -144,7 +148,7 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
                 if file.tell() <= size:
                     raise CutShort(f"{size:,} of {remote.size:,} bytes came")
 
-    tried(remote.name, attempt, lambda: part.stat().st_size if part.exists() else 0)
+    with_retries(remote.name, attempt, lambda: part.stat().st_size if part.exists() else 0)
     digest = file_digest(part)
     if remote.pin.startswith(DIGEST_PIN) and remote.pin != DIGEST_PIN + digest:
         part.unlink()

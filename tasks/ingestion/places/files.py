@@ -24,8 +24,8 @@ from tasks.ingestion.formats.extensions import (
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
 from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.directories import DirectoryFiles, files_of_directory, files_of_glob
-from tasks.ingestion.places.left_out import is_nobodys, is_note, last_of
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
+from tasks.ingestion.places.unread_files import is_note, last_of, never_holds_rows
 from tasks.ingestion.redaction import redacted
 
 
@@ -124,7 +124,7 @@ def is_wanted(source: Source, name: str) -> bool:
     if is_data(name):
         return not is_note(name)
     declared = source.format is not None and not _declares_archives(source)
-    return declared and not is_nobodys(name)
+    return declared and not never_holds_rows(name)
 
 
 def described(

@@ -20,8 +20,8 @@ from tasks.ingestion.formats.extensions import is_data
 from tasks.ingestion.places.directories import matches
 from tasks.ingestion.places.hub import api, endpoint, explained
 from tasks.ingestion.places.hub_cards import CARD, Chosen, chosen_by_card
-from tasks.ingestion.places.left_out import is_note, may_hold_rows
 from tasks.ingestion.places.prefixes import pieces_digest
+from tasks.ingestion.places.unread_files import is_note, may_hold_rows
 
 Wanted = Callable[[str], bool]
 """Whether a file of this name holds rows."""

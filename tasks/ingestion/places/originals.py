@@ -1,12 +1,12 @@
-"""Where a source's rows come from: what the key says of it, and how it comes to be local files.
+"""Where a source's files come from: their versions, for the key, and how they become local files.
 
-    path: data/raw/*.jsonl            as it lies there
+    path: data/raw/*.jsonl            read where they are
     path: https://..., s3://...       downloaded into the build's scratch
     hub: owner/name                   fetched at a commit into huggingface_hub's cache
-    any of them an archive            its members unpacked into the build's scratch
+    an archive from any of them       its members unpacked into the build's scratch
 
-`locate` decides and fetches nothing that it can leave; `bring` is part of the build, and a killed
-one continues.
+`locate` runs before the cache decision and downloads only what it cannot do without; `bring` is
+part of the build, and continues after a kill.
 """
 
 import logging
@@ -34,9 +34,9 @@ from tasks.ingestion.places.files import (
 )
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.ingestion.places.hub_datasets import data_files
-from tasks.ingestion.places.left_out import told
 from tasks.ingestion.places.prefixes import pieces_digest
 from tasks.ingestion.places.unpacking import unpacked
+from tasks.ingestion.places.unread_files import told
 
 DOWNLOADS = "downloads"
 

@@ -1,4 +1,4 @@
-"""What an HTTP server says that a file is, as names whose extension tells the format.
+"""File names that an HTTP server gives a file, whose extension tells the format.
 
     Content-Disposition: attachment; filename="pairs.jsonl.gz"   ->  "pairs.jsonl.gz"
     redirected to https://host/files/pairs.csv                   ->  "pairs.csv"
@@ -30,9 +30,9 @@ EXTENSIONS = {
 
 
 def said_names(headers: Mapping[str, str], address: str = "") -> tuple[str, ...]:
-    """The names that an answer gives, the surest first.
+    """The names that a response gives, the surest first.
 
-    `headers`: by lower-case name. `address`: where redirections ended.
+    `headers`: by lower-case name. `address`: the URL after redirects.
     """
     message = Message()
     message["content-disposition"] = headers.get("content-disposition", "")

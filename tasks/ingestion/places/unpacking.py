@@ -20,7 +20,7 @@ from tasks.ingestion.places.files import (
     described,
     is_wanted,
 )
-from tasks.ingestion.places.left_out import last_of, told
+from tasks.ingestion.places.unread_files import last_of, told
 
 UNPACKED = "unpacked"
 

@@ -13,7 +13,7 @@ from tasks.ingestion.places.downloads import (
     begins_at,
     changed,
     pinned_by_content,
-    tried,
+    with_retries,
 )
 from tasks.ingestion.places.http_responses import check_head, opened
 from tasks.ingestion.places.said_names import said_names
@@ -36,7 +36,7 @@ def pinned(url: str) -> Remote:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return headers, _length(response), response.geturl()
 
-    headers, size, address = tried(name, look)
+    headers, size, address = with_retries(name, look)
     said = said_names(headers, address)
     version = headers.get("etag") or headers.get("last-modified")
 

@@ -42,7 +42,7 @@ def build_app(service: Service) -> Guards:
 
 
 def _add_forms(app: FastAPI, service: Service) -> None:
-    """The forms of others."""
+    """Adds the endpoints of other trainers' and servers' protocols."""
 
     async def get_reward(form: OpenRlhfRequest) -> Response:
         answer = await service.answer(form.asked())

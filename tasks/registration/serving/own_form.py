@@ -1,4 +1,4 @@
-"""Our own form of a request: rows with one or several answers, or one conversation.
+"""The request body of this server's own endpoint: rows with one or more answers, or a conversation.
 
 {"input": [{"prompt": ..., "completions": [...]}, {"messages": [...]}, {"text": ...}]}
 {"messages": [...], "tools": [...], "chat_template_kwargs": {...}}
@@ -31,7 +31,7 @@ class Row(Form):
     chat_template_kwargs: dict[str, Any] | None = None
 
     def rows(self, where: str) -> list[tuple[Any, str]]:
-        """Rows for the loader, each with where it stands."""
+        """Rows as the loader takes them, each with its place in the request, for messages."""
         given = tuple(name for name in CONTENT if getattr(self, name) not in (None, []))
         if given not in FORMS:
             raise RequestProblem(

@@ -17,13 +17,13 @@ class RequestProblem(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What clients need beside the body."""
+        """Response headers that the status asks for."""
         if self.status == 401:
             return {"www-authenticate": "Bearer"}
         return {"retry-after": "1"} if self.status == 503 else {}
 
     def content(self) -> dict[str, Any]:
-        """The body as a mapping, in the form that OpenAI's clients read."""
+        """The response body as a mapping, in the form of OpenAI's errors."""
         return {
             "error": {
                 "type": self.reason,
@@ -34,5 +34,5 @@ class RequestProblem(Exception):
         }
 
     def body(self) -> bytes:
-        """The body."""
+        """The response body as JSON."""
         return orjson.dumps(self.content())

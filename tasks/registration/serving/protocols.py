@@ -37,25 +37,25 @@ SCORED = (
 
 @dataclass(frozen=True)
 class Query:
-    """A bare string, read as the setting `query_form` says."""
+    """A bare string: a text or a rendered conversation, as the setting `query_form` says."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request wants scored."""
+    """The rows that a request wants scored, whatever its protocol."""
 
     rows: list[Any]
-    """Query, token ids, or a row as the loader takes it."""
+    """Each a Query, a list of token ids, or a row as the loader takes it."""
     prompts: list[Any]
-    """Equal values mark answers to one prompt."""
+    """For each row a key; rows of one prompt have equal keys."""
     names: list[str]
-    """Where each row stands in the request."""
+    """Place of each row in the request, for messages."""
 
 
 class Form(BaseModel):
-    """What all forms share: unknown fields pass."""
+    """Base of all request bodies; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -40,7 +40,7 @@ class Answer:
 
 
 class Service:
-    """A model that answers requests."""
+    """The model with its reader and batcher: everything that answering a request takes."""
 
     def __init__(self, model: ServedModel, name: str, settings: ServeSettings) -> None:
         self.model, self.name, self.settings = model, name, settings
@@ -51,7 +51,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self, _app: FastAPI) -> AsyncGenerator[None, None]:
-        """While the server runs; what is in the line is answered at the end."""
+        """Inside, requests are answered; at the end those in the queue still are."""
         self.batcher.start()
         yield
         self.batcher.stop()

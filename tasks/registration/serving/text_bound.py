@@ -1,4 +1,4 @@
-"""How many tokens a text has at least, told by its bytes alone: no tokenizer has to read it.
+"""A lower bound on the tokens of a text from its bytes alone, without running the tokenizer.
 
     text of 15 MB, longest token of 128 bytes   ->   117,188 tokens or more
 
@@ -23,7 +23,7 @@ KEEPING = ("ByteLevel", "Split", "Digits", "Metaspace")
 
 @dataclass(frozen=True)
 class TextBound:
-    """What a tokenizer makes of a text at least."""
+    """The lower bound on tokens for one tokenizer."""
 
     longest: int
     """Bytes of the longest token."""
@@ -33,7 +33,7 @@ class TextBound:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self | None:
-        """The bound of a tokenizer; None where nothing is known."""
+        """The bound of a tokenizer; None if it may drop or merge any number of bytes."""
         if not getattr(tokenizer, "is_fast", False):
             return None
         told: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -40,11 +40,11 @@ POOLING = "the last token that the attention mask marks, never found by comparin
 
 @dataclass(frozen=True)
 class Verdict:
-    """One probe of a replay."""
+    """The outcome of one probe of a replayed contract."""
 
     probe: str
     difference: str | None
-    """What differs, in a sentence: template, tokenizer, ids, reward; None: all is as it was."""
+    """What differs, in a sentence (template, tokenizer, ids or reward); None: nothing."""
 
 
 class _Scored:

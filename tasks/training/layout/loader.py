@@ -28,7 +28,7 @@ WINDOW = 50
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Items by their place in the data."""
+    """The indices of a micro-batch's items in the data set."""
 
     items: tuple[int, ...]
     filler: bool = False
@@ -36,18 +36,18 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Dealing:
-    """How global batches are made and dealt."""
+    """How global batches are made and divided among processes and micro-batches."""
 
     size: int
     """Items of a global batch."""
     processes: int
     process: int
     accumulation: int = 1
-    """Items of the loader for one global batch; each has one micro-batch at least."""
+    """Items of the loader per global batch; each holds at least one micro-batch."""
     budget: int | None = None
-    """Computed tokens of a micro-batch at most."""
+    """Most tokens that a micro-batch computes."""
     by_length: bool = False
-    """Whether a global batch is made of items of like length."""
+    """Whether a global batch is made of items of similar length."""
     drop_last: bool = False
     seed: int = 0
 

@@ -1,7 +1,7 @@
-"""What stands among a source's files and is not read: told where it may hold rows.
+"""Files that are found among a source's and not read; those that may hold rows are reported.
 
-part-00001  b.txt  c.jsonl.lz4                    left out: nothing says what they are
-README.md  a.png  _SUCCESS  dataset_infos.json    nobody's rows: left out without a word
+part-00001  b.txt  c.jsonl.lz4                    may hold rows, in an unknown format: reported
+README.md  a.png  _SUCCESS  dataset_infos.json    never hold rows: ignored silently
 """
 
 import re
@@ -11,8 +11,8 @@ from fnmatch import translate
 from tasks.errors import shown
 
 NOTES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
-"""What libraries (`datasets`, LLaMA-Factory) write of rows beside them, in the format of data."""
-NOBODYS = (
+"""Metadata in a data format (JSON) that libraries (`datasets`, LLaMA-Factory) write beside rows."""
+NEVER_ROWS = (
     *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice"),
     *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),
     *("*.md5", "*.sha1", "*.sha256", "*.sha512", "*.crc", "*.py"),
@@ -20,26 +20,26 @@ NOBODYS = (
     *("_success", "_metadata", "_common_metadata", "_committed_*", "_started_*"),
     *("*.png", "*.jpg", "*.jpeg", "*.webp", "*.gif", "*.bmp", "*.tif", "*.tiff", "*.svg"),
 )
-"""Names, in lower case, of what lies beside rows and holds none: texts for people, checksums, marks
-of who wrote them, scripts, and the images that rows may name."""
-_NOBODYS = re.compile("|".join(map(translate, NOBODYS)))
+"""Names (globs, lower case) of files that hold no rows: texts for people, checksums, marker files,
+scripts, and images that rows may refer to."""
+_NEVER_ROWS = re.compile("|".join(map(translate, NEVER_ROWS)))
 NAMED = 3
-"""Of the files that are left out."""
+"""How many of the files a message names."""
 
 
-def is_nobodys(name: str) -> bool:
-    """Whether a file of this name holds nobody's rows, if its extension does not say otherwise."""
-    return _NOBODYS.fullmatch(last_of(name).lower()) is not None
+def never_holds_rows(name: str) -> bool:
+    """Whether a file of this name holds no rows, unless its extension is one of data."""
+    return _NEVER_ROWS.fullmatch(last_of(name).lower()) is not None
 
 
 def is_note(name: str) -> bool:
-    """Whether it holds none, though it looks like data."""
+    """Whether it is metadata of a library, though it looks like data."""
     return last_of(name).lower() in NOTES
 
 
 def may_hold_rows(name: str) -> bool:
-    """Whether it is to be told, where it is not read."""
-    return not (is_nobodys(name) or is_note(name))
+    """Whether it is reported if it is not read."""
+    return not (never_holds_rows(name) or is_note(name))
 
 
 def last_of(name: str) -> str:
@@ -48,7 +48,7 @@ def last_of(name: str) -> str:
 
 
 def told(names: Sequence[str], among: str, instead: str) -> str:
-    """What is left out, and what to do (`instead`)."""
+    """Message that the files `names` of `among` are not read, and what to do (`instead`)."""
     return (
         f"{len(names):,} of {among} left out, as their names tell no format of rows: "
         f"{some_of(names)}; if they hold rows, {instead}"
@@ -56,7 +56,7 @@ def told(names: Sequence[str], among: str, instead: str) -> str:
 
 
 def some_of(names: Sequence[str]) -> str:
-    """`'a.txt', 'b.txt', 'deep/c' and 7 more`."""
+    """The first names, as `'a.txt', 'b.txt', 'deep/c' and 7 more`."""
     more = len(names) - NAMED
     named = ", ".join(shown(name, 200) for name in names[:NAMED])
     return named + (f" and {more:,} more" if more > 0 else "")
