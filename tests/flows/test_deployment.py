@@ -102,7 +102,7 @@ FOUND = {
     "conversion": "60 of 61 rows",
     "templating": "60 of 60 rows",
     "tokenization": "60 of 60 rows",
-    "training": "step 4, loss ",
+    "training": "step 4: loss ",
     "evaluation": "accuracy ",
     "registration": "champion: the first champion: there was none to beat",
 }
