@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from flows.beforehand import check_given
 from flows.pipeline import Pipeline
-from tasks.artifact import NEUTRAL_REASONS, Artifact, Ledger
+from tasks.artifact import Artifact, Ledger
 from tasks.artifact.collection import in_use
-from tasks.artifact.ledger import QUARANTINE_FILE
+from tasks.artifact.ledger import QUARANTINE_FILE, first_faults
 from tasks.conversion.conversation.message_names import REASONING
 from tasks.errors import DataError
 
@@ -67,7 +67,9 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
     with in_use(store):
         ingestion = store.obtain(pipeline.step("ingestion", {}))
         conversion, failure = _converted(pipeline, ingestion)
-        made = {a.stage: a for a in (ingestion, conversion) if a}
+        made = [artifact for artifact in (ingestion, conversion) if artifact]
+        ledgers = {artifact.stage: artifact.report["ledger"] for artifact in made}
+        quarantines = {artifact.stage: artifact.path / QUARANTINE_FILE for artifact in made}
         report = dict(conversion.report) if conversion else {}
         report.pop("ledger", None)
         lengths, examples = (
@@ -76,9 +78,12 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
         return Inspection(
             path=str(conversion.path) if conversion else None,
             failure=failure,
-            ledgers={stage: artifact.report["ledger"] for stage, artifact in made.items()},
-            unusable={stage: _first_unusable(artifact) for stage, artifact in made.items()},
-            quarantines=tuple(str(artifact.path / QUARANTINE_FILE) for artifact in made.values()),
+            ledgers=ledgers,
+            unusable={
+                stage: tuple(first_faults(file, Ledger.from_json(ledgers[stage])))
+                for stage, file in quarantines.items()
+            },
+            quarantines=tuple(map(str, quarantines.values())),
             report=report,
             split_by=pipeline.params.conversion.split_by,
             lengths=lengths,
@@ -100,28 +105,6 @@ def _converted(pipeline: Pipeline, ingestion: Artifact) -> tuple[Artifact | None
         return pipeline.store.obtain(other.step("conversion", done)), failure
     except DataError:
         return None, failure
-
-
-def _first_unusable(artifact: Artifact) -> tuple[Mapping[str, Any], ...]:
-    """The first quarantined row of each source and reason, read until all faults are found."""
-    import pyarrow.parquet as pq
-
-    missing = {
-        (source, reason)
-        for source, account in Ledger.from_json(artifact.report["ledger"]).accounts.items()
-        for reason in account.dropped
-        if reason not in NEUTRAL_REASONS
-    }
-    found: list[Mapping[str, Any]] = []
-    with pq.ParquetFile(artifact.path / QUARANTINE_FILE) as file:
-        for batch in file.iter_batches(1024) if missing else ():
-            for row in batch.to_pylist():
-                if (name := (row["source"], row["reason"])) in missing:
-                    missing.remove(name)
-                    found.append(row)
-            if not missing:
-                break
-    return tuple(found)
 
 
 def _measured(

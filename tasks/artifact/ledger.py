@@ -163,6 +163,29 @@ class Quarantine:
         pq.write_table(table, path, compression="zstd")
 
 
+def first_faults(quarantine: Path, ledger: Ledger) -> list[dict[str, Any]]:
+    """The first quarantined row of each source and reason that is a fault of the row; the file is
+    read until all of them are found."""
+    import pyarrow.parquet as pq
+
+    missing = {
+        (source, reason)
+        for source, account in ledger.accounts.items()
+        for reason in account.dropped
+        if reason not in NEUTRAL_REASONS
+    }
+    found: list[dict[str, Any]] = []
+    with pq.ParquetFile(quarantine) as file:
+        for batch in file.iter_batches(1024) if missing else ():
+            for row in batch.to_pylist():
+                if (name := (row["source"], row["reason"])) in missing:
+                    missing.remove(name)
+                    found.append(row)
+            if not missing:
+                break
+    return found
+
+
 def quarantine_schema() -> "pa.Schema":
     """The columns of `quarantine.parquet`, the same in every stage."""
     import pyarrow as pa

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import NEUTRAL_REASONS, Ledger, Quarantine
-from tasks.artifact.ledger import Account
+from tasks.artifact.ledger import Account, first_faults
 from tasks.errors import DataError, some
 
 Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -53,20 +53,9 @@ class Earlier:
     """Each row that it could not use."""
 
     def examples_of(self, source: str) -> Examples:
-        """The first row of each reason, read until all are found."""
-        import pyarrow.parquet as pq
-
-        missing = {r for r in self.ledger.accounts[source].dropped if r not in NEUTRAL_REASONS}
-        first: dict[str, Mapping[str, Any]] = {}
-        columns = ["source", "reason", "file", "row", "field", "message"]
-        with pq.ParquetFile(self.quarantine) as file:
-            for batch in file.iter_batches(1024, columns=columns):
-                for row in batch.to_pylist():
-                    if row["source"] == source:
-                        first.setdefault(row["reason"], row)
-                if missing <= first.keys():
-                    break
-        return {source: first}
+        """The first row of each reason that is a fault."""
+        rows = first_faults(self.quarantine, self.ledger)
+        return {source: {row["reason"]: row for row in rows if row["source"] == source}}
 
 
 def check_bad_fraction(
