@@ -17,7 +17,7 @@ from tasks.artifact.threads import BackgroundCalls
 
 MOST_WAITING = 32
 """Queued calls, enough for a few shards; beyond that the disk is too slow and is waited for."""
-_behind: ContextVar[BackgroundCalls | None] = ContextVar("fsyncs", default=None)
+_calls: ContextVar[BackgroundCalls | None] = ContextVar("fsyncs", default=None)
 
 
 @contextmanager
@@ -28,22 +28,22 @@ def fsyncs_in_background() -> Generator[None, None, None]:
     Raises:
         Exception: one of the calls failed.
     """
-    with BackgroundCalls(MOST_WAITING) as behind:
-        token = _behind.set(behind)
+    with BackgroundCalls(MOST_WAITING) as calls:
+        token = _calls.set(calls)
         try:
             yield
         except BaseException:
             with suppress(Exception):  # what is done gets marked; the work's own failure is raised
-                behind.finish()
+                calls.finish()
             raise
         finally:
-            _behind.reset(token)
+            _calls.reset(token)
 
 
 def run_in_order(call: Callable[..., Any], *args: Any) -> None:
     """Makes the call after all earlier ones; inside `fsyncs_in_background` in the other thread."""
-    behind = _behind.get()
-    if behind is None:
+    calls = _calls.get()
+    if calls is None:
         call(*args)
     else:
-        behind.put(call, *args)
+        calls.put(call, *args)
