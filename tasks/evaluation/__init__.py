@@ -3,7 +3,7 @@
 In: the reward model, the tokenized pairs, (for what needs texts) the pairs of conversion, (for
 slices by their columns) the rows of ingestion, and files of public benchmarks. Out:
 
-    scores.parquet      a row per pair, see `tables/table.py`; other tables are in the same order
+    scores.parquet      a row per pair, see `tables/scores.py`; other tables are in the same order
     texts.parquet       what each pair looks like (`tables/texts.py`)
     row_columns.parquet what the rows' own columns say (`tables/row_columns.py`); only if asked for
     truncated.parquet   rewards of answers cut short (`scoring/truncation.py`)

@@ -16,7 +16,7 @@ from tasks.evaluation.measures.null_models import fit_null_models
 from tasks.evaluation.measures.suspects import suspect_table, write_csv
 from tasks.evaluation.params import EvaluationParams
 from tasks.evaluation.tables.row_columns import labels_of
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.scores import Floats, Scores
 from tasks.evaluation.tables.texts import read_texts
 
 

@@ -14,12 +14,12 @@ from tasks.errors import ParamsError
 from tasks.evaluation.params import EvaluationParams
 
 if TYPE_CHECKING:
-    from tasks.evaluation.tables.table import Scores
+    from tasks.evaluation.tables.scores import Scores
     from tasks.ingestion.places.files import SourceFile
 
 logger = logging.getLogger(__name__)
 
-VERSION = 14
+VERSION = 15
 SHELF = "6_evaluation"
 
 
@@ -110,7 +110,7 @@ def build(
     from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures
     from tasks.evaluation.scoring.passes import Passes
-    from tasks.evaluation.tables.table import read_scores
+    from tasks.evaluation.tables.scores import read_scores
 
     # Read first: a wrong file is told before the model has worked for hours.
     items = [(each, items_of(each, files[each.label])) for each in params.benchmarks]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Artifact, Step, Store, Workspace
-from tasks.evaluation.tables.table import Scores
+from tasks.evaluation.tables.scores import Scores
 
 COLORS = ("blue", "green", "say so", "the sky is what", "or color", "They is")
 

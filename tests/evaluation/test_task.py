@@ -13,7 +13,7 @@ from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
 from tasks.evaluation.measures.metrics import flat
 from tasks.evaluation.report.plots import plot_margins, plot_rewards
-from tasks.evaluation.tables.table import SCHEMA, read_scores
+from tasks.evaluation.tables.scores import SCHEMA, read_scores
 from tests.evaluation.pieces import conversations, everything, stored, upstream, write_arrow
 
 

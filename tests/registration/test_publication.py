@@ -12,7 +12,7 @@ from tasks.artifact import Store
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
 from tasks.evaluation.measures.champion import against_champion
-from tasks.evaluation.tables.table import read_scores
+from tasks.evaluation.tables.scores import read_scores
 from tasks.registration.facts import log_facts
 from tasks.registration.loader import champion_scale
 from tasks.registration.subject import Subject

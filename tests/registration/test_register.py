@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
 from tasks.errors import RegistrationError
-from tasks.evaluation.tables.table import read_scores
+from tasks.evaluation.tables.scores import read_scores
 from tasks.registration import current_alias, logged_model, register, still_registered
 from tasks.registration.aliases import decision
 from tasks.registration.aliases.comparison import beaten

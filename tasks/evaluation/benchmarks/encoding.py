@@ -17,7 +17,7 @@ from tasks.conversion.conversation.messages import text_of
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable
 from tasks.evaluation.benchmarks.items import Item, Text, as_turns
-from tasks.evaluation.tables.table import TokenIds
+from tasks.evaluation.tables.scores import TokenIds
 from tasks.templating.renderer import Rendered
 from tasks.templating.tokenizer.own_tokens import end_of
 from tasks.templating.tokenizer.special_tokens import Policy

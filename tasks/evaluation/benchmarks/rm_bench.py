@@ -16,7 +16,7 @@ from tasks.evaluation.benchmarks.combining import absent, by_subset, means, weig
 from tasks.evaluation.benchmarks.items import Item, Place, Scored, label, text, texts
 from tasks.evaluation.benchmarks.results import Result
 from tasks.evaluation.measures.intervals import Resampling
-from tasks.evaluation.tables.table import Floats
+from tasks.evaluation.tables.scores import Floats
 
 STYLES = 3
 DOMAINS = ("chat", "code", "math", "safety")

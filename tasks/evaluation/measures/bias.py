@@ -14,7 +14,7 @@ from tasks.evaluation.measures.intervals import Resampling, halved, share
 from tasks.evaluation.measures.null_models import NullModel, described, differences
 from tasks.evaluation.measures.slices import answer_tokens
 from tasks.evaluation.tables.answers import answers_of, intraclass_correlation, partial_correlation
-from tasks.evaluation.tables.table import Counts, Floats, Scores
+from tasks.evaluation.tables.scores import Counts, Floats, Scores
 from tasks.evaluation.tables.texts import Texts
 
 MATCHED = 1.1

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tasks.evaluation.measures.intervals import LEVELS, Interval, Resampling, cluster_bootstrap
-from tasks.evaluation.tables.table import Counts, Floats, Strings
+from tasks.evaluation.tables.scores import Counts, Floats, Strings
 
 CALIBRATION_BINS = 10
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.evaluation.measures.distribution import QUANTILES
-from tasks.evaluation.tables.table import Counts, Floats, Scores
+from tasks.evaluation.tables.scores import Counts, Floats, Scores
 
 
 def against_champion(scores: Scores, champion: Scores) -> dict[str, Any]:

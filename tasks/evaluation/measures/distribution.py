@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.scores import Floats, Scores
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Counts, Floats, Mask, Scores, Strings
+from tasks.evaluation.tables.scores import Counts, Floats, Mask, Scores, Strings
 
 Z = 1.959963984540054
 """Quantile 0.975 of the standard normal distribution."""

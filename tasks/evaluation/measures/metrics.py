@@ -28,7 +28,7 @@ from tasks.evaluation.measures.readiness import readiness
 from tasks.evaluation.measures.slices import Slices, slices_of, slices_of_labels
 from tasks.evaluation.measures.suspects import suspect_figures
 from tasks.evaluation.scoring.probes import probe_figures
-from tasks.evaluation.tables.table import Floats, Scores, Strings
+from tasks.evaluation.tables.scores import Floats, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
 FORMAT = 2
@@ -134,11 +134,16 @@ def metrics_of(scores: Scores, how: Resampling | None = None) -> Metrics:
         return figures | dict.fromkeys([*names, *(f"{m}_interval" for m in (*shares, *means))])
     intervals = intervals_of(shares, means, scores.group, how or Resampling())
     for name, values in {**shares, **means}.items():
-        figures |= {name: float(values.sum() / n), f"{name}_interval": intervals[name]}
+        interval = intervals[name]
+        if interval and name in NEVER_NEGATIVE:
+            interval = max(0.0, interval[0]), interval[1]
+        figures |= {name: float(values.sum() / n), f"{name}_interval": interval}
     figures["ece"] = calibration_error(scores.margin, scores.preference)
     return figures | _reward_figures(np.concatenate([scores.chosen, scores.rejected]))
 
 
+NEVER_NEGATIVE = {"loss", "loss_without_margins", "brier"}
+"""Means whose normal interval, which may reach below 0 on few pairs, is cut there."""
 REWARDS = ("min_reward", "mean_reward", "max_reward", "std_reward")
 
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.evaluation.measures.calibration import sigmoid
+from tasks.evaluation.tables.scores import UNDECIDED, Floats
 from tasks.evaluation.tables.surface import FEATURES, OPENINGS
-from tasks.evaluation.tables.table import UNDECIDED, Floats
 from tasks.evaluation.tables.texts import Texts, text_table, texts_of
 
 LENGTH, FORMAT = FEATURES[:1], FEATURES[1:]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.evaluation.tables.answers import Answers, answers_of
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.scores import Floats, Scores
 
 BEST_OF = (1, 2, 3, 4, 8, 16, 32, 64)
 BFLOAT16_BITS = 8

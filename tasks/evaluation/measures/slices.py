@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tasks.evaluation.tables.row_columns import NONE
-from tasks.evaluation.tables.table import Floats, Mask, Scores, Strings
+from tasks.evaluation.tables.scores import Floats, Mask, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
 Slices = list[tuple[str, Mask]]

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.evaluation.measures.calibration import sigmoid
+from tasks.evaluation.tables.scores import Floats, Scores
 from tasks.evaluation.tables.shown_pairs import FIGURES, ORIGIN, TEXTS, shown_pairs
-from tasks.evaluation.tables.table import Floats, Scores
 from tasks.evaluation.tables.texts import prompt_text
 
 CONFIDENT = 0.9

@@ -19,7 +19,7 @@ from tasks.evaluation.report.plots import (
     plot_rewards,
     save,
 )
-from tasks.evaluation.tables.table import Scores
+from tasks.evaluation.tables.scores import Scores
 
 if TYPE_CHECKING:
     from tasks.artifact import Workspace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.scores import Floats, Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

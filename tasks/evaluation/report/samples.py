@@ -12,8 +12,8 @@ import orjson
 import pyarrow as pa
 
 from tasks.conversion.conversation.messages import text_of
+from tasks.evaluation.tables.scores import Counts, Scores
 from tasks.evaluation.tables.shown_pairs import FIGURES, ORIGIN, TEXTS, shown_pairs
-from tasks.evaluation.tables.table import Counts, Scores
 from tasks.evaluation.tables.texts import prompt_text
 
 OF_EACH_KIND = 3

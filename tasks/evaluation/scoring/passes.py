@@ -16,7 +16,8 @@ from tasks.artifact import Workspace
 from tasks.errors import DataError
 from tasks.evaluation.params import EvaluationParams
 from tasks.evaluation.scoring import score, truncation, windows
-from tasks.evaluation.tables import table, texts
+from tasks.evaluation.tables import texts
+from tasks.evaluation.tables.scores import SCHEMA, scores_of
 
 SPLIT = "eval"
 SCORES, TRUNCATED = "scores", "truncated"
@@ -52,7 +53,7 @@ class Passes:
             ModelError: a reward is no finite number.
         """
         windows = self._score()
-        self._join(SCORES, windows, table.SCHEMA)
+        self._join(SCORES, windows, SCHEMA)
         if self.params.first_tokens is not None:
             self._join(TRUNCATED, windows, truncation.SCHEMA)
         if conversion is not None:
@@ -112,7 +113,7 @@ class Passes:
         self._write("texts", described)
         if self.params.probe_prompts:
             tokenizer: Any = AutoTokenizer.from_pretrained(self.model)
-            scores = replace(table.scores_of(scored), group=texts.texts_of(described).group)
+            scores = replace(scores_of(scored), group=texts.texts_of(described).group)
             prompts = self.params.probe_prompts
             self._write("probes", probe_table(self.scorer, tokenizer, conversion, scores, prompts))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tasks.conversion.unusable import Unusable
 from tasks.evaluation.scoring.score import RewardScorer
-from tasks.evaluation.tables.table import Scores, TokenIds
+from tasks.evaluation.tables.scores import Scores, TokenIds
 from tasks.evaluation.tables.texts import PairKey, Row, answer_text, prompt_text, rows_of
 
 REPETITIONS = 64

@@ -1,7 +1,7 @@
 """Rewards of every pair of a split: float32, in the split's order, in bounded memory.
 
 In: `<split>/*.arrow` of tokenization and a reward model directory. Out: score tables, see
-`tables/table.py`. Within a window of pairs (`windows.py`) sequences that begin alike lie in one
+`tables/scores.py`. Within a window of pairs (`windows.py`) sequences that begin alike lie in one
 flat row, without padding and with what they share computed once, where that is exact for the model;
 else they are sorted by length and padded to the longest of their batch. The rewards go back to
 their places: a reward depends on its own tokens, not on its neighbours.
@@ -19,7 +19,7 @@ import pyarrow as pa
 from tasks.artifact.memory import large_buffers_kept
 from tasks.errors import ModelError
 from tasks.evaluation.scoring.windows import read_windows
-from tasks.evaluation.tables.table import Rewards, TokenIds, score_table, sequences
+from tasks.evaluation.tables.scores import Rewards, TokenIds, score_table, sequences
 from tasks.model.bars import without_bars
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.plan import flat_plan

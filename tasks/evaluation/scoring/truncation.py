@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tasks.evaluation.scoring.score import RewardScorer
 from tasks.evaluation.scoring.windows import read_windows
-from tasks.evaluation.tables.table import SIDES, TokenIds, sequences
+from tasks.evaluation.tables.scores import SIDES, TokenIds, sequences
 
 MOST_CLOSING = 8
 """Longest closing looked for: answers that all end in the same words must not count as one."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Counts, Floats, Scores
+from tasks.evaluation.tables.scores import Counts, Floats, Scores
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tasks.artifact import Artifact
 from tasks.conversion.layouts.columns import at_path
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, some
-from tasks.evaluation.tables.table import Strings
+from tasks.evaluation.tables.scores import Strings
 from tasks.ingestion import iter_rows
 
 NONE, EMPTY = "(none)", "(empty)"

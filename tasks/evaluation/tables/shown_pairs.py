@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.evaluation.tables.table import Scores
+from tasks.evaluation.tables.scores import Scores
 from tasks.evaluation.tables.texts import Row, answer_text, rows_of
 
 Fields = Sequence[tuple[str, pa.DataType]]

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from tasks.conversion.conversation.messages import text_of
 from tasks.errors import DataError
 from tasks.evaluation.tables.language import is_told, language
+from tasks.evaluation.tables.scores import SIDES, Counts, Floats, Mask, Strings
 from tasks.evaluation.tables.surface import FEATURES, features, opening
-from tasks.evaluation.tables.table import SIDES, Counts, Floats, Mask, Strings
 
 BATCH_ROWS = 1024
 CHOSEN_FIRST: Mapping[bool | None, float] = {True: 1.0, False: -1.0, None: 0.0}

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tasks.artifact import Artifact
 from tasks.evaluation.scoring.score import RewardScorer, check_finite
 from tasks.evaluation.scoring.windows import read_windows, split_files
-from tasks.evaluation.tables.table import SCHEMA, Mask, TokenIds, score_table, sequences
+from tasks.evaluation.tables.scores import SCHEMA, Mask, TokenIds, score_table, sequences
 from tasks.model.bars import without_bars
 from tasks.model.directory import tokenizer_files
 from tasks.registration.lineage import conversion_directory, conversion_rows

@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks.evaluation.measures.intervals import Resampling, cluster_bootstrap
 from tasks.evaluation.measures.metrics import metrics_of
-from tasks.evaluation.tables.table import Floats, Scores
+from tasks.evaluation.tables.scores import Floats, Scores
 from tasks.registration.aliases.gate import Bound
 from tasks.registration.params import GateParams
 from tasks.registration.registry import CHALLENGER

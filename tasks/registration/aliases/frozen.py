@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.evaluation.tables.table import Mask, Scores
+from tasks.evaluation.tables.scores import Mask, Scores
 
 
 @dataclass(frozen=True)

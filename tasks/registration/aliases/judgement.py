@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.evaluation.measures.champion import against_champion
-from tasks.evaluation.tables.table import Scores, read_scores, scores_of
+from tasks.evaluation.tables.scores import Scores, read_scores, scores_of
 from tasks.registration.aliases.champion_scores import champion_scores
 from tasks.registration.aliases.comparison import compare
 from tasks.registration.aliases.frozen import frozen_pairs

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tasks.errors import RegistrationError, VersionError
 from tasks.evaluation.scoring.score import longest_first
 from tasks.evaluation.scoring.windows import read_windows
-from tasks.evaluation.tables.table import TokenIds, score_table, sequences
+from tasks.evaluation.tables.scores import TokenIds, score_table, sequences
 
 CHILD = Path(__file__).with_name("consumer.py")
 PASSED_ON = (

@@ -12,7 +12,7 @@ from tasks.errors import DataError
 from tasks.evaluation.measures.calibration import calibration_error, error_interval
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
-from tasks.evaluation.tables.table import Scores, score_table, scores_of
+from tasks.evaluation.tables.scores import Scores, score_table, scores_of
 from tests.evaluation.pieces import made_scores
 
 
@@ -138,6 +138,15 @@ def test_a_share_lies_in_its_interval_and_the_interval_in_zero_to_one(pairs):
 
 def test_a_single_pair_has_no_interval_of_its_mean():
     assert "margin_low" not in flat(all_metrics(scores(FOUR[:1])))
+
+
+def test_intervals_of_losses_end_at_zero_and_those_of_margins_do_not():
+    # two pairs, one far right and one far wrong: each normal interval reaches below 0
+    found = metrics_of(scores([("a", 5.0, 0.0, 2, 2), ("a", 0.0, 4.0, 2, 2)], [1.0, None]))
+    for name in ("loss", "loss_without_margins", "brier"):
+        low, high = found[f"{name}_interval"]
+        assert low == 0.0 < found[name] < high
+    assert found["margin_interval"][0] < 0
 
 
 def test_undecided_pairs_are_counted_apart_and_change_no_other_figure():

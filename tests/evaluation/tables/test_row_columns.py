@@ -14,7 +14,7 @@ from tasks.evaluation import EvaluationParams, step
 from tasks.evaluation.measures.metrics import flat, metrics_of
 from tasks.evaluation.measures.slices import MOST_LABELS, slices_of_labels
 from tasks.evaluation.tables.row_columns import label_of
-from tasks.evaluation.tables.table import read_scores
+from tasks.evaluation.tables.scores import read_scores
 from tests.evaluation.pieces import conversations, everything, stored
 
 KINDS = ("math", "code", None)
