@@ -108,7 +108,8 @@ def _lines(report: Mapping[str, Any], split_by: str) -> Iterator[str]:
     yield (
         f"pairs: {report['pairs']:,} ({report['train']:,} train, {report['eval']:,} eval) in "
         f"{report['groups']:,} groups of one prompt; {report['conversational']:,} conversations, "
-        f"{report['with_margin']:,} with a margin"
+        f"{report['with_margin']:,} with a margin, {report['with_preference']:,} with a preference "
+        "below 1"
     )
     yield (
         f"ties: {report['ties']:,}; duplicates: {duplicates['exact']:,} exact, "

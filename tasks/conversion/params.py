@@ -8,6 +8,8 @@ from pydantic import Field
 from tasks.artifact import Inert, Params
 from tasks.conversion.options import SplitBy
 
+Contradictions = Literal["drop", "keep", "majority", "soft"]
+
 
 class ConversionParams(Params):
     """How raw rows become preference pairs."""
@@ -29,10 +31,12 @@ class ConversionParams(Params):
     and trial runs of a few rows pass, which are most of the runs that are so small."""
     duplicates: Literal["drop", "keep"] = "drop"
     """Pairs that another pair repeats, exactly or up to NFC and surrounding whitespace."""
-    contradictions: Literal["drop", "keep", "majority"] = "drop"
+    contradictions: Contradictions = "drop"
     """Pairs that stand in the data both ways round: dropped on both sides, or kept, one of each
-    side unless `duplicates` keeps more; or what most rows say is kept, as where several people
-    judge a pair in a row each, the others counted as `outvoted`, and equal numbers are dropped."""
+    side unless `duplicates` keeps more. Where several people judge a pair in a row each:
+    `majority` keeps what most rows say, the others counted as `outvoted`; `soft` keeps it with the
+    share of the rows that say it as its preference, the others counted as `joined`; equal numbers
+    are dropped."""
     ties: Literal["drop", "keep"] = "drop"
     """Pairs neither answer of which is better: left out and counted, or kept with preference 0.5.
     Such a pair has no right answer, and evaluation counts it apart."""

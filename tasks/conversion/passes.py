@@ -59,26 +59,30 @@ class Passes:
         each(work, left, workers, "conversion: rows", done)
         return [taken.get(s) or self._finished("rows", s) or {} for s in self.rows]
 
-    def select(self, codes: Array, counts: Sequence[int]) -> None:
+    def select(self, codes: Array, counts: Sequence[int], preferences: Array | None = None) -> None:
         """Pass 2: writes the pairs that are kept; `codes` as the params apply them, of all pairs;
-        `counts`: how many each shard has.
+        `counts`: how many each shard has; `preferences` as in `Verdicts`.
 
         In threads: most of it waits for the disk, or copies, neither of which holds the
         interpreter.
         """
-        given: list[tuple[Path, Array]] = []
+        given: list[tuple[Path, Array, Array | None]] = []
         start = 0
         for shard, count in zip(self.rows, counts, strict=True):
-            given.append((shard, codes[start : start + count]))
+            mine = slice(start, start + count)
+            own = None if preferences is None else preferences[mine]
+            if own is not None and np.isnan(own).all():
+                own = None
+            given.append((shard, codes[mine], own))
             start += count
         digests = {
-            shard.stem: digest_json([self.digests[shard.stem], _digest(mine)])
-            for shard, mine in given
+            shard.stem: digest_json([self.digests[shard.stem], *map(_digest, verdicts)])
+            for shard, *verdicts in given
             if shard.stem in self.digests
         }
         memo = self._memo("pairs", digests)
         left = [item for item in given if self._finished("pairs", item[0]) is None]
-        taken = memo.take_all([shard.stem for shard, _ in left])
+        taken = memo.take_all([shard.stem for shard, *_ in left])
         for name, kept in taken.items():
             if kept is not None:
                 self._quarantine(kept["quarantine"], f"{name}{shards.CONTRADICTIONS}")
@@ -114,12 +118,12 @@ class Passes:
                 summaries[shard] = kept["summary"]
         return summaries
 
-    def _select(self, memo: Memo, shard: Path, codes: Array) -> None:
+    def _select(self, memo: Memo, shard: Path, codes: Array, preferences: Array | None) -> None:
         """Writes a shard's pairs."""
         name = shard.stem
         if self._finished("rows", shard) is None:
             convert_shard(self.workspace, shard, self.plan)  # only its records were taken
-        kept = {"quarantine": selection.select(self.workspace, shard, codes)}
+        kept = {"quarantine": selection.select(self.workspace, shard, codes, preferences)}
         if len(kept["quarantine"]) <= MOST_QUARANTINED:
             memo.keep(name, [f"{shards.PAIRS}/{name}.parquet"], kept)
         self.workspace.finish(f"pairs-{name}", {"of": len(codes)})
@@ -148,5 +152,7 @@ class _Convert:
             self.memo.keep(shard.stem, files, {"summary": summary, "quarantine": quarantined})
 
 
-def _digest(codes: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(codes, np.uint8).tobytes()).hexdigest()
+def _digest(of_pairs: Array | None) -> str | None:
+    if of_pairs is None:
+        return None
+    return hashlib.sha256(np.ascontiguousarray(of_pairs).tobytes()).hexdigest()

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 19
+VERSION = 20
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -128,8 +128,8 @@ def build(
     codes = applied(verdicts, params)
     with ThreadPoolExecutor(1, "near") as pool:  # most of it is numpy's, beside the disk's work
         near = pool.submit(near_duplicates, keys, codes)
-        kept = counted(keys, codes, list(plan.layouts))
-        passes.select(codes, [len(mine) for mine in keys])
+        kept = counted(keys, codes, list(plan.layouts), verdicts.preferences)
+        passes.select(codes, [len(mine) for mine in keys], verdicts.preferences)
         cycles = cyclic_pairs(keys, codes)
         ledger.merge(kept.ledger)
         ledger.check()

@@ -73,12 +73,27 @@ def test_contradictions_are_dropped_on_both_sides_and_quarantined(convert, pairs
     assert sorted(found) == [1, 3, 4]
     assert found[3]["reason"] == "contradiction"
     assert json.loads(found[3]["raw"]) == padded
-    assert "conversion.contradictions: majority, or keep" in found[3]["message"]
+    assert "conversion.contradictions: majority, soft or keep" in found[3]["message"]
     kept = convert(rows, shard_rows=2, contradictions="keep")
     assert [pair["row"] for pair in pairs_of(kept)] == [1, 2, 3, 5]  # 4 repeats 1
     assert kept.report["contradictions"] == 2
     everything = convert(rows, shard_rows=2, contradictions="keep", duplicates="keep")
     assert [pair["row"] for pair in pairs_of(everything)] == [1, 2, 3, 4, 5]
+
+
+def test_a_row_for_each_annotator_becomes_one_pair_with_their_share(convert, pairs_of):
+    # two of three say TEXT; one each of the next, which nobody can decide; the last is undisputed
+    even = [other(1), other(1) | {"chosen": other(1)["rejected"], "rejected": other(1)["chosen"]}]
+    rows = [SWAPPED, TEXT | {"chosen": "Hello. "}, *even, TEXT, other(2), other(2)]
+    artifact = convert(rows, shard_rows=2, contradictions="soft")
+    found = {pair["row"]: pair["preference"] for pair in pairs_of(artifact)}
+    assert found == {2: pytest.approx(2 / 3, abs=1e-9), 6: 1.0}
+    dropped = {"joined": 2, "contradiction": 2, "duplicate": 1}
+    assert artifact.report["ledger"]["votes"]["dropped"] == dropped
+    assert artifact.report["with_preference"] == 1
+    grown = convert([*rows, SWAPPED, SWAPPED], shard_rows=2, contradictions="soft")
+    turned = {pair["row"]: pair["preference"] for pair in pairs_of(grown)}
+    assert turned == {1: pytest.approx(3 / 5, abs=1e-9), 6: 1.0}
 
 
 @pytest.mark.catalogue(77, 78)

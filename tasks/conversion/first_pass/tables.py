@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tasks.conversion.conversation.messages import text_of
 from tasks.conversion.first_pass.joining import Origin
 from tasks.conversion.preference.identity import Identity
-from tasks.conversion.preference.pair import TIE, Pair
+from tasks.conversion.preference.pair import Pair
 from tasks.ingestion.shards import UNCOMPRESSED
 
 BATCH_ROWS = 2048
@@ -60,9 +60,8 @@ KEYS = np.dtype(
         ("eval", "?"),
         ("conversational", "?"),
         ("has_margin", "?"),
-        ("has_preference", "?"),
         ("has_comparison", "?"),
-        ("tie", "?"),
+        ("preference", "<f8"),
         ("better", "<u8"),
         ("worse", "<u8"),
         ("stretches", "<u2"),
@@ -128,9 +127,8 @@ def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
         identity.split == "eval",
         pair.format == "conversational",
         pair.margin is not None,
-        pair.preference != 1,
         pair.comparison is not None,
-        pair.preference == TIE,
+        pair.preference,
     )
 
 
@@ -158,9 +156,8 @@ _PLAIN = (
     "eval",
     "conversational",
     "has_margin",
-    "has_preference",
     "has_comparison",
-    "tie",
+    "preference",
 )
 """The fields that `key_values` ends with, in its order."""
 

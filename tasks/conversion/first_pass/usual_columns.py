@@ -65,11 +65,11 @@ def columns_of(more: Sequence[More]) -> dict[str, Any]:
 def say_more(records: Array, more: Sequence[More]) -> None:
     """Sets the fields of the records that depend on these values; none of the pairs is a tie."""
     if _nothing(more):
-        records["margin"] = tables.print_of(None, 1.0)
+        records["margin"], records["preference"] = tables.print_of(None, 1.0), 1.0
         return
     records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
     records["has_margin"] = [each.margin is not None for each in more]
-    records["has_preference"] = [each.preference != 1 for each in more]
+    records["preference"] = [each.preference for each in more]
     records["has_comparison"] = [each.comparison is not None for each in more]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.conversion.first_pass.shard_records import field_of
+from tasks.conversion.preference.pair import TIE
 from tasks.conversion.second_pass.duplicates import KEEP
 from tasks.conversion.second_pass.hash_tables import may_be_in
 
@@ -24,7 +25,7 @@ def cyclic_pairs(shards: Sequence[Array], codes: Array) -> dict[str, int]:
     other pair, or its worse answer the better one of none; this is repeated until none is removed.
     """
     better, worse = field_of(shards, "better"), field_of(shards, "worse")
-    left = np.flatnonzero((codes == KEEP) & ~field_of(shards, "tie"))
+    left = np.flatnonzero((codes == KEEP) & (field_of(shards, "preference") != TIE))
     # A quick filter that keeps all cycles; the second time among the few pairs that are left.
     left = left[may_be_in(better[left], worse[left])]
     left = left[may_be_in(worse[left], better[left])]

@@ -9,22 +9,25 @@ Most pairs are unique, which a hash table shows quickly (`hash_tables`); only th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tasks.conversion.first_pass.shard_records import field_of
+from tasks.conversion.params import Contradictions
+from tasks.conversion.preference.pair import TIE
 from tasks.conversion.second_pass.hash_tables import changes, distinct, in_both, may_repeat
 from tasks.errors import ArtifactError
 
-CODES = range(7)
-KEEP, DUPLICATE, ALIKE, CONTRADICTION, ELSEWHERE, EXCLUDED, OUTVOTED = CODES
+CODES = range(8)
+KEEP, DUPLICATE, ALIKE, CONTRADICTION, ELSEWHERE, EXCLUDED, OUTVOTED, JOINED = CODES
 """Verdicts: first of its kind; equal to an earlier pair; equal after normalisation; in the data
 both ways round; of a prompt that another source holds out; of one that a source excludes; more
-rows say the opposite."""
+rows say the opposite; counted in the preference of the pair that is kept."""
 
 Array = npt.NDArray[Any]
+
 NONE_DECIDED: Array = np.empty((0, 2), np.uint64)
 
 
@@ -35,11 +38,14 @@ class Verdicts:
     codes: Array
     other_margin: int
     """Duplicates with another margin or preference than the pair that is kept."""
+    preferences: Array | None = None
+    """Float64, one per pair: that of a pair which stands for others, too; elsewhere NaN. None: no
+    pair does."""
 
 
 def judge(
     shards: Sequence[Array],
-    contradictions: Literal["drop", "keep", "majority"] = "drop",
+    contradictions: Contradictions = "drop",
     decided: Array = NONE_DECIDED,
     apart: Array | None = None,
 ) -> Verdicts:
@@ -56,6 +62,8 @@ def judge(
         keep       the first pair of each side is `CONTRADICTION`, its repetitions are duplicates
         majority   the side with fewer pairs is `OUTVOTED`; of the other the first is kept; where
                    both have equally many, as in drop
+        soft       the first pair of the preferred side is kept, with the mean preference for it
+                   over all of them, which are `JOINED`; a mean of one half: as in drop
     """
     high = field_of(shards, "high")
     codes = np.full(len(high), KEEP, np.uint8) if apart is None else apart.copy()
@@ -81,12 +89,23 @@ def judge(
     both_ways = (one > 0) & (other > 0)
     if contradictions == "keep":
         both_ways &= starts_side
+    preferences = None
     if contradictions == "majority":
         found[both_ways & (one < other)] = OUTVOTED
         both_ways &= one == other
+    if contradictions == "soft" and both_ways.any():
+        mean = _mean_preference(
+            starts_key, ~starts_key[leader], field_of(shards, "preference")[rows]
+        )
+        found[both_ways] = JOINED
+        kept = both_ways & starts_side & (mean > TIE)
+        found[kept] = KEEP
+        preferences = np.full(len(codes), np.nan)
+        preferences[rows[kept]] = mean[kept]
+        both_ways &= mean == TIE
     found[both_ways] = CONTRADICTION
     codes[rows] = found
-    return Verdicts(codes, other_margin)
+    return Verdicts(codes, other_margin, preferences)
 
 
 def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
@@ -131,3 +150,13 @@ def _votes(starts_key: Array, is_second: Array) -> tuple[Array, Array]:
     second = np.repeat(np.add.reduceat(is_second, starts, dtype=np.int64), sizes)
     first = np.repeat(sizes, sizes) - second
     return np.where(is_second, second, first), np.where(is_second, first, second)
+
+
+def _mean_preference(starts_key: Array, is_second: Array, preference: Array) -> Array:
+    """For every sorted pair: the mean preference for its chosen answer over the pairs of its key,
+    each of which prefers its own by `preference`; to 12 digits, so that no half is missed."""
+    starts = np.flatnonzero(starts_key)
+    sizes = np.diff(starts, append=len(starts_key))
+    for_second = np.where(is_second, preference, 1 - preference)
+    second = np.repeat(np.round(np.add.reduceat(for_second, starts) / sizes, 12), sizes)
+    return np.where(is_second, second, 1 - second)

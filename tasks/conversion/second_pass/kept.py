@@ -12,6 +12,7 @@ import numpy as np
 
 from tasks.artifact import Ledger
 from tasks.conversion.first_pass.shard_records import field_of
+from tasks.conversion.preference.pair import TIE
 from tasks.conversion.preference.splits import SPLITS
 from tasks.conversion.second_pass.duplicates import (
     ALIKE,
@@ -20,6 +21,7 @@ from tasks.conversion.second_pass.duplicates import (
     DUPLICATE,
     ELSEWHERE,
     EXCLUDED,
+    JOINED,
     KEEP,
     OUTVOTED,
     Array,
@@ -32,6 +34,7 @@ REASONS = {
     ELSEWHERE: "held_out_elsewhere",
     EXCLUDED: "excluded",
     OUTVOTED: "outvoted",
+    JOINED: "joined",
 }
 
 
@@ -48,8 +51,14 @@ class KeptPairs:
     """Whether each of them is in eval."""
 
 
-def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> KeptPairs:
-    """The counts, given the records of all shards and the verdicts as the params apply them."""
+def counted(
+    shards: Sequence[Array],
+    codes: Array,
+    sources: Sequence[str],
+    preferences: Array | None = None,
+) -> KeptPairs:
+    """The counts, given the records of all shards, the verdicts as the params apply them, and the
+    `preferences` of the verdicts."""
     ledger = Ledger()
     per_code = np.bincount(field_of(shards, "source") * np.intp(len(CODES)) + codes)
     for place, n in enumerate(per_code.tolist()):
@@ -62,20 +71,25 @@ def counted(shards: Sequence[Array], codes: Array, sources: Sequence[str]) -> Ke
     held_out = field_of(shards, "eval")[kept]
     split = field_of(shards, "source")[kept] * np.intp(len(SPLITS)) + held_out
     counts: dict[tuple[str, str, str], int] = {}
-    for what, true in _facts(shards, kept):
+    own = field_of(shards, "preference")
+    preference = own if preferences is None else np.where(np.isnan(preferences), own, preferences)
+    for what, true in _facts(shards, kept, preference[kept]):
         cells = np.bincount(split[true], minlength=len(SPLITS) * len(sources)).tolist()
         for (source, name), n in zip(product(sources, SPLITS), cells, strict=True):
             counts[source, name, what] = n
     return KeptPairs(ledger, counts, field_of(shards, "group")[kept], held_out)
 
 
-def _facts(shards: Sequence[Array], kept: Array | slice) -> Iterator[tuple[str, Array]]:
+def _facts(
+    shards: Sequence[Array], kept: Array | slice, preference: Array
+) -> Iterator[tuple[str, Array]]:
     """Each fact that is counted, with a mask of the kept pairs for which it is true."""
-    longer, tie = field_of(shards, "longer")[kept], field_of(shards, "tie")[kept]
+    longer, tie = field_of(shards, "longer")[kept], preference == TIE
     yield "pairs", np.ones(len(tie), bool)
     yield "ties", tie
     yield "longer", (longer > 0) & ~tie
     yield "equal", (longer == 0) & ~tie
     yield "conversational", field_of(shards, "conversational")[kept]
-    for name in ("margin", "preference", "comparison"):
+    yield "with_preference", preference != 1
+    for name in ("margin", "comparison"):
         yield f"with_{name}", field_of(shards, f"has_{name}")[kept]

@@ -30,7 +30,7 @@ from tasks.conversion.second_pass.duplicates import (
 
 _CONTRADICTED = (
     "found this pair in the data with chosen and rejected exchanged, expected one preference; "
-    "decide for one in the source, or set conversion.contradictions: majority, or keep"
+    "decide for one in the source, or set conversion.contradictions: majority, soft or keep"
 )
 
 
@@ -44,22 +44,25 @@ def applied(verdicts: Verdicts, params: ConversionParams) -> npt.NDArray[np.uint
     return codes
 
 
-def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any]]:
+def select(
+    workspace: Workspace, rows: Path, codes: Array, preferences: Array | None = None
+) -> list[dict[str, Any]]:
     """Writes the pairs of a shard that are kept, and its contradictions' quarantined rows, which
-    are also the result. `codes`: the verdicts on its pairs."""
+    are also the result. `codes`: the verdicts on its pairs; `preferences`: those that pairs get
+    instead of their own, NaN for none."""
     name = f"{rows.stem}.parquet"
     before = workspace.path / shards.RAW_PAIRS / name
     # Renaming one link of a file over another one of it would leave both.
     (workspace.path / shards.PAIRS / name).unlink(missing_ok=True)
     with workspace.writing(f"{shards.PAIRS}/{name}") as out:
-        if (codes == KEEP).all():
+        if (codes == KEEP).all() and preferences is None:
             out.unlink(missing_ok=True)
             try:
                 os.link(before, out)
             except OSError:  # not every file system gives a file two names
                 shutil.copyfile(before, out)
         else:
-            _write_kept(before, out, codes)
+            _write_kept(before, out, codes, preferences)
     if not (codes == CONTRADICTION).any():
         return []
     origins = _origins(before, codes == CONTRADICTION)
@@ -71,15 +74,25 @@ def select(workspace: Workspace, rows: Path, codes: Array) -> list[dict[str, Any
     return quarantine.rows
 
 
-def _write_kept(before: Path, out: Path, codes: Array) -> None:
+def _write_kept(before: Path, out: Path, codes: Array, preferences: Array | None) -> None:
     start = 0
     with pq.ParquetFile(before) as file, tables.open_writer(out) as writer:
         for number in range(file.num_row_groups):
             group: Any = file.read_row_group(number, use_threads=False)
-            keep = codes[start : start + len(group)] == KEEP
+            mine = slice(start, start + len(group))
+            keep = codes[mine] == KEEP
             start += len(group)
+            if preferences is not None:
+                group = _with_preferences(group, preferences[mine])
             for batch in group.combine_chunks().to_batches():
                 writer.write_batch(batch if keep.all() else batch.filter(pa.array(keep)))
+
+
+def _with_preferences(group: pa.Table, preferences: Array) -> pa.Table:
+    place = group.schema.get_field_index("preference")
+    own = group.column(place).to_numpy()
+    found = np.where(np.isnan(preferences), own, preferences)
+    return group.set_column(place, group.schema.field(place), pa.array(found))
 
 
 def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:

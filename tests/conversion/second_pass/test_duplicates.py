@@ -13,6 +13,7 @@ from tasks.conversion.second_pass.duplicates import (
     ALIKE,
     CONTRADICTION,
     DUPLICATE,
+    JOINED,
     KEEP,
     OUTVOTED,
     check_no_leakage,
@@ -87,6 +88,35 @@ def test_of_values_that_all_differ_few_are_looked_at_twice():
     values = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
     assert hash_tables.may_repeat(values).sum() < 15_000
     assert hash_tables.may_be_in(values[:50_000], values[50_000:]).sum() < 5_000
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.booleans(), st.sampled_from([1.0, 0.9, 0.7])), max_size=25
+    )
+)
+def test_soft_preferences_are_the_mean_of_all_rows_that_judge_a_pair(votes):
+    pairs = [(high, 8 + second, 0, 0) for high, second, _ in votes]
+    given = records(pairs)
+    given["preference"] = [preference for *_, preference in votes]
+    found = judge([given[:9], given[9:]], "soft")
+    for high in range(3):
+        mine = [n for n, vote in enumerate(votes) if vote[0] == high]
+        codes = [int(found.codes[n]) for n in mine]
+        if len({votes[n][1] for n in mine}) < 2:
+            assert codes == [KEEP, *[DUPLICATE] * (len(mine) - 1)][: len(mine)]
+            continue
+        for_second = np.mean(
+            [p if second else 1 - p for _, second, p in map(votes.__getitem__, mine)]
+        )
+        if abs(for_second - 0.5) < 1e-9:
+            assert codes == [CONTRADICTION] * len(mine)
+            continue
+        first = next(n for n in mine if votes[n][1] == (for_second > 0.5))
+        assert codes == [KEEP if n == first else JOINED for n in mine]
+        assert found.preferences[first] == pytest.approx(max(for_second, 1 - for_second), abs=1e-9)
+        assert np.isnan(found.preferences[[n for n in mine if n != first]]).all()
 
 
 def test_a_group_in_both_splits_is_a_defect():
