@@ -41,8 +41,9 @@ def _export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     history = exact_history(trainer.state.log_history)
     card = model_card(trainer, history, "model")
     if isinstance(model, PeftModel):
+        base_of(model).name_or_path = ""  # a path of this machine is no part of the result
         for config in model.peft_config.values():
-            config.base_model_name_or_path = None  # a path of this machine is no part of the result
+            config.base_model_name_or_path = None  # peft would fill in the name above
         model.save_pretrained(str(output / "adapter"), safe_serialization=True)
         (output / "adapter" / "README.md").unlink(missing_ok=True)
         quantized = is_quantized(model)
