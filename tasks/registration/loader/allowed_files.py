@@ -44,6 +44,11 @@ def check_files(directory: Path) -> None:
     Raises:
         ValueError: a file is of no kind on the list, or a configuration would run or fetch code.
     """
+    if (directory / "adapter_config.json").is_file():
+        raise ValueError(
+            f"{directory} holds an adapter, whose base model is elsewhere; expected whole weights: "
+            "load it with peft, then merge_and_unload(), and save_pretrained that and the tokenizer"
+        )
     if not (directory / "config.json").is_file():
         inner = directory / "model"
         here = f": it is in {inner}" if (inner / "config.json").is_file() else ""
@@ -102,8 +107,6 @@ def shipped_digest(sources: list[str], digest: str = UNNAMED) -> str:
 
 
 def _check_configuration(path: Path) -> None:
-    if path.name == "adapter_config.json":
-        raise ValueError(f"{path}: an adapter names its base model elsewhere; expected merged ones")
     content: Any = parsed(path)
     if not isinstance(content, dict):
         return

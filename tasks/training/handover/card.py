@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 TAGS = ("reward-trainer", "reward-model", "reward-pipeline")
 SHOWN = ("loss", "accuracy", "margin", "mean_reward", "num_tokens")
 
-LOAD = """```python
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+LOAD_WHOLE = """from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 model = AutoModelForSequenceClassification.from_pretrained("{name}", dtype=torch.float32).eval()
-{read}
-with torch.no_grad():
+"""
+LOAD_ADAPTER = """from peft import AutoPeftModelForSequenceClassification
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoPeftModelForSequenceClassification.from_pretrained(
+    "{name}", num_labels=1, dtype=torch.float32
+).eval()
+"""
+READ = """with torch.no_grad():
     reward = model(ids).logits[0, 0].item()
-```"""
+"""
 CONVERSATION = """messages = [
     {"role": "user", "content": "What color is the sky?"},
     {"role": "assistant", "content": "It is blue."},
@@ -42,15 +48,24 @@ ids = tokenizer(text, return_tensors="pt")["input_ids"]"""
 
 
 def model_card(
-    trainer: "RewardTrainer", history: list[dict[str, Any]], name: str, tags: tuple[str, ...] = ()
+    trainer: "RewardTrainer",
+    history: list[dict[str, Any]],
+    name: str,
+    tags: tuple[str, ...] = (),
+    *,
+    merged: bool = False,
 ) -> str:
-    """The card as Markdown with YAML front matter; `history` holds the logged records."""
+    """The card as Markdown with YAML front matter; `history` holds the logged records, `merged`
+    says that adapters are added into the weights where the card stands.
+    """
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     adapter = isinstance(model, PeftModel)
     base = Path(base_of(model).name_or_path or trainer.base_name).name
+    alone = adapter and not merged
+    load = LOAD_ADAPTER if alone else LOAD_WHOLE
     lines = [
         "---",
-        "library_name: transformers",
+        f"library_name: {'peft' if alone else 'transformers'}",
         "pipeline_tag: text-classification",
         "tags:",
         *(f"- {tag}" for tag in dict.fromkeys((*TAGS, *tags))),
@@ -63,7 +78,7 @@ def model_card(
         + (" and low-rank adapters." if adapter else "."),
         "",
         "## Load",
-        LOAD.format(name=name, read=_read(trainer)),
+        f"```python\nimport torch\n{load.format(name=name)}{_read(trainer)}\n{READ}```",
         "The reward is read at the last token of a sequence and is no probability: only the "
         "differences between answers to one prompt have a meaning.",
         "",

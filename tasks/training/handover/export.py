@@ -39,7 +39,7 @@ def _export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     tokenizer: Any = trainer.processing_class
     history = exact_history(trainer.state.log_history)
-    card = model_card(trainer, history, "model")
+    card = model_card(trainer, history, "model", merged=True)
     if isinstance(model, PeftModel):
         base_of(model).name_or_path = ""  # a path of this machine is no part of the result
         for config in model.peft_config.values():

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 class SharedTrainer(ResumableTrainer):
-    """Trainer whose card, written by `create_model_card` and `push_to_hub`, is this project's, and
-    whose `save_model` writes the score contract."""
+    """Trainer whose `save_model` writes this project's card, as `create_model_card` and
+    `push_to_hub` do, and the score contract."""
 
     base_name: str
     """What the model was given as."""
@@ -29,13 +29,16 @@ class SharedTrainer(ResumableTrainer):
     """Which the training rows had, `standard` or `conversational`; none where nobody knows."""
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As Trainer's; a whole model gets its score contract, for which it is loaded once more, in
-        float32 on the CPU. Adapters, and the models within checkpoints, get none.
+        """As Trainer's, with a model card; a whole model gets its score contract, for which it is
+        loaded once more, in float32 on the CPU. Adapters get none, models within checkpoints
+        neither.
         """
         super().save_model(output_dir, _internal_call)
         of_a_checkpoint = _internal_call and output_dir is not None
         if self.is_world_process_zero() and not of_a_checkpoint:
-            self._write_contract(Path(output_dir or self.args.output_dir or "."))
+            directory = Path(output_dir or self.args.output_dir or ".")
+            self._write_card(directory, directory.name)
+            self._write_contract(directory)
 
     def _write_contract(self, directory: Path) -> None:
         (directory / CONTRACT).unlink(missing_ok=True)  # of a model that stood here before
@@ -77,11 +80,13 @@ class SharedTrainer(ResumableTrainer):
         if not self.is_world_process_zero():
             return
         directory = Path(self.args.output_dir or ".")
-        directory.mkdir(parents=True, exist_ok=True)
         given = (tags,) if isinstance(tags, str) else tuple(tags or ())
+        self._write_card(directory, model_name or directory.name, given)
+
+    def _write_card(self, directory: Path, name: str, tags: tuple[str, ...] = ()) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         trainer: Any = self
-        name = model_name or directory.name
-        text = model_card(trainer, self.state.log_history, name, given)
+        text = model_card(trainer, self.state.log_history, name, tags)
         (directory / "README.md").write_text(text, "utf-8")
 
     def _tag(self) -> None:

@@ -23,7 +23,7 @@ PLANTED = "raise SystemExit('planted code ran')"
         ("code/reward_inference.py", PLANTED, "is no file of a reward model"),
         ("code/reward_inference_0123456789ab.py", PLANTED, "was changed after registration"),
         ("deep/down/python_model.pkl", "a pickle", "is no file of a reward model"),
-        ("adapter_config.json", "{}", "an adapter names its base model elsewhere"),
+        ("adapter_config.json", "{}", "holds an adapter, whose base model is elsewhere"),
         ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["x.Y", null]}}', "auto_map"),
         ("reward_contract.json", "{", r"reward_contract\.json is no JSON \("),
         ("config.json", '{"text_config": {"_attn_implementation": "some/kernel"}}', "repository"),
@@ -33,6 +33,13 @@ def test_a_directory_with_more_than_data_or_damaged_data_is_refused(copied, name
     (copied / name).parent.mkdir(parents=True, exist_ok=True)
     (copied / name).write_text(content)
     with pytest.raises(ValueError, match=said):
+        load_reward_model(copied, "cpu")
+
+
+def test_an_adapter_alone_is_told_as_such(copied):
+    (copied / "config.json").unlink()
+    (copied / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"holds an adapter, .* merge_and_unload\(\)"):
         load_reward_model(copied, "cpu")
 
 

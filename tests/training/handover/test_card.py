@@ -4,6 +4,7 @@ import pytest
 import torch
 from datasets import Dataset
 from huggingface_hub import HfApi, ModelCard
+from peft import LoraConfig
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
@@ -65,6 +66,46 @@ def test_the_card_s_way_of_loading_runs_as_it_stands(trainer, tmp_path, template
     end = [trainer.processing_class.eos_token_id]
     assert (made["ids"][0, -1:].tolist() == end) == (template is None)
     assert isinstance(made["reward"], float)
+
+
+# peft asks the base model by an older name
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("given", [{}, {"use_dora": True, "task_type": "SEQ_CLS"}])
+def test_the_card_of_an_adapter_loads_it_with_the_rewards_that_it_was_trained_to(
+    base, tmp_path, given
+):
+    place = str(tmp_path / "saved")
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=place, learning_rate=3e-2, **FIELDS),
+        train_dataset=Dataset.from_list(make_rows(16)),
+        peft_config=LoraConfig(r=2, **given),
+    )
+    trainer.train()
+    trainer.save_model()
+    trainer.create_model_card(model_name=place)
+    text = (tmp_path / "saved" / "README.md").read_text()
+    assert ModelCard(text).data.library_name == "peft"
+    made = {}
+    exec(text.split("```python\n")[1].split("```")[0], made)
+    with torch.no_grad():
+        trained_to = trainer.model.eval()(made["ids"]).logits.item()
+    assert made["reward"] == pytest.approx(trained_to, abs=1e-6)
+
+
+@pytest.mark.parametrize("adapters", [None, LoraConfig(r=2)], ids=["whole", "adapter"])
+def test_what_a_script_saves_has_this_project_s_card(base, tmp_path, adapters):
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(tmp_path / "run"), **FIELDS),
+        train_dataset=Dataset.from_list(make_rows(4)),
+        peft_config=adapters,
+    )
+    trainer.save_model(str(tmp_path / "rewards"))
+    text = (tmp_path / "rewards" / "README.md").read_text()
+    assert "# rewards\n" in text
+    assert "More Information Needed" not in text
+    assert str(tmp_path) not in text
 
 
 # huggingface_hub hands its files to httpx by an older name
