@@ -19,6 +19,7 @@ from tasks.ingestion.formats.decompression import check_bomb
 from tasks.ingestion.places.archive_members import Wanted, tar_members, zip_members
 from tasks.ingestion.places.prefixes import PiecesHash
 from tasks.ingestion.places.unread_files import may_hold_rows
+from tasks.ingestion.places.writable_names import unwritable
 
 MEMBERS_LIMIT = 100_000
 SEPARATOR = "!/"
@@ -63,7 +64,8 @@ def unpack(
     below `target`, where they are numbered.
 
     Raises:
-        DataError: the archive is unsafe, a bomb, damaged, or has no such member.
+        DataError: the archive is unsafe, a bomb, damaged, or has no such member, or one under a
+            name that no table can hold.
     """
     size = origin.path.stat().st_size
     if not size:
@@ -77,8 +79,13 @@ def unpack(
             raise DataError(f"{origin.name}: over {MEMBERS_LIMIT:,} members; unpack it yourself")
         if content is None:
             if pattern is None and may_hold_rows(name) and not _is_hidden(name):
-                left_out.append(name)
+                left_out.append(name.encode("utf-8", "backslashreplace").decode())
             continue
+        if fault := unwritable(name):
+            raise DataError(
+                f"{origin.name}: the name of member {shown(name, 200)} {fault}; pack it again "
+                "under another"
+            )
         path, digest, written = target / f"{len(found):05d}", PiecesHash(), 0
         with path.open("wb") as file:
             for piece in content:

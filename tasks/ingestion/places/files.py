@@ -26,6 +26,7 @@ from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.directories import DirectoryFiles, files_of_directory, files_of_glob
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.places.unread_files import is_note, last_of, never_holds_rows
+from tasks.ingestion.places.writable_names import unwritable
 from tasks.ingestion.redaction import redacted
 
 
@@ -134,8 +135,9 @@ def described(
     extension of its name, the names that its server gives it (`said`).
 
     Raises:
-        DataError: none of them says anything.
+        DataError: none of them says anything, or the name cannot be written in a line.
     """
+    _check_name(source, name)
     telling = _telling(source, name, said)
     if telling is None:
         plain = last_of(name)
@@ -152,6 +154,14 @@ def described(
         codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
     delimiter = source.delimiter or ("\t" if stem.endswith(".tsv") else ",")
     return SourceFile(name, path, format_, codec, delimiter, size, digest, quotes=source.quotes)
+
+
+def _check_name(source: Source, name: str) -> None:
+    """Raises DataError for a name that no line of a table or a log could hold."""
+    if fault := unwritable(name):
+        raise DataError(
+            f"source {source.name!r}: the name of {shown(name, 200)} {fault}; rename it"
+        )
 
 
 def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:
@@ -199,10 +209,7 @@ def _unreadable(source: Source, error: OSError) -> DataError:
 
 def _described(source: Source, name: str) -> SourceFile:
     path, where = Path(name), f"source {source.name!r}: {_resolved(name)}"
-    if any("\ud800" <= c <= "\udfff" for c in name):
-        raise DataError(
-            f"source {source.name!r}: the name of {shown(name, 200)} is not UTF-8; rename it"
-        )
+    _check_name(source, name)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

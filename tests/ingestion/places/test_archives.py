@@ -180,6 +180,26 @@ def test_a_member_that_leads_out_or_is_a_link_refuses_the_archive(ingestion, nam
     assert sorted(p.name for p in ingestion.directory.iterdir()) == sorted([name, "store"])
 
 
+@pytest.mark.parametrize("member", ["a\udce9.jsonl", "a\n\x1b[2J.jsonl", "a\u2028.jsonl"])
+def test_a_member_whose_name_no_table_can_hold_refuses_the_archive(ingestion, member):
+    path = ingestion.write("raw.tar", tar_of({"b.jsonl": b'{"n":1}\n', member: b"bad\n"}))
+    with pytest.raises(DataError, match=rf"{path}: the name of member .*; pack it again") as caught:
+        ingestion.run(path)
+    assert ascii(member) in str(caught.value)
+    assert str(caught.value).isprintable()
+    kept = ingestion.run(f"{path}!/b.jsonl")
+    assert [row["raw"] for row in ingestion.rows(kept)] == [{"n": 1}]
+
+
+def test_a_member_that_is_not_read_may_have_any_name(ingestion, caplog):
+    packed = {"b.jsonl": b'{"n":1}\n', "Icon\r": b"x", "caf\udce9.txt": b"x"}
+    artifact = ingestion.run(ingestion.write("raw.tar", tar_of(packed)))
+    assert len(ingestion.rows(artifact)) == 1
+    [told] = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    assert "caf" in told
+    assert told.isprintable()
+
+
 @pytest.mark.parametrize("path", ["new!/a.jsonl", "new!/*.jsonl", "new!/**/*.jsonl", "new!"])
 @pytest.mark.catalogue(45)
 def test_a_directory_whose_name_ends_in_an_exclamation_mark_is_no_archive(ingestion, path):

@@ -244,6 +244,16 @@ def test_a_file_whose_name_is_not_utf_8_is_told(ingestion):
         ingestion.run(ingestion.directory / "raw")
 
 
+def test_a_file_whose_name_would_write_to_the_terminal_is_told(ingestion):
+    ingestion.write("raw/a\x1b[2J.jsonl", "")
+    for path in ("raw", "raw/*", "raw/a\x1b[2J.jsonl"):
+        with pytest.raises(
+            DataError, match=r"name of .*a\\x1b\[2J.jsonl' holds a control"
+        ) as caught:
+            ingestion.run(ingestion.directory / path)
+        assert str(caught.value).isprintable()
+
+
 @pytest.mark.catalogue(45)
 def test_a_directory_without_rows_is_told_with_what_it_holds(ingestion):
     ingestion.write("raw/part-00001", '{"a":1}\n')

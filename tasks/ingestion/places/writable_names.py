@@ -1,0 +1,15 @@
+"""Which names of files a line of a table or a log can hold; one may come from a stranger's archive.
+
+caf\\udce9.jsonl  ->  "is not UTF-8"          a\\x1b[2J.jsonl  ->  "holds a control character"
+"""
+
+import unicodedata
+
+_CONTROL = "holds a control character"
+_FAULTS = {"Cs": "is not UTF-8", "Cc": _CONTROL, "Zl": _CONTROL, "Zp": _CONTROL}
+"""By the category of the character."""
+
+
+def unwritable(name: str) -> str:
+    """What is wrong with the name, or nothing."""
+    return next(filter(None, (_FAULTS.get(unicodedata.category(c)) for c in name)), "")
