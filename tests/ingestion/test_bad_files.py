@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import zstandard
 
 from tasks.errors import DataError, PipelineError
 from tasks.ingestion.formats import isolation
+from tests.ingestion.fuzz import tar_of, zip_of
 
 LINES = b"".join(b'{"a":"%064d"}\n' % i for i in range(3000))
 COMPRESS = {
@@ -165,6 +167,42 @@ def test_a_bad_file_is_named_with_what_is_wrong(ingestion, name, content, says):
     assert str(path) in str(caught.value)
     assert isinstance(caught.value, PipelineError)
     assert not list(ingestion.directory.glob("store/1_ingestion/*"))
+
+
+IMPOSTORS = [
+    ("book.csv", zip_of({"xl/workbook.xml": b"<x/>"}), "a ZIP archive.*workbook as CSV"),
+    ("rows.jsonl", zip_of({"a.jsonl": b'{"a":1}'}), "a ZIP archive.*set format: zip"),
+    ("rows.json", _parquet(), "a Parquet file.*set format: parquet"),
+    ("rows.jsonl.gz", gzip.compress(tar_of({"a.jsonl": LINES})), "set format: tar.gz"),
+    ("rows.tsv", tar_of({"a.jsonl": LINES}), "a tar archive.*set format: tar on"),
+    ("old.csv", bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), "an old workbook.*as CSV"),
+    ("rows.jsonl", pickle.dumps([{"a": 1}]), "a pickle, which is never read"),
+    ("page.jsonl", b"\n<!DOCTYPE html>\n<p>Log in</p>\n", "a web page.*download the file itself"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), IMPOSTORS, ids=[c[2][:9] for c in IMPOSTORS])
+@pytest.mark.catalogue(7)
+def test_a_file_that_is_no_text_is_called_what_it_is(ingestion, name, content, says):
+    """And not bad rows, or UTF-16."""
+    path = ingestion.write(name, content)
+    with pytest.raises(DataError, match=f"{path}: found .*{says}"):
+        ingestion.run(path)
+
+
+def test_text_that_begins_as_some_magic_does_is_text(ingestion):
+    for name, content in (("x.csv", "PAR1,PK\n1,2\n"), ("x.tsv", "BZh\t<html lang\n1\t2\n")):
+        assert len(ingestion.rows(ingestion.run(ingestion.write(name, content)))) == 1
+
+
+def test_the_format_that_an_impostor_is_said_to_have_reads_it(ingestion):
+    for content, format_, rows in [
+        (zip_of({"a.jsonl": LINES}), "zip", 3000),
+        (gzip.compress(tar_of({"a.jsonl": LINES})), "tar.gz", 3000),
+        (_parquet(), "parquet", 1000),
+    ]:
+        path = ingestion.write("x.jsonl", content)
+        assert ingestion.run(path, format=format_).report["ledger"]["s"]["rows_out"] == rows
 
 
 @pytest.mark.parametrize("window", [27, 28])

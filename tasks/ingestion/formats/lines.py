@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES, Origin
+from tasks.ingestion.formats.impostors import HEAD_BYTES, check_is_text
 
 BOM = b"\xef\xbb\xbf"
 _WIDE = (
@@ -21,7 +22,7 @@ _WIDE = (
     (b"\xfe\xff", "utf-16"),
 )
 _HEAD_BYTES = 64
-"""By which an encoding is told."""
+"""By which an encoding is told that has no mark."""
 _LONE_RETURN = re.compile(rb"\r[^\r\n]")
 _BETWEEN_ENDS = re.compile(rb"[^\r\n]+")
 
@@ -41,11 +42,12 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The same bytes without a byte order mark.
 
     Raises:
-        DataError: the first bytes are UTF-16 or UTF-32.
+        DataError: the first bytes are UTF-16 or UTF-32, or those of no text.
     """
     first = b""  # a compressed file may give its first bytes one by one
-    while len(first) < _HEAD_BYTES and (piece := next(pieces, b"")):
+    while len(first) < HEAD_BYTES and (piece := next(pieces, b"")):
         first += piece
+    check_is_text(origin, first[:HEAD_BYTES])
     encoding = next((name for mark, name in _WIDE if first.startswith(mark)), "")
     if not encoding and (head := first[:_HEAD_BYTES]).count(0) >= max(2, len(head) // 4):
         encoding = "utf-16 or utf-32 without a byte order mark"
