@@ -79,6 +79,11 @@ TRL = [
      "prompt[0].content[0]", "found a part of type 'image_url'"),
     (TALK | {"chosen": [assistant([{"type": "thinking", "thinking": "Hm."}])]}, "unknown_part",
      "chosen[0].content[0]", "write its text as the message's reasoning_content"),
+    *((TALK | {"chosen": [assistant("Hello.") | {key: value}]}, "wrong_type", f"chosen[0].{key}",
+       f"found {told}, expected text; write it so, or leave")
+      for key, value, told in (("reasoning_content", ["Hm."], "a list of 1: ['Hm.']"),
+                               ("thinking", False, "the boolean False"),
+                               ("name", {"first": "Ann"}, "an object: {'first': 'Ann'}"))),
     (TEXT | {"images": ["x.png"]}, "image_part", "images", "leave such rows out"),
     (TALK | {"chosen": [CALL | {"tool_calls": [{"function": {}}]}]}, "bad_tool_call",
      "chosen[0].tool_calls[0]", '"arguments"'),

@@ -23,6 +23,7 @@ Messages = list[Message]
 REASONED = "reasoning kept"
 BESIDE_CALLS = "text beside tool calls kept"
 _PLAIN = {"role", "content"}
+_TEXTS = {"name", *REASONING}
 _AS_REASONING = f"write its text as the message's {REASONING[0]}"
 _INSTEAD = {
     **dict.fromkeys(("thinking", "reasoning"), _AS_REASONING),
@@ -37,8 +38,8 @@ def check_messages(value: list[Any], field: str, notes: list[str]) -> Messages:
     """The messages in their one form; what was changed on the way is appended to `notes`.
 
     Raises:
-        Unusable: empty_messages, bad_message, unknown_role, null_content, unknown_part,
-            bad_tool_call.
+        Unusable: empty_messages, bad_message, unknown_role, null_content, wrong_type,
+            unknown_part, bad_tool_call.
     """
     if not value:
         raise Unusable(
@@ -99,6 +100,9 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
     for key, setting in message.items():
         if setting is None or key in _PLAIN:
             continue
+        if key in _TEXTS and not isinstance(setting, str):
+            told = f"found {found(setting)}, expected text; write it so, or leave the key out"
+            raise Unusable("wrong_type", f"{field}.{key}", told)
         if key in KEYS:
             kept[key] = setting
         elif key == "function_call" and without_nulls(setting):
