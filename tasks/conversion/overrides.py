@@ -31,6 +31,7 @@ from tasks.errors import DataError, shown
 Action = Literal["flip", "drop", "tie"]
 ACTIONS: tuple[Action, ...] = ("flip", "drop", "tie")
 COLUMNS = ("pair_id", "action")
+_EXPECTED = "expected an object with pair_id and action"
 KNOWN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 
 
@@ -68,36 +69,62 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
     try:
         if kind == ".parquet":
             return _parquet(path)
-        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        text = _text(path)
         if kind in (".csv", ".tsv"):
-            return _delimited(path, text.decode(), "," if kind == ".csv" else "\t")
-        rows = (
-            [orjson.loads(line) for line in text.splitlines() if line.strip()]
-            if (kind == ".jsonl")
-            else orjson.loads(text)
-        )
+            return _delimited(path, text, "," if kind == ".csv" else "\t")
+        rows = _json_lines(path, text) if kind == ".jsonl" else orjson.loads(text)
     except DataError:
         raise
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path}: overrides cannot be read: {error}") from None
-    if not isinstance(rows, list) or not all(isinstance(r, dict) for r in cast(list[Any], rows)):
-        raise DataError(f"{path}: expected objects with pair_id and action as overrides")
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of objects with pair_id and action as overrides")
+    for number, row in enumerate(cast(list[Any], rows), 1):
+        if not isinstance(row, dict):
+            raise DataError(f"{path} row {number}: found {shown(row)}, {_EXPECTED}")
     return cast(list[dict[str, Any]], rows)
 
 
-def _check_columns(where: str, columns: Collection[str]) -> None:
+def _text(path: Path) -> str:
+    raw = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        line, byte = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        found = shown(raw[error.start : error.end])
+        raise DataError(
+            f"{path} line {line}: byte {byte} is not UTF-8 ({found}); save the file as UTF-8"
+        ) from None
+
+
+def _json_lines(path: Path, text: str) -> list[Any]:
+    rows: list[Any] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            rows += [orjson.loads(line)] if line.strip() else []
+        except orjson.JSONDecodeError as error:
+            raise DataError(
+                f"{path} line {number}: found {shown(line)}, which is no JSON ({error.msg}); "
+                f"{_EXPECTED}"
+            ) from None
+    return rows
+
+
+def _check_columns(where: str, columns: Collection[str], do: str = "") -> None:
     if lacking := next((column for column in COLUMNS if column not in columns), None):
         found = ", ".join(map(shown, columns)) or "none"
         raise DataError(
             f"{where}: found the columns {found}, expected {lacking!r}: conversion.overrides takes "
-            f"{' and '.join(COLUMNS)}"
+            f"{' and '.join(COLUMNS)}{do}"
         )
 
 
 def _delimited(path: Path, text: str, delimiter: str) -> list[dict[str, Any]]:
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     columns = table.fieldnames or ()
-    _check_columns(f"{path} line 1", columns)
+    parted = f"; part the cells by {'commas' if delimiter == ',' else 'tabs'}"
+    _check_columns(f"{path} line 1", columns, parted if len(columns) == 1 else "")
     rows: list[dict[str, Any]] = []
     try:
         for row in table:

@@ -163,14 +163,28 @@ def test_overrides_are_read_from_every_format(tmp_path, kind):
         ),
         ("o.csv", "pair_id,note,action\na,x,y,flip\n", r"line 2 has 4 cells, expected 3"),
         ("o.tsv", "pair_id\taction\na\n", r"line 2 has 1 cells, expected 2 as in the first"),
+        ("o.csv", "pair_id;action\na;flip\n", r"'pair_id;action', .*; part the cells by commas"),
+        (
+            "o.csv",
+            "pair_id,action,note\na,flip,x\nb,flip,caf\udce9\n",
+            r"o\.csv line 3: byte 11 is not UTF-8 \(b'\\xe9'\); save the file as UTF-8",
+        ),
+        ("o.csv", "\udcff\udcfep\0", r"o\.csv line 1: byte 1 is not UTF-8"),
         ("o.json", "{", r"cannot be read"),
-        ("o.json", '{"pair_id": "a"}', r"expected objects"),
+        ("o.json", '{"pair_id": "a"}', r"expected a list of objects"),
+        ("o.json", '[{"pair_id": "a", "action": ""}, 7]', r"row 2: found 7, expected an object"),
+        (
+            "o.jsonl",
+            '{"pair_id": "a", "action": ""}\n\n{"pair_id"\n',
+            r"o\.jsonl line 3: found '{\"pair_id\"', which is no JSON .*; expected an object",
+        ),
+        ("o.jsonl", '{"pair_id": "caf\udce9"}\n', r"o\.jsonl line 1: byte 17 is not UTF-8"),
         ("o.txt", "", r"expected a file ending in"),
     ],
 )
 def test_bad_overrides_are_answered_clearly(tmp_path, name, text, message):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match=message):
         read_overrides(path)
 
