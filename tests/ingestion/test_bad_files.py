@@ -129,6 +129,8 @@ BAD_FILES = [
     ("twice.csv", b"a,b,a\n1,2,3\n", "line 1: column 'a' stands twice"),
     ("semi.csv", b"prompt;chosen\n1;2\n", "columns found: 'prompt;chosen'.*set delimiter=';'"),
     ("lines.csv", b'{"prompt": "a, \\"b\\"", "chosen": "c"}\n' * 2, "a JSON object.*format: jsonl"),
+    ("sep.csv", b"sep=;\r\nprompt;chosen\r\n", "line 1: found b'sep=;', .* set delimiter=';'"),
+    ("comma.csv", b"sep=,\nprompt,chosen\na,b\n", "line 1: found b'sep=,', .*remove the line"),
     ("tab.csv", b"prompt\tchosen\n1\t2\n", r"set delimiter='\\t'"),
     ("latin.csv", b"caf\xe9,b\n1,2\n", "line 1: the header is not UTF-8"),
     ("text.parquet", b"hello, world", "12 bytes, starts with b'hell', expected b'PAR1'"),

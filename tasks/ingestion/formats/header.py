@@ -9,19 +9,26 @@ from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.formats.batches import BadRow, Origin
 
 _OTHER_DELIMITERS = ";\t|,"
+_SEP_BYTES = len("sep=;")
 
 
 def header_of(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes) -> list[str]:
     """The names in the first record, `cells`, which begins with `line` and is row `row`.
 
     Raises:
-        DataError: no names, or no usable ones: a line of JSON, another delimiter, another encoding.
+        DataError: no names, or no usable ones: a line of JSON or for Excel, another delimiter,
+            another encoding.
     """
     where = f"{origin.name} line {row}"
     if _is_object(line):
         raise DataError(
             f"{where}: found a JSON object, expected the names of the columns: the file holds JSON "
             "lines; set format: jsonl on its source"
+        )
+    if (told := line.strip(b"\r\n")).lower().startswith(b"sep=") and len(told) == _SEP_BYTES:
+        raise DataError(
+            f"{where}: found {shown(told)}, which tells Excel the delimiter, expected the names of "
+            f"the columns: remove the line, and set delimiter={chr(told[-1])!r} on its source"
         )
     if isinstance(cells, BadRow):
         raise DataError(f"{where}: no usable header ({cells.fault.message})")
