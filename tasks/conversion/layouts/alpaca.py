@@ -37,13 +37,13 @@ def pairs(row: Row) -> list[Pair]:
     Raises:
         Unusable: missing_column, wrong_type, no_prompt, or the reason of a single value.
     """
-    asked = [_text("instruction", required(row, "instruction")), _text("input", row.get("input"))]
-    if not any(part.strip() for part in asked):
+    parts = [_text("instruction", required(row, "instruction")), _text("input", row.get("input"))]
+    if not any(part.strip() for part in parts):
         raise Unusable("no_prompt", "instruction", "found neither it nor an input, expected text")
     system = _text("system", row.get("system"))
     prompt: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     prompt += _earlier(row.get("history") or [])
-    prompt.append({"role": "user", "content": "\n".join(part for part in asked if part)})
+    prompt.append({"role": "user", "content": "\n".join(part for part in parts if part)})
     chosen, rejected = _answers(row)
     return [
         Pair(
@@ -81,8 +81,8 @@ def _earlier(history: Any) -> list[dict[str, Any]]:
         if not isinstance(turn, list) or len(turn) != 2:  # pyright: ignore[reportUnknownArgumentType]
             at = f"history[{place}]"
             raise Unusable("wrong_type", at, f"found {found(turn)}, expected [question, answer]")
-        for role, said in zip(("user", "assistant"), turn, strict=True):  # pyright: ignore[reportUnknownArgumentType]
-            turns.append({"role": role, "content": said})
+        for role, content in zip(("user", "assistant"), turn, strict=True):  # pyright: ignore[reportUnknownArgumentType]
+            turns.append({"role": role, "content": content})
     return turns
 
 

@@ -2,7 +2,7 @@
 
 layout distilabel, columns: {rating: mine}
 {"instruction": "q", "generations": ["a", "b"], "ratings": [1, 2], "mine": [5, 3]}
-    ->  "a" is the better answer, by `mine`; `ratings` is told as not read
+    ->  "a" is the better answer, by `mine`; `ratings` is reported as not read
 """
 
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ from tasks.conversion.preference.answers import Item
 from tasks.conversion.preference.conversational import pair_as_conversation
 from tasks.conversion.preference.fields import exact_number
 from tasks.conversion.preference.labels import good
-from tasks.conversion.preference.pair import IMPLICIT, Pair
+from tasks.conversion.preference.pair import IMPLICIT, pair_of
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
@@ -63,8 +63,7 @@ def pairs(row: Row) -> list[Item]:
     """
     better = _better(row)
     prompt, sides = _sides(row)
-    chosen, rejected = sides if better != "b" else reversed(sides)
-    pair = pair_as_conversation(Pair(prompt, chosen, rejected, chosen_first=better != "b"))
+    pair = pair_as_conversation(pair_of(prompt, sides, better != "b"))
     if better == "tie":
         field = "winner" if "winner" in row else "winner_tie"
         return [Tie(field, f"found {found(row[field])}: a tie prefers neither answer", [pair])]
@@ -72,18 +71,20 @@ def pairs(row: Row) -> list[Item]:
 
 
 def _sides(row: Row) -> tuple[Any, list[Any]]:
-    """The prompt, where it stands apart, and what both models said."""
+    """The prompt (`IMPLICIT` for whole conversations), and the answers of both models."""
     if any(name in row for name in CONVERSATIONS):
         judged = _turn(row.get("turn"))
-        talks = {
+        conversations = {
             name: as_messages(listed(required(row, name), name, "a list of messages"))
             for name in CONVERSATIONS
         }
-        return IMPLICIT, [_until(judged, messages, name) for name, messages in talks.items()]
+        return IMPLICIT, [
+            _until(judged, messages, name) for name, messages in conversations.items()
+        ]
     names = TEXTS[1] if "winner" in row and "response_1" in row else TEXTS[0]
-    prompt, *said = [required(row, name) for name in ("prompt", *names)]
-    if "winner" in row and not all(_is_turns(value) for value in (prompt, *said)):
-        return prompt, said
+    prompt, *answers = [required(row, name) for name in ("prompt", *names)]
+    if "winner" in row and not all(_is_turns(value) for value in (prompt, *answers)):
+        return prompt, answers
     prompts = _texts(prompt, "prompt")
     return IMPLICIT, [_conversation(prompts, row, name) for name in names]
 

@@ -18,7 +18,7 @@ around it, and they may be JSON text in the cells of a column (`json_cells`).
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.options import CellOptions
@@ -64,17 +64,17 @@ def renamed(row: Row, mapping: Mapping[str, str], only_if_mapped: Collection[str
     Raises:
         Unusable: missing_column.
     """
-    taken = set(mapping.values()).union(only_if_mapped)
-    result = {column: value for column, value in row.items() if column not in taken}
+    left_out = set(mapping.values()).union(only_if_mapped)
+    result = {column: value for column, value in row.items() if column not in left_out}
     for name, column in mapping.items():
         result[name] = at_path(row, column, null_ok=True)
     return result
 
 
 def at_path(row: Row, path: str, *, null_ok: bool = False) -> Any:
-    """What stands at a dotted path, such as `answers.0.text`; a column of that very name first.
+    """The value at a dotted path, such as `answers.0.text`; or in a column of that very name.
 
-    `null_ok`: null where the way there ends in null, as a table of all rows has it.
+    `null_ok`: null also where an object or list on the path is null, as tables have it.
 
     Raises:
         Unusable: missing_column.
@@ -86,13 +86,18 @@ def at_path(row: Row, path: str, *, null_ok: bool = False) -> Any:
         listing = cast(list[Any], value) if isinstance(value, list) else []
         if part.isdecimal() and int(part) < len(listing):
             value = listing[int(part)]
-        elif isinstance(value, dict):
-            value = required(cast(Row, value), part)
+        elif is_object(value):
+            value = required(value, part)
         elif value is None and null_ok:
             return None
         else:
             raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
     return value
+
+
+def is_object(value: Any, *keys: str) -> TypeGuard[Row]:
+    """Whether a value is an object with these keys."""
+    return isinstance(value, dict) and all(key in value for key in keys)
 
 
 def head_of(path: str) -> str:
@@ -117,7 +122,7 @@ def required(row: Row, column: str) -> Any:
 
 
 def read(row: Row, options: CellOptions) -> list[Item]:  # noqa: ARG001
-    """As `pairs`: what the options say of cells and format is done around the reading."""
+    """As `pairs`; `reading` sees to what the options say of cells and format."""
     return pairs(row)
 
 

@@ -8,7 +8,7 @@ is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistan
 """
 
 from tasks.conversion.conversation.turns import as_messages
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
 
@@ -19,7 +19,7 @@ def fits(columns: set[str], row: Row) -> bool:
     """A list as context beside two lists of turns, not under `role`."""
     lists = all(isinstance(row.get(name), list) for name in ("context", "chosen", "rejected"))
     chosen = row.get("chosen")
-    turns = isinstance(chosen, list) and all(isinstance(t, dict) and "from" in t for t in chosen)
+    turns = isinstance(chosen, list) and all(is_object(turn, "from") for turn in chosen)
     return lists and turns and "prompt" not in columns
 
 

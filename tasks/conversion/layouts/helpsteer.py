@@ -17,6 +17,7 @@ margin. A prompt may hold earlier turns, each after a line `<extra_id_1>User` or
 """
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -28,7 +29,7 @@ from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
-from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.pair import Pair, pair_of
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
@@ -91,8 +92,8 @@ def _prompt(row: Row) -> Any:
     if not marked:
         return prompt
     turns = [{"role": "user", "content": first}] if first.strip() else []
-    for speaker, said in zip(marked[::2], marked[1::2], strict=True):
-        turns.append({"role": speaker.lower(), "content": said})
+    for speaker, content in zip(marked[::2], marked[1::2], strict=True):
+        turns.append({"role": speaker.lower(), "content": content})
     return turns[:-1] if turns[-1] == {"role": "assistant", "content": ""} else turns
 
 
@@ -116,12 +117,9 @@ def _preference(row: Row, prompt: Any, field: str, soft: bool) -> Pair | Tie:
         raise Unusable(
             "bad_score", field, f"found {found(row[field])}, expected a number from -3 to 3"
         )
+    pair = pair_of(prompt, answers, strength <= 0)
     if strength == 0:
-        tied = Pair(prompt, *answers, chosen_first=True)
-        return Tie(field, "found 0: a tie prefers neither answer", [tied])
-    chosen, rejected = answers if strength < 0 else reversed(answers)
+        return Tie(field, "found 0: a tie prefers neither answer", [pair])
     if soft:
-        sure = float((1 + abs(strength) / STRONGEST) / 2)
-        return Pair(prompt, chosen, rejected, preference=sure, chosen_first=strength < 0)
-    margin = float(abs(strength))
-    return Pair(prompt, chosen, rejected, margin=margin, chosen_first=strength < 0)
+        return replace(pair, preference=float((1 + abs(strength) / STRONGEST) / 2))
+    return replace(pair, margin=float(abs(strength)))

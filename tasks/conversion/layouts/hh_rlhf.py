@@ -100,8 +100,8 @@ def split_turns(text: str, field: str) -> Messages:
             f"found {found(text)}, expected it to begin with '\\n\\nHuman: '" + _line_ends(text),
         )
     return [
-        {"role": ROLES[who], "content": said}
-        for who, said in zip(parts[1::2], parts[2::2], strict=True)
+        {"role": ROLES[speaker], "content": content}
+        for speaker, content in zip(parts[1::2], parts[2::2], strict=True)
     ]
 
 
@@ -114,7 +114,7 @@ def _prompts_differ(chosen: Messages, rejected: Messages) -> Unusable:
     both = zip(chosen, rejected, strict=False)
     shorter = min(len(chosen), len(rejected))
     turn = next((i for i, (a, b) in enumerate(both) if a != b), shorter)
-    theirs = [
+    texts = [
         found(side[turn]["content"]) if turn < len(side) else "no such turn"
         for side in (chosen, rejected)
     ]
@@ -122,6 +122,6 @@ def _prompts_differ(chosen: Messages, rejected: Messages) -> Unusable:
         "prompts_differ",
         "rejected",
         f"found prompts of {len(chosen)} and {len(rejected)} turns that part at turn {turn + 1}: "
-        f"{theirs[0]} in chosen, {theirs[1]} in rejected; expected the same turns before the last "
+        f"{texts[0]} in chosen, {texts[1]} in rejected; expected the same turns before the last "
         "answer; correct the transcripts or drop the row",
     )

@@ -1,7 +1,7 @@
-"""What can be done with columns that no layout is recognised by: said with the error.
+"""Advice for columns that no layout is recognised by; it goes into the error message.
 
-Data sets that are in wide use and flat, or hold a choice that only a person can make, are answered
-with the very lines to write; those that hold no comparison at all, with that.
+Data sets in wide use that are flat, or that leave a choice to a person, get the lines to write.
+Those that compare nothing get a sentence that says so.
 """
 
 from collections.abc import Collection, Sequence
@@ -115,12 +115,14 @@ JUDGED = (
     *("label", "score", "rating", "rank", "reward", "prefer", "winner", "kto_tag", "is_safe"),
     *("reject", "accepted", "annotation", "completion_", "response_", "output_", "answer_"),
 )
-"""What a name of a second answer, or of a verdict, has in it."""
+"""Parts of the names that columns of a second answer, or of a judgement, have."""
 
 
 def hint(columns: Collection[str], asked: Sequence[str] = ()) -> str:
     """What to write for these columns, or why they make no pairs; "" where nothing is known.
-    `asked`: those of them that hold what is answered."""
+
+    `asked`: the columns among them that hold prompts.
+    """
     further = f"But {INPUT}. " if {"instruction", "input"} <= set(columns) else ""
     for needed, sentence in (*NO_PAIRS, *CHOICES):
         if needed <= set(columns):
@@ -131,7 +133,7 @@ def hint(columns: Collection[str], asked: Sequence[str] = ()) -> str:
         return _no_answers(columns)
     mapping = {"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}
     mapping["system"] = next((name for name in SYSTEMS if name in columns), None)
-    written = ", ".join(f"{ours}: {theirs}" for ours, theirs in mapping.items() if theirs)
+    written = ", ".join(f"{name}: {column}" for name, column in mapping.items() if column)
     further = further if prompt == "instruction" else ""
     return f"Write columns: {{{written}}} if that is what they mean. {further}"
 

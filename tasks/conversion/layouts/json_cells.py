@@ -32,9 +32,9 @@ from tasks.conversion.unusable import Unusable, found
 COLUMNS = ("prompt", "chosen", "rejected")
 """Columns that may hold messages."""
 CHOICES = [names for n in range(1, 4) for names in combinations(COLUMNS, n)]
-"""What `holding` may find beside nothing."""
+"""All results of `holding` but the empty one."""
 LEAST = 2
-"""So many texts that are messages are no chance."""
+"""Texts of a column that have to be messages before one that is none counts as odd."""
 _PRINTED = re.compile(r"\s*(array\()?\[?\s*\{\s*'(role|content|from|value)'\s*:")
 
 
@@ -45,31 +45,32 @@ def holding(rows: Sequence[Row]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Odd:
-    """A text that is no messages, in a column of which most of the first texts are."""
+    """A text that is no messages, in a column whose first texts mostly are."""
 
     column: str
     place: int
-    """That of its row."""
+    """Number of its row, from 0."""
     what: str
-    """What stands there, in words."""
+    """The text in words, for the error message."""
     messages: int
+    """How many of the column's texts are messages."""
     texts: int
     alike: tuple[str, ...]
-    """All columns of which most of the first texts are messages."""
+    """All columns whose first texts mostly are messages."""
 
 
 def odd(rows: Sequence[Row]) -> Odd | None:
     """The first such text: where half of the column's texts are messages, and two at least."""
     texts = {column: _texts(rows, column) for column in COLUMNS}
     others = {
-        column: {place: text for place, text in held.items() if not _is_json(text)}
-        for column, held in texts.items()
+        column: {place: text for place, text in by_row.items() if not _is_json(text)}
+        for column, by_row in texts.items()
     }
     messages = {column: len(texts[column]) - len(others[column]) for column in COLUMNS}
     alike = tuple(c for c in COLUMNS if messages[c] >= max(LEAST, len(others[c])))
     for column in alike:
         for place, text in others[column].items():
-            return Odd(column, place, _said(text), messages[column], len(texts[column]), alike)
+            return Odd(column, place, _described(text), messages[column], len(texts[column]), alike)
     return None
 
 
@@ -135,7 +136,7 @@ def _is_json(text: str) -> bool:
 
 
 def _texts(rows: Sequence[Row], column: str) -> dict[int, str]:
-    """By the place of its row, what the column has of texts."""
+    """The texts in a column that are not blank, by the number of their row."""
     values = ((place, row.get(column)) for place, row in enumerate(rows))
     return {place: v for place, v in values if isinstance(v, str) and v.strip()}
 
@@ -146,8 +147,8 @@ def _all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
     return bool(texts) and all(test(text) for text in texts)
 
 
-def _said(text: str) -> str:
-    """A text that is no messages, and what is wrong with it where it begins as such."""
+def _described(text: str) -> str:
+    """A text that is no messages, in words; with the parser's error where it begins like JSON."""
     if text.lstrip()[:1] not in ("[", "{"):
         return found(text)
     try:

@@ -51,13 +51,13 @@ class Layout:
     options: type[Options] | None = None
     """What `read` takes beside the row; None: nothing."""
     only_if_mapped: tuple[str, ...] = ()
-    """Of the columns that `read` looks at, those that are left alone under their own names: a
-    column may be called so for other reasons."""
+    """Columns that are read only if the mapping names them: a source's column may have such a name
+    for other reasons."""
     joins: bool = False
     """Whether a pair may need several rows, wherever they stand."""
     sides: Callable[[Row], Sides | None] | None = None
-    """The `Sides` of a row that holds nothing else that is read, without options: a way round
-    `read`. None, or `Unusable` and the like, where it does not tell them."""
+    """A quick way for rows with nothing but these `Sides`, and without options. Where it returns
+    None or raises, `read` has to read the row."""
     json_columns: tuple[str, ...] = ()
     """Columns that were found to hold messages as JSON text."""
 
@@ -116,19 +116,19 @@ NAMES = tuple(_LAYOUTS)
 """What `layout` may be in a params file."""
 
 
-def with_json(layout: str, found: Sequence[str]) -> str:
-    """The name of the layout that reads these columns as JSON; only `recognise` gives it."""
-    return f"{layout}, JSON in {' and '.join(found)}" if found else layout
+def with_json(layout: str, json_columns: Sequence[str]) -> str:
+    """The name of the layout that reads these columns as JSON; only `recognise` returns such."""
+    return f"{layout}, JSON in {' and '.join(json_columns)}" if json_columns else layout
 
 
 LAYOUTS = _LAYOUTS | {
-    with_json(name, found): replace(
-        _LAYOUTS[name], fits=columns.fits, sides=None, json_columns=found
+    with_json(name, opened): replace(
+        _LAYOUTS[name], fits=columns.fits, sides=None, json_columns=opened
     )
     for name in ("trl", "columns")
-    for found in json_cells.CHOICES
+    for opened in json_cells.CHOICES
 }
-"""By name; beyond `NAMES` those that open the cells of some columns."""
+"""By name; beyond `NAMES` those that parse the JSON cells of some columns."""
 
 
 def columns_of(layout: str, options: Options) -> list[str]:

@@ -23,11 +23,11 @@ or turned down by reviewers, is left out with all below it.
 """
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, alone, ranked
 from tasks.conversion.preference.scores import Score, score_of_rank, without_margins
@@ -39,18 +39,19 @@ ROLES = {"prompter": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A message that is answered, with all that was said down to it."""
+class _Branch:
+    """A message of the tree with its replies."""
 
-    said: Messages
+    turns: Messages
+    """The messages from the root of the tree down to this one."""
     replies: list[Any]
     field: str
+    """Where the message stands in the row."""
 
 
 def fits(columns: set[str], row: Row) -> bool:
     """A prompt that is a message with its replies."""
-    first = row.get("prompt")
-    return "prompt" in columns and isinstance(first, dict) and {"text", "replies"} <= first.keys()
+    return "prompt" in columns and is_object(row.get("prompt"), "text", "replies")
 
 
 def read(row: Row, options: RankingOptions) -> list[Item]:
@@ -63,50 +64,49 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
     items: list[Item] = []
     waiting = [_followed([], required(row, "prompt"), "prompt")]
     while waiting:
-        asked = waiting.pop()
+        branch = waiting.pop()
         answers: list[tuple[str, Any, Score]] = []
-        below: list[_Asked] = []
-        for i, reply in enumerate(asked.replies):
-            field = f"{asked.field}.replies[{i}]"
+        below: list[_Branch] = []
+        for i, reply in enumerate(branch.replies):
+            field = f"{branch.field}.replies[{i}]"
             try:
-                below.append(_followed(asked.said, reply, field))
+                below.append(_followed(branch.turns, reply, field))
             except Unusable as problem:
                 items.append(problem)
                 continue
-            answer = below[-1].said[-1:]
+            answer = below[-1].turns[-1:]
             if answer[0]["role"] == "assistant":
                 score = score_of_rank(reply.get("rank"), f"{field}.rank")
                 answers.append((f"{field}.text", answer, score))
         waiting += reversed(below)
         if len(answers) > 1:
-            items += without_margins(ranked(answers, asked.said, options))
+            items += without_margins(ranked(answers, branch.turns, options))
     if not items:
         raise alone(1, "answers")
     return items
 
 
-def _followed(said: Messages, message: Any, field: str) -> _Asked:
-    """What is said down to this message, and what was answered to it."""
-    if not isinstance(message, dict):
+def _followed(turns: Messages, message: Any, field: str) -> _Branch:
+    """The branch of a message below these turns."""
+    if not is_object(message):
         raise not_as_expected(message, field, "a message with its replies")
-    held = cast(Row, message)
-    if held.get("deleted") is True or held.get("review_result") is False:
+    if message.get("deleted") is True or message.get("review_result") is False:
         raise Unusable(
             "unrated",
             field,
             "found a message that was deleted or that reviewers turned down: it is left out, with "
             "all replies below it",
         )
-    role, text = held.get("role"), held.get("text")
+    role, text = message.get("role"), message.get("text")
     if role not in ROLES:
         raise Unusable(
             "unknown_role", f"{field}.role", f"found {found(role)}, expected {' or '.join(ROLES)}"
         )
     if not isinstance(text, str):
         raise Unusable("null_content", f"{field}.text", f"found {found(text)}, expected text")
-    replies = held.get("replies")
-    return _Asked(
-        [*said, {"role": ROLES[role], "content": text}],
+    replies = message.get("replies")
+    return _Branch(
+        [*turns, {"role": ROLES[role], "content": text}],
         [] if replies is None else listed(replies, f"{field}.replies"),
         field,
     )

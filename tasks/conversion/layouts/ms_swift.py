@@ -40,12 +40,12 @@ def pairs(row: Row) -> list[Pair]:
     else:
         if not messages or not is_answer(messages[-1]):
             last = found(messages[-1]) if messages else "no message"
-            says = f"found {last} at the end, expected the better answer, an assistant's turn"
-            raise Unusable("no_final_assistant", "messages", says)
+            message = f"found {last} at the end, expected the better answer, an assistant's turn"
+            raise Unusable("no_final_assistant", "messages", message)
         answer = required(row, "rejected_response")
         if not isinstance(answer, str):
-            says = f"found {found(answer)}, expected text"
-            raise Unusable("wrong_type", "rejected_response", says)
+            message = f"found {found(answer)}, expected text"
+            raise Unusable("wrong_type", "rejected_response", message)
         prompt, chosen, rejected = messages[:-1], messages[-1:], answer_turn(answer)
     tools, margin = tools_of(row.get("tools")), margin_of(row.get("margin"))
     return [Pair(prompt=prompt, chosen=chosen, rejected=rejected, tools=tools, margin=margin)]

@@ -9,11 +9,11 @@ the best; seven answers make 21 pairs, less the ties. Ranks tell an order and no
 is no margin. Earlier turns stand in the transcript; how those are told apart says `hh_rlhf`.
 """
 
-from typing import Any, cast
+from typing import Any
 
 from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.layouts.hh_rlhf import split_turns
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, ranked
@@ -27,10 +27,8 @@ READ = ("prompt", "answers")
 def fits(columns: set[str], row: Row) -> bool:
     """A prompt, and answers that are objects with an answer and a rank."""
     answers = row.get("answers")
-    if "prompt" not in columns or not isinstance(answers, list) or not answers:
-        return False
-    first = cast(list[Any], answers)[0]
-    return isinstance(first, dict) and {"answer", "rank"} <= cast(Row, first).keys()
+    first = next(iter(answers), None) if isinstance(answers, list) else None
+    return "prompt" in columns and is_object(first, "answer", "rank")
 
 
 def read(row: Row, options: RankingOptions) -> list[Item]:
@@ -43,9 +41,9 @@ def read(row: Row, options: RankingOptions) -> list[Item]:
     prompt = _prompt(required(row, "prompt"))
     answers: list[tuple[str, Any, Score]] = []
     for i, entry in enumerate(listed(required(row, "answers"), "answers")):
-        held = cast(Row, entry) if isinstance(entry, dict) else {}
-        answer = held.get("answer") if held else entry
-        score = score_of_rank(held.get("rank"), f"answers[{i}].rank")
+        fields = entry if is_object(entry) else {}
+        answer = fields.get("answer") if fields else entry
+        score = score_of_rank(fields.get("rank"), f"answers[{i}].rank")
         answers.append((f"answers[{i}].answer", answer, score))
     return [as_conversation(i) for i in without_margins(ranked(answers, prompt, options))]
 

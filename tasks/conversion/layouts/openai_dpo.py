@@ -8,9 +8,7 @@ is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistan
 may stand in `input`; its `parallel_tool_calls` is not read.
 """
 
-from typing import Any, cast
-
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.fields import tools_of
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.unusable import Unusable, found
@@ -30,12 +28,11 @@ def pairs(row: Row) -> list[Pair]:
     Raises:
         Unusable: missing_column, wrong_type, bad_tools.
     """
-    given = required(row, "input")
-    if not isinstance(given, dict) or "messages" not in given:
+    context = required(row, "input")
+    if not is_object(context, "messages"):
         raise Unusable(
-            "wrong_type", "input", f"found {found(given)}, expected an object with 'messages'"
+            "wrong_type", "input", f"found {found(context)}, expected an object with 'messages'"
         )
-    context = cast(dict[str, Any], given)
     return [
         Pair(
             prompt=context["messages"],

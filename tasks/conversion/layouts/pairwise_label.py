@@ -31,7 +31,7 @@ from tasks.conversion.options import TextOptions
 from tasks.conversion.preference.answers import Item
 from tasks.conversion.preference.fields import exact_number, margin_of, weight_of
 from tasks.conversion.preference.labels import plain
-from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.pair import pair_of
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
@@ -97,17 +97,16 @@ def read(row: Row, options: PairwiseLabelOptions) -> list[Item]:
     margin, weight = margin_of(row.get("margin")), weight_of(row.get("weight"))
     values = [at_path(row, name) for name in options.labels]
     if options.preference is not None:
-        lead, says = _lead(values, options), f"{[*map(found, values)]}"
+        lead, judgement = _lead(values, options), f"{[*map(found, values)]}"
     else:
         votes = _votes(values, options)
         if not votes:
             listed = ", ".join(map(found, values))
             raise Unusable("unrated", options.labels[0], f"found {listed}, declared to say nothing")
-        lead, says = _share(votes) if options.soft else _majority(votes), f"{dict(votes)}"
-    chosen, rejected = responses if lead >= 0 else reversed(responses)
-    pair = Pair(prompt, chosen, rejected, margin=margin, weight=weight, chosen_first=lead >= 0)
+        lead, judgement = _share(votes) if options.soft else _majority(votes), f"{dict(votes)}"
+    pair = pair_of(prompt, responses, lead >= 0, margin=margin, weight=weight)
     if lead == 0:
-        message = f"found {says}: a tie, or as many for one as for another, prefers neither"
+        message = f"found {judgement}: a tie, or as many for one as for another, prefers neither"
         return [Tie(options.labels[0], message, [pair])]
     if options.soft:
         return [replace(pair, preference=float((1 + abs(lead)) / 2))]
@@ -121,19 +120,19 @@ def _prompt(row: Row) -> Any:
     below = row.get("input")
     if below is not None and below != "":
         if not isinstance(prompt, str) or not isinstance(below, str):
-            told = f"found {found(below)}, expected text under a text"
-            raise Unusable("wrong_type", "input", told)
+            message = f"found {found(below)}, expected text under a text"
+            raise Unusable("wrong_type", "input", message)
         prompt = f"{prompt}\n\n{below}"
     return with_system(row["system"], prompt) if "system" in row else prompt
 
 
 def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
-    """How many of the labels say first, second and tie; none where all say nothing."""
+    """How many labels say first, second and tie; empty where all of them are ignored."""
     meanings = _meanings(options)
-    known = {plain(value): name for name, value in meanings}
+    meaning_of = {plain(value): name for name, value in meanings}
     votes: Counter[str] = Counter()
     for name, value in zip(options.labels, values, strict=True):
-        meaning = known.get(plain(value)) if value is not None else None
+        meaning = meaning_of.get(plain(value)) if value is not None else None
         if meaning is None:
             listing = ", ".join(f"{value!r} ({name})" for name, value in meanings)
             raise Unusable(
@@ -147,7 +146,7 @@ def _votes(values: list[Any], options: PairwiseLabelOptions) -> Counter[str]:
 
 
 def _meanings(options: PairwiseLabelOptions) -> list[tuple[str, JsonValue]]:
-    """The values of the label that are declared, each behind what it means."""
+    """The declared values of the label, each as (meaning, value)."""
     declared = {name: getattr(options, name) for name in ("first", "second", "tie", "ignore")}
     return [
         (name, value)

@@ -16,7 +16,7 @@ none was, or the first that is rated -1. Problems that were given up are counted
 from typing import Any, cast
 
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.layouts.stepwise import StepwiseOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion
 from tasks.conversion.unusable import Unusable, found, not_as_expected
@@ -26,12 +26,10 @@ WRONG = -1
 """The rating of a step that is an error; 0 is neutral and 1 good."""
 
 
-def fits(columns: set[str], row: Row) -> bool:
+def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
     """A question with its problem, and a label with steps."""
     question, label = row.get("question"), row.get("label")
-    if not {"question", "label"} <= columns:
-        return False
-    return _has(question, "problem") and _has(label, "steps")
+    return is_object(question, "problem") and is_object(label, "steps")
 
 
 def read(row: Row, options: StepwiseOptions) -> list[Item]:
@@ -49,7 +47,7 @@ def read(row: Row, options: StepwiseOptions) -> list[Item]:
         raise Unusable(
             "unrated", "label.finish_reason", f"found {found(finish)}: neither right nor wrong"
         )
-    steps, is_good = _walked(listed(label["steps"], "label.steps", "a list of steps"))
+    steps, is_good = _until_error(listed(label["steps"], "label.steps", "a list of steps"))
     if is_good != (finish == "solution"):
         raise Unusable(
             "bad_steps",
@@ -64,50 +62,46 @@ def read(row: Row, options: StepwiseOptions) -> list[Item]:
     return [Answer(problem, completion, is_good)]
 
 
-def _walked(steps: list[Any]) -> tuple[list[str], bool]:
+def _until_error(steps: list[Any]) -> tuple[list[str], bool]:
     """The texts of the steps up to the first error, and whether there was none."""
     if not steps:
         raise Unusable("bad_steps", "label.steps", "found no step, expected at least one")
     texts: list[str] = []
     for i, step in enumerate(steps):
-        taken = _taken(step, f"label.steps[{i}]")
-        texts.append(taken["text"])
-        if taken.get("rating") == WRONG:
+        completion = _completion(step, f"label.steps[{i}]")
+        texts.append(completion["text"])
+        if completion.get("rating") == WRONG:
             return texts, False
     return texts, True
 
 
-def _taken(step: Any, field: str) -> Row:
+def _completion(step: Any, field: str) -> Row:
     """The completion of a step that the labeler went on with."""
-    held = cast(Row, step) if isinstance(step, dict) else {}
-    completions = listed(held.get("completions") or [], f"{field}.completions")
-    number = held.get("chosen_completion")
+    fields = step if is_object(step) else {}
+    completions = listed(fields.get("completions") or [], f"{field}.completions")
+    number = fields.get("chosen_completion")
     if isinstance(number, int) and 0 <= number < len(completions):
-        taken = completions[number]
-    elif held.get("human_completion") is not None:
-        taken = held["human_completion"]
+        completion = completions[number]
+    elif fields.get("human_completion") is not None:
+        completion = fields["human_completion"]
     else:
-        rated = [c for c in completions if isinstance(c, dict) and c.get("rating") == WRONG]
-        taken = next(iter(rated or completions), None)
-    if not isinstance(taken, dict) or not isinstance(cast(Row, taken).get("text"), str):
+        wrong = [c for c in completions if is_object(c) and c.get("rating") == WRONG]
+        completion = next(iter(wrong or completions), None)
+    if not is_object(completion) or not isinstance(completion.get("text"), str):
         raise Unusable(
-            "bad_steps", field, f"found {found(taken)}, expected a completion with its text"
+            "bad_steps", field, f"found {found(completion)}, expected a completion with its text"
         )
-    return cast(Row, taken)
+    return completion
 
 
 def _continued(steps: list[str], generated: Any) -> list[str]:
-    """The steps with what was generated behind them, where they are its beginning."""
+    """All generated steps where these are the first of them, else these alone."""
     whole = cast(list[Any], generated) if isinstance(generated, list) else []
     begins = whole[: len(steps)] == steps and all(isinstance(step, str) for step in whole)
     return whole if begins else steps
 
 
 def _object(value: Any, field: str, key: str) -> Row:
-    if _has(value, key):
-        return cast(Row, value)
+    if is_object(value, key):
+        return value
     raise not_as_expected(value, field, f"an object with {key!r}")
-
-
-def _has(value: Any, key: str) -> bool:
-    return isinstance(value, dict) and key in value

@@ -38,8 +38,8 @@ def reader(
 
 
 class Readers(dict[str, Callable[[Row], Sequence[Any]]]):
-    """Source -> what reads its rows, made when first asked for: of many sources, a shard holds rows
-    of few."""
+    """Source -> the function that reads its rows, made at its first row: a shard may hold rows of
+    few among many sources."""
 
     def __init__(self, layouts: Mapping[str, tuple[str, Mapping[str, str], Options]]) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Readers(dict[str, Callable[[Row], Sequence[Any]]]):
 
 
 def _of_layout(known: Layout, options: Options) -> Read:
-    """The layout's own reading, with its options, of turns that have the names known here and of
-    cells that are opened."""
+    """The layout's own reading with its options, after a source's names of roles and keys are
+    replaced and its JSON cells parsed."""
     read: Read = known.read
     if known.options is not None:
         read = partial(known.read, options=options)

@@ -30,10 +30,9 @@ def recognise(
 ) -> str:
     """The layout of a source: as declared, or the only one that fits most of its first rows.
 
-    Of flat rows it is the one that opens the columns whose cells hold messages (`json_cells`). The
-    columns that are not read are named once, in the log; a system among them, or what is asked
-    where no prompt is read, is a warning.
-    `places` names the file and row of each of the rows.
+    Of flat rows it is the one that parses the columns whose cells hold messages (`json_cells`). The
+    log names the columns that are not read, and warns of a system among them, or of prompts that
+    are lost (`unread`). `places` names the file and row of each of the rows.
 
     Raises:
         DataError: no layout fits, or several do, or a mapped column is in none of the rows; or the
@@ -42,31 +41,30 @@ def recognise(
     """
     if rows:
         _check_mapping(source, mapping, list(_columns(rows)))
-    found = layout or ("columns" if mapping else _only_fitting(source, rows))
-    options = options_of(source, found, declared or {})
-    unread = unread_columns(found, options, mapping, list(_columns(rows)))
-    tell_unread(source, found, unread, rows)
+    name = layout or ("columns" if mapping else _only_fitting(source, rows))
+    options = options_of(source, name, declared or {})
+    unread = unread_columns(name, options, mapping, list(_columns(rows)))
+    tell_unread(source, name, unread, rows)
     if mapping.get("prompt") == "instruction" and "input" in unread:
         tell_inputs(source, rows)
-    if found not in ("trl", "columns"):
-        return found
+    if name not in ("trl", "columns"):
+        return name
     named = _named(rows, mapping)
-    if own := OwnNames.of(options.turns, options.roles):
-        named = [own.away(row, json_cells.COLUMNS) for row in named]
+    if names := OwnNames.of(options.turns, options.roles):
+        named = [names.away(row, json_cells.COLUMNS) for row in named]
     _check_not_printed(source, named)
     stated = options.json_columns if isinstance(options, CellOptions) else None
     if stated is None and (odd := json_cells.odd(named)):
-        column = mapping.get(odd.column, odd.column)
-        raise _odd_cell(source, found, column, odd, places)
-    held = json_cells.holding(named)
-    cells = held if stated is None else stated
-    tell_asked(source, found, unread, rows, [_opened(row, cells) for row in named])
-    return with_json(found, held)
+        raise _odd_cell(source, name, mapping, odd, places)
+    holding = json_cells.holding(named)
+    cells = holding if stated is None else stated
+    tell_asked(source, name, unread, rows, [_opened(row, cells) for row in named])
+    return with_json(name, holding)
 
 
-def _check_not_printed(source: str, named: Sequence[Row]) -> None:
+def _check_not_printed(source: str, rows: Sequence[Row]) -> None:
     """Raises DataError where the cells of a column are what Python prints of messages."""
-    if printed := json_cells.printed(named):
+    if printed := json_cells.printed(rows):
         raise DataError(
             f"source {source!r}: the cells of {' and '.join(printed)} hold messages as Python "
             "prints them, [{'role': ...; expected JSON: write the file again with json.dumps "
@@ -83,8 +81,13 @@ def _opened(row: Row, cells: Sequence[str]) -> Row:
 
 
 def _odd_cell(
-    source: str, layout: str, column: str, odd: json_cells.Odd, places: Sequence[str]
+    source: str,
+    layout: str,
+    mapping: Mapping[str, str],
+    odd: json_cells.Odd,
+    places: Sequence[str],
 ) -> DataError:
+    column = mapping.get(odd.column, odd.column)
     place = places[odd.place] if places else f"row {odd.place + 1} of these"
     return DataError(
         f"source {source!r}: {odd.messages} of the first {odd.texts} texts in column "
@@ -111,13 +114,13 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
             f"{', '.join(candidates)}; name one with 'layout'"
         )
     if len(rows) == 1 and _is_table(rows[0]):
-        told = WHOLE_TABLE
+        advice = WHOLE_TABLE
     else:
-        told = hint(seen, _asked(rows))
-        if not told and len(rows) == 1 and _holds_rows(rows[0]):
-            told = WHOLE_TABLE
+        advice = hint(seen, _asked(rows))
+        if not advice and len(rows) == 1 and _holds_rows(rows[0]):
+            advice = WHOLE_TABLE
     raise DataError(
-        f"source {source!r}: no layout fits the columns {listed}. {told}Known are "
+        f"source {source!r}: no layout fits the columns {listed}. {advice}Known are "
         f"{', '.join(NAMES)} (`reward-pipeline layouts` tells what each reads): name one with "
         "'layout' (two answers and a label: pairwise_label; answers with scores: scored), or map "
         "flat columns, for example columns: {prompt: question, chosen: better, rejected: worse}"
@@ -125,15 +128,15 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
 
 
 def _asked(rows: Sequence[Row]) -> list[str]:
-    """The columns that hold what is answered."""
+    """The columns that hold prompts, under whatever name."""
     return [name for row in rows for name, value in row.items() if trl.is_asked(name, value)]
 
 
 def _is_table(row: Row) -> bool:
     """Whether it holds nothing but lists and objects, and no messages."""
     values = row.values()
-    held = all(isinstance(value, list | dict) for value in values)
-    return held and not any(is_messages(as_messages(value)) for value in values)
+    nested = all(isinstance(value, list | dict) for value in values)
+    return nested and not any(is_messages(as_messages(value)) for value in values)
 
 
 def _holds_rows(row: Row) -> bool:

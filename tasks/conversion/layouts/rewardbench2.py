@@ -14,7 +14,7 @@ from typing import Any, cast
 from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.options import LabelOptions
-from tasks.conversion.preference.answers import Answer, Item, comparison_of
+from tasks.conversion.preference.answers import Answer, Item, capped, comparison_of
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.pairing import pair_up
@@ -59,6 +59,5 @@ def read(row: Row, options: LabelOptions) -> list[Item]:
         for i, j in up.pairs
     ]
     if up.capped:
-        message = f"{up.capped} pairs over max_pairs {options.max_pairs} are left out"
-        items.append(Unusable("capped", "chosen", message, up.capped))
+        items.append(capped(up.capped, options.max_pairs, "chosen"))
     return items

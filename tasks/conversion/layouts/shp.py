@@ -8,6 +8,7 @@ is one pair: prompt [user "How do I ...?"], chosen [assistant "Like so."], rejec
 they grow with a post's readers.
 """
 
+from dataclasses import replace
 from decimal import Decimal
 from math import log
 from typing import Literal
@@ -59,23 +60,20 @@ def read(row: Row, options: ShpOptions) -> list[Item]:
         )
     ratio = _ratio(row, better, worse)
     chosen, rejected = (required(row, f"human_ref_{side}") for side in sides)
+    pair = Pair(required(row, "history"), chosen, rejected, chosen_first=first_is_better)
     if ratio is not None and ratio < options.min_score_ratio:
         message = f"found {ratio}, less than min_score_ratio: taken as a tie"
-        tied = Pair(required(row, "history"), chosen, rejected, chosen_first=first_is_better)
-        return [as_conversation(Tie("score_ratio", message, [tied]))]
+        return [as_conversation(Tie("score_ratio", message, [pair]))]
     margin = None
     if options.margin == "difference" and better is not None and worse is not None:
         margin = float(better - worse)
     elif options.margin == "log_ratio" and ratio is not None:
         margin = log(ratio)
-    pair = Pair(
-        required(row, "history"), chosen, rejected, margin=margin, chosen_first=first_is_better
-    )
-    return [as_conversation(pair)]
+    return [as_conversation(replace(pair, margin=margin))]
 
 
 def _ratio(row: Row, better: Decimal | None, worse: Decimal | None) -> float | None:
-    """How many times the votes of the other: as stated, else from the scores; at least 1."""
+    """Votes of the better comment over those of the other, at least 1: as stated, or computed."""
     stated = exact_number(row.get("score_ratio"), "bad_score", "score_ratio")
     if stated is not None and stated >= 1:
         return float(stated)

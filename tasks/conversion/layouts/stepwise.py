@@ -79,14 +79,14 @@ def _processes(row: Row, options: StepwiseOptions) -> Pair | Tie:
     original, modified = _steps(row, "original_process"), _steps(row, "modified_process")
     errors = _error_steps(row, len(modified))
     question = required(row, "original_question")
-    asked = row.get("modified_question", question)
-    if asked != question and not errors:
+    other = row.get("modified_question", question)
+    if other != question and not errors:
         raise Unusable("tie", "error_steps", f"{_NO_ERROR}, and their questions differ")
-    if asked != question:
+    if other != question:
         raise Unusable(
             "prompts_differ",
             "modified_question",
-            f"found {found(asked)}, expected the original question {found(question)}: the two "
+            f"found {found(other)}, expected the original question {found(question)}: the two "
             "processes answer different prompts",
         )
     separator = options.step_separator

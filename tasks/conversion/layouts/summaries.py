@@ -10,12 +10,12 @@ the text, "\n\nTL;DR:". These are the forms of the paper's models (arXiv 2009.01
 Rows of the same release that grade one summary along axes compare nothing: no rows of this layout.
 """
 
-from typing import Any, cast
+from typing import Any
 
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.conversational import pair_as_conversation
-from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.pair import Pair, pair_of
 from tasks.conversion.unusable import Unusable, found
 
 READ = ("info", "summaries", "choice")
@@ -38,9 +38,7 @@ def pairs(row: Row) -> list[Pair]:
         reason = "null" if choice is None else "bad_label"
         raise Unusable(reason, "choice", f"found {found(choice)}, expected 0 or 1")
     first = int(choice) == 0
-    chosen, rejected = texts if first else reversed(texts)
-    prompt = _prompt(required(row, "info"))
-    return [pair_as_conversation(Pair(prompt, chosen, rejected, chosen_first=first))]
+    return [pair_as_conversation(pair_of(_prompt(required(row, "info")), texts, first))]
 
 
 def _two(value: Any) -> list[Any]:
@@ -53,20 +51,20 @@ def _two(value: Any) -> list[Any]:
 
 
 def _text(entry: Any, number: int) -> Any:
-    if not isinstance(entry, dict) or "text" not in entry:
+    if not is_object(entry, "text"):
         raise Unusable(
             "wrong_type",
             f"summaries[{number}]",
             f"found {found(entry)}, expected an object with 'text'",
         )
-    return cast(Row, entry)["text"]
+    return entry["text"]
 
 
 def _prompt(info: Any) -> str:
-    told = cast(Row, info) if isinstance(info, dict) else {}
-    post, article = told.get("post"), told.get("article")
+    fields = info if is_object(info) else {}
+    post, article = fields.get("post"), fields.get("article")
     if isinstance(post, str) and post.strip():
-        subreddit, title = told.get("subreddit") or "", told.get("title") or ""
+        subreddit, title = fields.get("subreddit") or "", fields.get("title") or ""
         return f"SUBREDDIT: r/{subreddit}\nTITLE: {title}\nPOST: {post}\nTL;DR:"
     if isinstance(article, str) and article.strip():
         return f"Article:\n{article}\n\nTL;DR:"

@@ -34,7 +34,7 @@ ASKED = (
     *("question", "instruction", "input", "query", "problem", "history", "context", "post"),
     *("conversation", "conversations", "messages", "user_prompt", "trajectory"),
 )
-"""Columns that hold what texts answer, under other names than `prompt`."""
+"""Columns that hold prompts, under other names."""
 
 
 class TrlOptions(CellOptions):
@@ -58,15 +58,14 @@ def fits(columns: set[str], row: Row) -> bool:
 
 
 def _asked_elsewhere(row: Row) -> bool:
-    """Whether answers are to something that stands beside `prompt`."""
+    """Whether a column other than `prompt` holds what is answered, or a part of it."""
     if "prompt" in row:
         return any(row.get(name) for name in (*SYSTEMS, "conversations"))
     return any(row.get(name) for name in SYSTEMS) or any(map(is_asked, row, row.values()))
 
 
 def is_asked(name: str, value: Any) -> bool:
-    """Whether a column beside the answers, and no `prompt`, holds what they answer: by its name, or
-    as it holds messages."""
+    """Whether a column that is not read holds prompts: it has such a name, or holds messages."""
     messages = isinstance(value, list) and is_messages(as_messages(value))
     return name not in READ and bool(value) and (name in ASKED or messages)
 
@@ -78,11 +77,11 @@ def read(row: Row, options: TrlOptions) -> list[Item]:
         Unusable: missing_column, or the reason of a single value.
     """
     for name in ("chosen", "rejected"):
-        columns.required(row, name)  # told with all columns of the row
-    taken = {name: row[name] for name in READ if name in row}
+        columns.required(row, name)  # the error names all columns of the row
+    fields = {name: row[name] for name in READ if name in row}
     if options.prompt == "in_answers" and is_whole(row.get("chosen")):
-        taken.pop("prompt", None)
-    return columns.pairs(taken)
+        fields.pop("prompt", None)
+    return columns.pairs(fields)
 
 
 def is_whole(answer: Any) -> bool:
@@ -92,7 +91,7 @@ def is_whole(answer: Any) -> bool:
 
 
 def sides(row: Row) -> tuple[Any, Any, Any, float | None] | None:
-    """Prompt, chosen, rejected and margin of a row without tools and the like."""
+    """Prompt, chosen, rejected and margin of a row that has nothing else to read; else None."""
     prompt = row.get("prompt", IMPLICIT)
     if len(row) == 3 and prompt is not IMPLICIT:
         return prompt, row["chosen"], row["rejected"], None

@@ -12,10 +12,10 @@ completion without any is counted as `unrated`. Four completions make six pairs,
 """
 
 from decimal import Decimal
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.options import RankingOptions
 from tasks.conversion.preference.answers import Item, ranked
 from tasks.conversion.preference.conversational import as_conversation
@@ -47,10 +47,8 @@ class UltrafeedbackOptions(RankingOptions):
 def fits(columns: set[str], row: Row) -> bool:
     """An instruction, and completions that are objects with a response."""
     completions = row.get("completions")
-    if "instruction" not in columns or not isinstance(completions, list) or not completions:
-        return False
-    first = cast(list[Any], completions)[0]
-    return isinstance(first, dict) and "response" in first
+    first = next(iter(completions), None) if isinstance(completions, list) else None
+    return "instruction" in columns and is_object(first, "response")
 
 
 def read(row: Row, options: UltrafeedbackOptions) -> list[Item]:
@@ -65,13 +63,11 @@ def read(row: Row, options: UltrafeedbackOptions) -> list[Item]:
     answers: list[tuple[str, Any, Decimal | Unusable | None]] = []
     for i, entry in enumerate(listed(required(row, "completions"), "completions")):
         field = f"completions[{i}]"
-        if not isinstance(entry, dict):
+        if not is_object(entry):
             answers.append((field, entry, None))
             continue
-        completion = cast(dict[str, Any], entry)
-        answers.append(
-            (f"{field}.response", completion.get("response"), _score(completion, field, options))
-        )
+        score = _score(entry, field, options)
+        answers.append((f"{field}.response", entry.get("response"), score))
     return [as_conversation(item) for item in ranked(answers, instruction, options)]
 
 
@@ -85,18 +81,16 @@ def _score(
         ratings = [_aspect(completion.get("annotations"), name, field) for name in aspects]
     except Unusable as problem:
         return problem
-    given = [rating for rating in ratings if rating is not None]
-    return sum(given, Decimal(0)) / len(given) if given else None
+    rated = [rating for rating in ratings if rating is not None]
+    return sum(rated, Decimal(0)) / len(rated) if rated else None
 
 
 def _aspect(annotations: Any, name: str, field: str) -> Decimal | None:
     """One aspect's rating; None where it is missing or "N/A"."""
-    by_name = cast(dict[str, Any], annotations) if isinstance(annotations, dict) else {}
-    entry = by_name.get(name)
-    if not isinstance(entry, dict):
+    entry = annotations.get(name) if is_object(annotations) else None
+    if not is_object(entry):
         return None
-    rating = cast(dict[str, Any], entry).get("Rating")
-    return _rating(rating, f"{field}.annotations.{name}.Rating")
+    return _rating(entry.get("Rating"), f"{field}.annotations.{name}.Rating")
 
 
 def _rating(value: Any, field: str) -> Decimal | None:

@@ -1,7 +1,7 @@
-"""Columns that a source has and its layout does not read: told, for what is lost with them.
+"""Columns that a source has and its layout does not read, and what is lost with them.
 
-All of them are named once, in the log. A system, an instruction's input and what answers without a
-prompt answer are warnings: pairs are made all the same, and mean something else.
+The log names all of them once. A system, an instruction's input, and prompts of answers that are
+read without a prompt are warnings: pairs are made all the same, and mean something else.
 """
 
 import logging
@@ -41,30 +41,33 @@ def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequenc
     """Warns where a system beside the prompts is not read: answers given under different ones would
     be compared."""
     for name in (name for name in unread if name in trl.SYSTEMS):
-        if held := _filled(rows, name):
+        if systems := _filled(rows, name):
             logger.warning(
                 "source %r: its column %r holds %s, which layout %r does not read: if it is not in "
                 "the prompts already, it is lost, and answers given under different ones are "
                 "compared; write it into the prompts, as a first message with the role system",
-                *(source, name, shown(held[0], 60), layout),
+                *(source, name, shown(systems[0], 60), layout),
             )
 
 
 def tell_inputs(source: str, rows: Sequence[Row]) -> None:
-    """Warns where an instruction that is read alone has an input to work on."""
-    if held := _filled(rows, "input"):
-        logger.warning("source %r: %s (found %s)", source, INPUT, shown(held[0], 60))
+    """Warns where instructions are read without the inputs that they work on."""
+    if inputs := _filled(rows, "input"):
+        logger.warning("source %r: %s (found %s)", source, INPUT, shown(inputs[0], 60))
 
 
 def _filled(rows: Sequence[Row], name: str) -> list[Any]:
-    """What the column holds, where that is not blank."""
+    """The values of the column that are not blank."""
     return [row[name] for row in rows if str(row.get(name) or "").strip()]
 
 
 def tell_asked(
     source: str, layout: str, unread: Sequence[str], rows: Sequence[Row], named: Sequence[Row]
 ) -> None:
-    """Warns where answers without a prompt stand beside a column that holds what they answer."""
+    """Warns where answers are read without a prompt, and a column that is not read holds it.
+
+    `named`: the same rows under the names of the layout.
+    """
     for name in unread:
         for row, ours in zip(rows, named, strict=True):
             asked = trl.is_asked(name, row.get(name))
@@ -77,8 +80,8 @@ def tell_asked(
                 break
 
 
-def _is_read(asked: object, ours: Row) -> bool:
-    """Whether what is asked stands in what is read, too: in a prompt, or before the answer."""
+def _is_read(prompt: object, ours: Row) -> bool:
+    """Whether the prompt is read from elsewhere, too: from `prompt`, or from the answer's start."""
     answer = ours["chosen"]
-    within = isinstance(asked, str) and isinstance(answer, str) and asked.strip() in answer
+    within = isinstance(prompt, str) and isinstance(answer, str) and prompt.strip() in answer
     return "prompt" in ours or within or trl.is_whole(answer)

@@ -10,15 +10,16 @@ as the data set's authors do (arXiv 2112.09332, appendix K); with `soft: true` t
 sure the pair is, 0.75 here. Quotes are not part of the prompt.
 """
 
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.options import Options
 from tasks.conversion.preference.answers import Item
 from tasks.conversion.preference.conversational import as_conversation
 from tasks.conversion.preference.fields import exact_number
-from tasks.conversion.preference.pair import Pair
+from tasks.conversion.preference.pair import pair_of
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
@@ -50,19 +51,17 @@ def read(row: Row, options: WebgptOptions) -> list[Item]:
         raise Unusable(
             "bad_score", "score_1", f"found {first} and {second}, expected scores that sum to 0"
         )
-    chosen, rejected = answers if first >= 0 else reversed(answers)
-    pair = Pair(prompt, chosen, rejected, chosen_first=first >= 0)
+    pair = pair_of(prompt, answers, first >= 0)
     if first == 0:
         tie = Tie("score_0", "found 0 for both answers: a tie prefers neither", [pair])
         return [as_conversation(tie)]
     if options.soft:
-        sure = float((1 + abs(first)) / 2)
-        pair = Pair(prompt, chosen, rejected, preference=sure, chosen_first=first > 0)
+        pair = replace(pair, preference=float((1 + abs(first)) / 2))
     return [as_conversation(pair)]
 
 
 def _question(value: Any) -> str:
-    text = cast(Row, value).get("full_text") if isinstance(value, dict) else value
+    text = value.get("full_text") if is_object(value) else value
     if isinstance(text, str):
         return text
     raise Unusable(

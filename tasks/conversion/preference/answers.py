@@ -17,9 +17,9 @@ import orjson
 from tasks.conversion.conversation.messages import check_messages
 from tasks.conversion.options import LabelOptions, RankingOptions
 from tasks.conversion.preference.pair import Pair
-from tasks.conversion.preference.pairing import PairedUp, pair_up
+from tasks.conversion.preference.pairing import pair_up
 from tasks.conversion.preference.repeated import AVERAGED, judged, undecided
-from tasks.conversion.preference.sides import check_last_turn, empty_response
+from tasks.conversion.preference.sides import check_kind, check_last_turn, empty_response
 from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable, found
 
@@ -49,19 +49,14 @@ Item = Pair | Unusable | Answer
 def check_completion(completion: Any, field: str) -> None:
     """Raises Unusable unless the completion can stand in a pair.
 
-    Asked before answers are paired: a bad one is one loss, not one with every partner.
+    Called before answers are paired, so that a bad one is one loss and not one per partner.
 
     Raises:
         Unusable: null, wrong_type, empty_response, no_final_assistant, or a message's reason.
     """
-    if completion is None:
-        raise Unusable("null", field, "found null, expected an answer; drop the row or fill it")
+    check_kind(field, completion)
     if isinstance(completion, list):
         check_last_turn(field, check_messages(cast(list[Any], completion), field, []))
-    elif not isinstance(completion, str):
-        raise Unusable(
-            "wrong_type", field, f"found {found(completion)}, expected text or a list of messages"
-        )
     elif not completion.strip():
         raise empty_response(field, completion)
 
@@ -74,8 +69,9 @@ def ranked(
 ) -> list[Pair | Unusable]:
     """The pairs of one row's answers, given as (field, completion, score).
 
-    An answer without a score (None), with one that cannot be read (its `Unusable`), or that is no
-    answer itself is one item; the others are paired. `context`: tools, chat_template_kwargs.
+    An answer that cannot be compared becomes one `Unusable`: its completion is unusable, it has no
+    score (None), or its score cannot be read (the `Unusable` given in its place). The others are
+    paired. `context`: tools, chat_template_kwargs.
 
     Raises:
         Unusable: unpaired_alone, where nothing can be compared.
@@ -103,60 +99,65 @@ def ranked(
 def joined(answers: Sequence[Answer], rules: Rules) -> list[tuple[Pair | Unusable, int]]:
     """The pairs of one prompt's answers, each with the position of the answer that is chosen.
 
-    Ties and pairs over the cap stand behind them as one `Unusable` each. Good answers are no ties
-    with one another, and bad ones neither: a label compares only good with bad. Of an answer that
-    is judged several times there is one (`repeated`).
+    Ties and pairs over the cap stand behind them as one `Unusable` each. A label compares good
+    answers with bad ones only: two good ones are no tie, nor are two bad ones. An answer that is
+    judged several times counts once (`repeated`).
     """
     labels = all(isinstance(answer.score, bool) for answer in answers)
     names = [*map(_name, answers)]
-    once = [*judged(names, [answer.score for answer in answers])]
-    said = [one for one in once if one.score is not None]
-    left_out = [(undecided(one.ratings), one.place) for one in once if one.score is None]
-    answers = [replace(answers[one.place], score=one.score) for one in said]
-    averaged = [one.ratings > 1 for one in said]
+    distinct = [*judged(names, [answer.score for answer in answers])]
+    decided = [one for one in distinct if one.score is not None]
+    left_out = [(undecided(one.ratings), one.place) for one in distinct if one.score is None]
+    answers = [replace(answers[one.place], score=one.score) for one in decided]
     scores = [Decimal(answer.score) for answer in answers]
-    up = pair_up(scores, [names[one.place] for one in said], rules.pairs, rules.max_pairs)
-    made = [
-        _noted(
-            _pair(answers[i], answers[j], scores[i] - scores[j], labels), averaged[i] | averaged[j]
-        )
-        for i, j in up.pairs
-    ]
+    up = pair_up(scores, [names[one.place] for one in decided], rules.pairs, rules.max_pairs)
+    pairs: list[Pair | Unusable] = []
+    for i, j in up.pairs:
+        averaged = decided[i].ratings > 1 or decided[j].ratings > 1
+        margin = None if labels else float(scores[i] - scores[j])
+        pairs.append(_pair(answers[i], answers[j], margin, (AVERAGED,) if averaged else ()))
     tied = [] if labels else [_pair(answers[i], answers[j]) for i, j in up.tied]
-    named = [p for p in (*made, *tied) if isinstance(p, Pair)]
-    comparison = comparison_of(answers) if len(named) > 1 else None
-    items: list[tuple[Pair | Unusable, int]] = [
-        (_compared(item, comparison), i) for item, (i, _) in zip(made, up.pairs, strict=True)
-    ]
+    if sum(isinstance(pair, Pair) for pair in (*pairs, *tied)) > 1:
+        comparison = comparison_of(answers)
+        pairs, tied = ([_compared(pair, comparison) for pair in some] for some in (pairs, tied))
+    items = [(pair, i) for pair, (i, _) in zip(pairs, up.pairs, strict=True)]
     if up.ties and not labels:
-        items.append((_ties(up, tied, comparison, len(answers)), 0))
+        message = f"found {up.ties} of {len(answers)} answers' pairs with equal scores: no choice"
+        kept = [pair for pair in tied if isinstance(pair, Pair)]
+        items.append((Tie("score", message, kept, up.ties), 0))
     if up.capped:
-        message = f"{up.capped} pairs over max_pairs {rules.max_pairs} are left out"
-        items.append((Unusable("capped", "score", message, up.capped), 0))
-    return [(item, said[i].place) for item, i in items] + left_out
+        items.append((capped(up.capped, rules.max_pairs, "score"), 0))
+    return [(item, decided[i].place) for item, i in items] + left_out
+
+
+def capped(count: int, max_pairs: int, field: str) -> Unusable:
+    """The reason of the pairs over the cap, all in one."""
+    message = f"{count} pairs over max_pairs {max_pairs} are left out"
+    return Unusable("capped", field, message, count)
 
 
 def alone(count: int, what: Literal["answers", "rows"]) -> Unusable:
     """The reason of answers that have no partner."""
-    judged = f"{count} {what} to this prompt and no two of which one is better"
-    found = f"no more than one {what[:-1]} to this prompt" if count == 1 else judged
+    one = f"no more than one {what[:-1]} to this prompt"
+    several = f"{count} {what} to this prompt and no two of which one is better"
     return Unusable(
         "unpaired_alone",
         "completion",
-        f"found {found}, expected a good and a worse one; add rows of the same prompt",
+        f"found {one if count == 1 else several}, expected a good and a worse one; add rows of the "
+        "same prompt",
     )
 
 
 def comparison_of(answers: Sequence[Answer]) -> str:
-    """The id of a list of judged answers to one prompt: whatever their order, and their source."""
-    judged = sorted(_name(answer) + _spelled(answer.score).encode() for answer in answers)
+    """The id of a list of judged answers to one prompt; their order and source do not change it."""
+    entries = sorted(_name(answer) + _spelled(answer.score).encode() for answer in answers)
     first = answers[0]
     context = [(first.tools or "").encode(), (first.chat_template_kwargs or "").encode()]
-    return blake2b(b"\0".join([*context, *judged]), digest_size=16).hexdigest()
+    return blake2b(b"\0".join([*context, *entries]), digest_size=16).hexdigest()
 
 
 def _spelled(score: Decimal | bool) -> str:
-    """A score in one spelling: JSON and tables write 1 and 1.0 of one."""
+    """A score in one spelling: some files write 1, others 1.0."""
     return str(score if isinstance(score, bool) else score.normalize())
 
 
@@ -164,22 +165,10 @@ def _compared(item: Pair | Unusable, comparison: str | None) -> Pair | Unusable:
     return replace(item, comparison=comparison) if isinstance(item, Pair) else item
 
 
-def _noted(item: Pair | Unusable, averaged: bool) -> Pair | Unusable:
-    return replace(item, notes=(AVERAGED,)) if averaged and isinstance(item, Pair) else item
-
-
-def _ties(
-    up: PairedUp, tied: Sequence[Pair | Unusable], comparison: str | None, answers: int
-) -> Tie:
-    message = f"found {up.ties} of {answers} answers' pairs with equal scores: no choice"
-    kept = [replace(pair, comparison=comparison) for pair in tied if isinstance(pair, Pair)]
-    return Tie("score", message, kept, up.ties)
-
-
 def _pair(
-    better: Answer, worse: Answer, difference: Decimal | None = None, labels: bool = False
+    better: Answer, worse: Answer, margin: float | None = None, notes: tuple[str, ...] = ()
 ) -> Pair | Unusable:
-    """The pair of two answers; a difference of labels is no margin."""
+    """The pair of two answers, or the reason of two that answer different prompts."""
     if better.prompt != worse.prompt:
         return Unusable(
             "prompts_differ",
@@ -193,10 +182,12 @@ def _pair(
         worse.completion,
         better.tools,
         better.chat_template_kwargs,
-        None if difference is None or labels else float(difference),
+        margin,
+        notes=notes,
     )
 
 
 def _name(answer: Answer) -> bytes:
-    said = orjson.dumps([answer.prompt, answer.completion], option=orjson.OPT_SORT_KEYS)
-    return blake2b(said, digest_size=16).digest()
+    """A digest of the prompt and the completion: equal for one answer that is judged twice."""
+    text = orjson.dumps([answer.prompt, answer.completion], option=orjson.OPT_SORT_KEYS)
+    return blake2b(text, digest_size=16).digest()

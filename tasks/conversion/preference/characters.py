@@ -1,12 +1,12 @@
 """Characters beyond ASCII, told apart by what may be done with them at the speed of bytes.
 
 In:  UTF-8 bytes of texts, most of which hold no such character, or a few quotes and dashes.
-Out: a level for all of them together, by which the rare texts that need more are found.
+Out: a level for each text. Few texts are above QUIET, and only these are looked at further.
 
     NONE      only ASCII
     QUIET     settled, and no letter: punctuation, signs, digits, emoji
     SETTLED   NFC, NFKC and casefolding leave the text as it is
-    OTHER     anything else: the text has to be looked at
+    OTHER     anything else: the text has to be normalised
 """
 
 import unicodedata
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Levels = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 
 NONE, QUIET, SETTLED, OTHER = range(4)
 _ASCII = bytes(range(128))
@@ -35,26 +35,26 @@ def level_of(characters: str) -> int:
     return max(map(_LEVELS.__getitem__, set(characters)), default=NONE)
 
 
-def levels_of(whole: bytes, ends: Levels) -> Levels:
-    """The level of every text, but `NONE` for `QUIET`, all looked at in one go.
+def levels_of(whole: bytes, ends: Array) -> Array:
+    """The level of every text, int8 `[n]`, in one pass over all of them; `NONE` stands for `QUIET`.
 
-    The texts stand end to end in `whole`; `ends` says where each one does, what follows it too.
+    `whole`, `ends`: as `signals.end_to_end` gives them.
     """
     levels = np.zeros(len(ends), np.int8)
-    given = np.frombuffer(whole, np.uint8)
-    beyond = given >= 128
-    found = given[beyond]
-    characters = found.tobytes().decode()
-    kinds = {character: _LEVELS[character] for character in set(characters)}
+    data = np.frombuffer(whole, np.uint8)
+    is_beyond = data >= 128
+    beyond = data[is_beyond]
+    characters = beyond.tobytes().decode()
+    by_character = {character: _LEVELS[character] for character in set(characters)}
     points = begins = levels[:0]
     for level in (SETTLED, OTHER):
-        those = [ord(character) for character, its in kinds.items() if its == level]
-        if not those:
+        codes = [ord(character) for character, its in by_character.items() if its == level]
+        if not codes:
             continue
         if not len(points):
             points = np.frombuffer(characters.encode("utf-32-le"), "<u4")
-            begins = np.flatnonzero(beyond)[found >= 0xC0]  # where a character's first byte stands
-        levels[np.searchsorted(ends, begins[np.isin(points, those)], "right")] = level
+            begins = np.flatnonzero(is_beyond)[beyond >= 0xC0]  # each character's first byte
+        levels[np.searchsorted(ends, begins[np.isin(points, codes)], "right")] = level
     return levels
 
 

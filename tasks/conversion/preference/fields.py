@@ -17,7 +17,7 @@ from tasks.conversion.conversation.schema_nulls import schema_without_nulls
 from tasks.conversion.unusable import Unusable, found
 
 TOO_LARGE = 2**63
-"""From here on readers of JSON round whole numbers: what stands in the row is no longer exact."""
+"""Readers of JSON round whole numbers from here on, so such a number may not be exact."""
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -115,8 +115,9 @@ def score_margin(chosen: Any, rejected: Any) -> float:
 
 
 def tools_of(value: Any) -> str | None:
-    """The tools as JSON text, or None: a list of function schemas (without their keys that are
-    null), or the JSON text of one.
+    """JSON text of the tools without keys that are null; None where there are none.
+
+    `value`: a list of function schemas, or the JSON text of one.
 
     Raises:
         Unusable: bad_tools.
@@ -149,7 +150,9 @@ def _is_schema(entry: Any) -> bool:
 
 
 def images_of(value: Any) -> str | None:
-    """The images as JSON text, or None: a list of paths, URLs or objects that name one, or one.
+    """JSON text of the images, in a list; None where there are none.
+
+    `value`: a path, a URL or an object that names one; or a list of these, or its JSON text.
 
     Raises:
         Unusable: bad_images.
@@ -160,8 +163,8 @@ def images_of(value: Any) -> str | None:
         return None
     images = cast(list[Any], value) if isinstance(value, list) else [value]
     for i, image in enumerate(images):
-        told = cast(dict[str, Any], image).values() if isinstance(image, dict) else [image]
-        if not any(isinstance(each, str) and each for each in told):
+        places = cast(dict[str, Any], image).values() if isinstance(image, dict) else [image]
+        if not any(isinstance(each, str) and each for each in places):
             raise Unusable(
                 "bad_images",
                 f"images[{i}]",
@@ -171,7 +174,9 @@ def images_of(value: Any) -> str | None:
 
 
 def template_kwargs_of(value: Any) -> str | None:
-    """The chat template's arguments as JSON text, or None: an object, or the JSON text of one.
+    """JSON text of the chat template's arguments; None where there are none.
+
+    `value`: an object, or the JSON text of one.
 
     Raises:
         Unusable: bad_chat_template_kwargs.
@@ -184,11 +189,11 @@ def template_kwargs_of(value: Any) -> str | None:
         raise Unusable(
             f"bad_{field}", field, f'found {found(value)}, expected {{"name": value}} or null'
         )
-    if taken := sorted(RENDERING.intersection(cast(dict[str, Any], kwargs))):
+    if names := sorted(RENDERING.intersection(cast(dict[str, Any], kwargs))):
         raise Unusable(
             f"bad_{field}",
-            f"{field}.{taken[0]}",
-            f"found {taken[0]!r}, which is for whoever renders to say, expected variables of the "
+            f"{field}.{names[0]}",
+            f"found {names[0]!r}, which is for whoever renders to say, expected variables of the "
             "chat template such as enable_thinking; leave it out",
         )
     return orjson.dumps(kwargs).decode() if kwargs else None

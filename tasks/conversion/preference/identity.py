@@ -55,11 +55,11 @@ class Identity(NamedTuple):
     chosen: bytes
     rejected: bytes
     text: bytes
-    """All that is stored of it, end to end, for those who search it."""
+    """All stored texts of the pair, joined, to be searched."""
     level: int
-    """What `characters` says of the text."""
+    """The level of the text's characters (`characters`)."""
     turns: bytes
-    """The prompt as its group is made of it; nothing where there is none."""
+    """The form of the prompt that its group is the hash of; empty where there is no prompt."""
     together: str
     """The group by which the split is drawn."""
 
@@ -78,12 +78,12 @@ def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "p
     level = NONE if text.isascii() else level_of(beyond_ascii(text))
     settled = level <= SETTLED
     turns = _alike(pair.prompt, settled) if pair.prompt else b""
-    asked = b""
+    comparable = b""
     if pair.prompt is not None and prompt is not None:
-        asked = _comparable(pair.prompt, prompt, settled)
-    asked = _digest(asked, *context)
-    better = _digest(asked, _comparable(pair.chosen, chosen, settled))
-    worse = _digest(asked, _comparable(pair.rejected, rejected, settled))
+        comparable = _comparable(pair.prompt, prompt, settled)
+    question = _digest(comparable, *context)
+    better = _digest(question, _comparable(pair.chosen, chosen, settled))
+    worse = _digest(question, _comparable(pair.rejected, rejected, settled))
     group = _group(pair, turns, settled)
     together = _group(pair, opening(turns), settled) if split_by == "opening" else group
     return Identity(
@@ -103,8 +103,10 @@ def identify(pair: Pair, seed: int, eval_fraction: float, split_by: SplitBy = "p
 
 
 def _key(better: bytes, worse: bytes, tie: bool) -> bytes:
-    """Of both answers' digests, which are over their context too: the same either way round, but
-    for the lowest bit, which is 1 where chosen sorts after rejected."""
+    """The duplicate key of two answers, from their digests (each covers the prompt, too).
+
+    Swapping the answers changes the lowest bit alone: it is 1 where chosen sorts after rejected.
+    """
     both = int.from_bytes(better, "big") ^ int.from_bytes(worse, "big")
     return (both >> 1 << 1 | (better > worse and not tie)).to_bytes(DIGEST_BYTES, "big")
 
@@ -141,10 +143,10 @@ def _message_key_order(key: str) -> tuple[int, str]:
 
 
 def _alike(value: str | Messages, settled: bool) -> bytes:
-    """The value as it is compared; nothing for a blank text.
+    """The value as prompts are compared; empty for a blank text.
 
-    NFKC, casefolded, whitespace runs as one space, none around a content. Of a settled text the
-    same is made of its bytes: NFKC and case are ASCII's there, and so is whitespace.
+    NFKC, casefolded, whitespace runs as one space, none around a content. In a settled text only
+    ASCII has case and whitespace, so its bytes are folded.
     """
     if isinstance(value, str):
         if not value.strip():

@@ -10,6 +10,7 @@ canonical form, or says why it cannot be used. Canonical means:
 With images, a content may be a list of parts, of type text or image, and the images stand beside.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
@@ -28,7 +29,6 @@ from tasks.conversion.preference.sides import (
 )
 from tasks.conversion.unusable import Unusable
 
-Text = str
 Format = Literal["standard", "conversational"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 TIE = 0.5
@@ -59,7 +59,7 @@ class Pair:
     """The probability that `chosen` is the better one; 0.5 is a tie. `checked` swaps the sides
     where it is below that."""
     comparison: str | None = None
-    """Names the list of judged answers to one prompt that this pair is one of several of."""
+    """Id of the list of judged answers that several pairs come from; None for a single pair."""
     images: str | None = None
     """JSON text of the row's images (paths, URLs, objects), in the order of the image parts."""
     chosen_first: bool | None = None
@@ -70,7 +70,7 @@ class Pair:
 
     @property
     def format(self) -> Format:
-        """Text or messages; `checked` sees to it that both sides agree."""
+        """Text or messages; after `checked` both sides agree."""
         return "standard" if isinstance(self.chosen, str) else "conversational"
 
 
@@ -102,7 +102,7 @@ def checked(pair: Pair) -> Pair:
     else:
         prompt, chosen, rejected = _conversational(pair.prompt, chosen, rejected, notes)
         _check_images(pair, prompt, chosen, rejected)
-    made = Pair(
+    canonical = Pair(
         prompt,
         chosen,
         rejected,
@@ -116,11 +116,11 @@ def checked(pair: Pair) -> Pair:
         pair.chosen_first,
         tuple(dict.fromkeys(notes)) if notes else (),
     )
-    return in_tie_order(made) if made.preference == TIE else made
+    return in_tie_order(canonical) if canonical.preference == TIE else canonical
 
 
 def in_tie_order(tie: Pair) -> Pair:
-    """The tie with its answers in the one order that all ties have: it has none of its own."""
+    """The tie with its answers sorted by their JSON, since neither of them is the better one."""
     return swapped(tie) if orjson.dumps(tie.rejected) < orjson.dumps(tie.chosen) else tie
 
 
@@ -128,6 +128,12 @@ def swapped(pair: Pair) -> Pair:
     """The pair the other way round, with the same preference."""
     first = None if pair.chosen_first is None else not pair.chosen_first
     return replace(pair, chosen=pair.rejected, rejected=pair.chosen, chosen_first=first)
+
+
+def pair_of(prompt: Any, answers: Sequence[Any], first_is_better: bool, **values: Any) -> Pair:
+    """The pair of two answers, given in the order in which the row, and so its judge, had them."""
+    chosen, rejected = answers if first_is_better else reversed(answers)
+    return Pair(prompt, chosen, rejected, chosen_first=first_is_better, **values)
 
 
 def _images_beside_text() -> Unusable:
@@ -160,8 +166,8 @@ def _standard(
     if prompt is not IMPLICIT and not isinstance(prompt, str):
         raise bad_prompt(prompt)
     check_differ(chosen, rejected, alike_texts)
-    given = None if prompt is IMPLICIT else cast(str, prompt)
-    separated = separated_text(given, chosen, rejected, notes)
+    text = None if prompt is IMPLICIT else cast(str, prompt)
+    separated = separated_text(text, chosen, rejected, notes)
     if separated[1:] != (chosen, rejected):
         check_differ(separated[1], separated[2], alike_texts)
     return separated
@@ -188,5 +194,5 @@ def _conversational(
 
 
 def answer_turn(text: str) -> Messages:
-    """An answer's text as the messages that it is beside a prompt of messages."""
+    """An answer's text as a list of one assistant message."""
     return [{"role": "assistant", "content": text}]

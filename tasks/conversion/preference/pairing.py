@@ -58,7 +58,7 @@ def pair_up(
 
 
 def _every(order: Sequence[int], scores: Sequence[Decimal], max_pairs: int) -> PairedUp:
-    """Pair number k of all strict ones, best answer first, is found without listing them."""
+    """The rule `all`. Pair number k of the strict ones, best answer first, is not listed."""
     n = len(order)
     lower = [0] * n  # where the answers of a lower score begin
     for position in range(n - 1, -1, -1):
@@ -76,7 +76,7 @@ def _every(order: Sequence[int], scores: Sequence[Decimal], max_pairs: int) -> P
 
 
 def _tied(order: Sequence[int], lower: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Pairs of equal score, spread over all of them: number k is found as the strict ones are."""
+    """Pairs of equal score, spread over all of them; number k is computed as in `_every`."""
     ends = list(accumulate(end - position - 1 for position, end in enumerate(lower)))
     tied: list[tuple[int, int]] = []
     for k in _spread(ends[-1], most):

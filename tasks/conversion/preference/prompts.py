@@ -104,11 +104,11 @@ def _check_unanswered(prompt: Messages, chosen: Messages, rejected: Messages) ->
 def _with_text_prompt(
     prompt: str, chosen: Messages, rejected: Messages, notes: list[str]
 ) -> tuple[Messages, Messages, Messages]:
-    """The shape of UltraFeedback-binarized: `prompt` is also a user turn of both sides."""
+    """Where both sides repeat the text prompt as a user turn, as in UltraFeedback-binarized."""
     whole = _common_beginning([], chosen, rejected)
-    asked = [text_of(m).strip() for m in whole[0] if m["role"] == "user" and m["content"]]
-    if prompt.strip() not in asked:
-        seen = found(asked[0]) if asked else "no user turn"
+    user_texts = [text_of(m).strip() for m in whole[0] if m["role"] == "user" and m["content"]]
+    if prompt.strip() not in user_texts:
+        seen = found(user_texts[0]) if user_texts else "no user turn"
         raise Unusable(
             "prompt_not_prefix",
             "prompt",

@@ -1,4 +1,4 @@
-"""Answers that several people judged: each is one answer, worth what they say together.
+"""Answers that several people judged: each counts once, with one score from all its ratings.
 
     "Hello." 2   "Hello." 5   "Hello." 5   "No." 1    ->  "Hello." 4 (their mean)   "No." 1
     "Hello." good   "Hello." good   "Hello." bad      ->  "Hello." good (the majority)
@@ -20,7 +20,7 @@ class Judged(NamedTuple):
     """One answer."""
 
     place: int
-    """That of the first of its ratings."""
+    """Position of its first rating."""
     score: Decimal | bool | None
     """None where as many call it good as bad."""
     ratings: int
@@ -36,7 +36,7 @@ def judged(names: Sequence[bytes], scores: Sequence[Decimal | bool]) -> Iterator
 
 
 def undecided(ratings: int) -> Unusable:
-    """Why an answer is left out of which as many say that it is good as that it is bad."""
+    """The reason of an answer that as many labels call good as bad."""
     return Unusable(
         "tie", "label", f"found {ratings} labels of this answer, half of them good: no choice"
     )

@@ -19,19 +19,28 @@ def check_kinds(chosen: Any, rejected: Any) -> None:
     Raises:
         Unusable: null, wrong_type, mixed_format.
     """
-    for name, value in (("chosen", chosen), ("rejected", rejected)):
-        if value is None:
-            raise Unusable("null", name, "found null, expected an answer; drop the row or fill it")
-        if not isinstance(value, str | list):
-            raise Unusable(
-                "wrong_type", name, f"found {found(value)}, expected text or a list of messages"
-            )
+    check_kind("chosen", chosen)
+    check_kind("rejected", rejected)
     if type(chosen) is not type(rejected):
         raise Unusable(
             "mixed_format",
             "rejected",
             f"found {found(chosen)} as chosen and {found(rejected)} as rejected, expected the same "
             "format on both sides",
+        )
+
+
+def check_kind(name: str, answer: Any) -> None:
+    """A text, or a list.
+
+    Raises:
+        Unusable: null, wrong_type.
+    """
+    if answer is None:
+        raise Unusable("null", name, "found null, expected an answer; drop the row or fill it")
+    if not isinstance(answer, str | list):
+        raise Unusable(
+            "wrong_type", name, f"found {found(answer)}, expected text or a list of messages"
         )
 
 

@@ -1,9 +1,9 @@
-"""What a person should know of a pair's words, though nothing is wrong with it: counted only.
+"""What a person should know about the words of a usable pair; such pairs are only counted.
 
 In:  what is stored of each pair of a batch, and the level of its characters.
 Out: notes with the place of the pair, which the report counts per source; never the words.
 
-Bytes are searched, all of a batch at once and only for one mark each: nearly no text holds one.
+The bytes of a whole batch are searched at once, for one rare mark of each kind: few texts hold one.
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from tasks.conversion.conversation.messages import Messages, text_of
-from tasks.conversion.preference.characters import QUIET, Levels
+from tasks.conversion.preference.characters import QUIET, Array
 from tasks.conversion.preference.tool_turns import unmatched_tool_turn
 
 _BIDIRECTIONAL = b"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]"
@@ -29,8 +29,8 @@ _SECRETS = (
     (b"yJ", rb"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "a signed web token"),
     (b"@", rb"[\w.+-]{1,64}@[\w-]{1,64}\.[A-Za-z]{2,}", "an e-mail address"),
 )
-"""What stands in each such word and is rare in others, its last byte the rarest; and its name.
-Expressions are compiled when they are first needed."""
+"""Of each kind of secret: its mark (bytes in every such secret, of which the last is rare in other
+text), its expression, and its name. Expressions are compiled when they are first needed."""
 _RARE = sorted({mark[-1] for mark, _, _ in _SECRETS})
 _TOOL_TURN = b'{"role":"tool"'
 WRITTEN_TURN = b"\\n\\nAssistant:"
@@ -45,19 +45,22 @@ Sides = tuple[bytes | None, bytes, bytes]
 """Prompt, chosen and rejected, as they are stored."""
 
 
-def end_to_end(texts: Sequence[bytes], each: int = 1) -> tuple[bytes, Levels]:
-    """The texts with a zero byte between them, and where they end there with the byte that follows;
-    `each` so many are told as one."""
+def end_to_end(texts: Sequence[bytes], each: int = 1) -> tuple[bytes, Array]:
+    """The texts joined by zero bytes, and the position behind each text and its zero byte.
+
+    `each`: so many texts in a row count as one, and get one position.
+    """
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     return b"\0".join(texts), np.cumsum(sizes + 1)[each - 1 :: each]
 
 
 def signals(
-    whole: bytes, ends: Levels, levels: Levels, sides: Callable[[int], Sides]
+    whole: bytes, ends: Array, levels: Array, sides: Callable[[int], Sides]
 ) -> list[tuple[int, str]]:
     """The notes on a batch: the pair's place in it and the words, each at most once per pair.
 
-    In: the texts of all pairs, `end_to_end`; the level of each; and what gives the sides of one.
+    `whole`, `ends`: the texts of all pairs, `end_to_end`. `levels`: int8 `[n]`, see `characters`.
+    `sides`: from a pair's place to its sides.
     """
     notes: set[tuple[int, str]] = set()
     for place in np.flatnonzero(levels > QUIET).tolist():
@@ -69,8 +72,10 @@ def signals(
 
 
 def turn_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[tuple[int, str]]:
-    """The notes on turns of tools whose calls are missing, and on turns that are no messages;
-    `texts`: one of every pair."""
+    """The notes on tool turns whose calls are missing, and on turns that are written in a text.
+
+    `texts`: the stored text of every pair (`Identity.text`).
+    """
     notes: list[tuple[int, str]] = []
     for place, text in enumerate(texts):
         if _TOOL_TURN in text and _has_unmatched_tool_turn(*sides(place)):
@@ -82,26 +87,26 @@ def turn_signals(texts: Sequence[bytes], sides: Callable[[int], Sides]) -> list[
     return notes
 
 
-def _text(whole: bytes, ends: Levels, place: int) -> bytes:
+def _text(whole: bytes, ends: Array, place: int) -> bytes:
     return whole[ends[place - 1] if place else 0 : ends[place] - 1]
 
 
-def _marked(whole: bytes, ends: Levels) -> Iterator[tuple[int, bytes, str]]:
-    """The places of the pairs that hold a mark, which are few, with what may stand there.
+def _marked(whole: bytes, ends: Array) -> Iterator[tuple[int, bytes, str]]:
+    """The places of the pairs that hold a mark, with the mark's expression and name.
 
-    All rare bytes are looked for at once, in columns; then, at these few, each mark's.
+    One search finds the last bytes of all marks; only there the marks are told apart.
     """
     text = np.frombuffer(whole, np.uint8)
     rare = text == _RARE[0]
     for byte in _RARE[1:]:
         rare |= text == byte
-    found = np.flatnonzero(rare)
-    last, before = text[found], text[found - 1]
+    hits = np.flatnonzero(rare)
+    last, before = text[hits], text[hits - 1]
     for mark, pattern, name in _SECRETS:
-        there = last == mark[-1]
+        is_mark = last == mark[-1]
         if len(mark) > 1:
-            there &= before == mark[-2]
-        places = np.searchsorted(ends, found[there], "right")
+            is_mark &= before == mark[-2]
+        places = np.searchsorted(ends, hits[is_mark], "right")
         for place in dict.fromkeys(places.tolist()):
             yield place, pattern, name
 

@@ -20,12 +20,14 @@ def split_of(group: str, seed: int, eval_fraction: float) -> Split:
 
 
 def opening(turns: bytes) -> bytes:
-    """Of a prompt's turns, as its group is made of them, those down to the user's first, but for
-    what the system says before them: the same question asked under another system is no other."""
-    said = turns.split(b"\0")  # role, content, role, content ... and nothing
-    roles = [role.strip() for role in said[:-1:2]]
+    """The prompt's turns up to the user's first one, without system turns before them.
+
+    `turns`: `Identity.turns`. The same question under another system text has the same opening.
+    """
+    parts = turns.split(b"\0")  # role, content, role, content ... and nothing
+    roles = [role.strip() for role in parts[:-1:2]]
     if b"user" not in roles:
         return turns
     first = next(i for i, role in enumerate(roles) if role not in (b"system", b"developer"))
-    kept = said[2 * first : 2 * roles.index(b"user") + 2]
+    kept = parts[2 * first : 2 * roles.index(b"user") + 2]
     return b"\0".join([kept[0].lstrip(), *kept[1:], b""])

@@ -27,9 +27,9 @@ def unmatched_tool_turn(messages: Messages) -> int | None:
             called = True
             ids.add(call.get("id"))
         if message["role"] == "tool":
-            wanted = message.get("tool_call_id")
+            call_id = message.get("tool_call_id")
             named = ids - {None}
-            if not called or (wanted is not None and named and wanted not in named):
+            if not called or (call_id is not None and named and call_id not in named):
                 return i
     return None
 
