@@ -5,7 +5,7 @@ renderings of both against each other.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -49,10 +49,10 @@ class PlainNamespace(Namespace):
     """A namespace without names that begin with an underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
-        self, given = args[0], dict(*args[1:], **kwargs)
-        for name in given:
+        self, values = args[0], dict(*args[1:], **kwargs)
+        for name in values:
             _check_name(name)
-        Namespace.__init__(self, given)
+        Namespace.__init__(self, values)
 
     def __setitem__(self, name: str, value: Any) -> None:
         _check_name(name)
@@ -65,16 +65,16 @@ def environment(
     undefined: type[Undefined] = Undefined,
 ) -> Any:
     """An environment for chat templates."""
-    made: Any = kind(
+    env: Any = kind(
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=undefined,
         extensions=[generation, "jinja2.ext.loopcontrols"],
     )
-    made.filters["tojson"] = tojson
-    made.globals |= {"raise_exception": refuse, "strftime_now": _now}
-    made.globals |= {"dict": PlainDict(), "namespace": PlainNamespace}
-    return made
+    env.filters["tojson"] = tojson
+    env.globals |= {"raise_exception": refuse, "strftime_now": _now}
+    env.globals |= {"dict": PlainDict(), "namespace": PlainNamespace}
+    return env
 
 
 @lru_cache(maxsize=8)
@@ -83,10 +83,10 @@ def compiled(template: str) -> Any:
     return bound(template, environment())
 
 
-def bound(template: str, made: Any) -> Any:
-    """The compiled template in an environment of its own, which may treat undefined names in
-    another way than `environment()` does, and differs from it in nothing else."""
-    return made.template_class.from_code(made, _code(template), made.make_globals(None))
+def bound(template: str, env: Any) -> Any:
+    """The compiled template in an environment that may differ from `environment()` in how it treats
+    undefined names, and in nothing else."""
+    return env.template_class.from_code(env, _code(template), env.make_globals(None))
 
 
 @lru_cache(maxsize=8)
@@ -117,12 +117,14 @@ def with_reasoning(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages, with their reasoning under all the names by which templates read it."""
     if not any(name in turn for turn in messages for name in REASONING):
         return messages
-    told: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
     for turn in messages:
         thought = next((turn[name] for name in REASONING if turn.get(name) is not None), None)
-        named: Mapping[str, Any] = {"thinking": thought, **turn, "reasoning_content": thought}
-        told.append(turn if thought is None else dict(named))
-    return told
+        names = (
+            {} if thought is None else {"thinking": thought, **turn, "reasoning_content": thought}
+        )
+        named.append(names or turn)
+    return named
 
 
 def _check_name(name: Any) -> None:

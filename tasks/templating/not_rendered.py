@@ -42,12 +42,12 @@ def not_rendered(tokenizer: Any, notes: Mapping[str, Mapping[str, int]]) -> dict
     for noted in notes.values():
         counts.update(noted)
     lacking = [note for note in PROBES if counts[note] and _is_dropped(tokenizer, PROBES[note])]
-    found = {note: counts[note] for note in (*lacking, BESIDE_TEXT) if counts[note]}
-    for note, pairs in found.items():
+    pairs_lacking = {note: counts[note] for note in (*lacking, BESIDE_TEXT) if counts[note]}
+    for note, pairs in pairs_lacking.items():
         logger.warning(
             "%s: up to %d pairs have some, which the model never sees", WORDS[note], pairs
         )
-    return found
+    return pairs_lacking
 
 
 def _is_dropped(tokenizer: Any, answer: dict[str, Any]) -> bool:
@@ -55,5 +55,5 @@ def _is_dropped(tokenizer: Any, answer: dict[str, Any]) -> bool:
         return False
     try:
         return MARK not in render([USER, answer], tokenizer)
-    except TemplateError:  # of a row that has it, it says so
+    except TemplateError:  # such rows are refused, each with this error
         return False

@@ -35,19 +35,21 @@ def with_image_parts(row: dict[str, Any]) -> dict[str, Any]:
     if images and not image_parts([*prompt, *sides[0], *sides[1]]):
         prompt = _begun_with(prompt, len(images))
         row = row | {"prompt": json.dumps(prompt, ensure_ascii=False)}
-    every = image_parts([*prompt, *sides[0], *sides[1]])
-    own = [part for part in every if part.keys() - {"type"}]
-    bare = len(every) - len(own)
-    each = [sum(1 for part in image_parts([*prompt, *side]) if part == IMAGE) for side in sides]
-    if len(images) != bare and each != [len(images)] * 2:
+    parts = image_parts([*prompt, *sides[0], *sides[1]])
+    filled = [part for part in parts if part.keys() - {"type"}]
+    bare = len(parts) - len(filled)
+    bare_per_side = [
+        sum(1 for part in image_parts([*prompt, *side]) if part == IMAGE) for side in sides
+    ]
+    if len(images) != bare and bare_per_side != [len(images)] * 2:
         raise Unusable(
             "bad_images",
             "images",
             f"found {len(images)} images and {bare} parts of type 'image' without an image of "
             "their own, expected as many of both; mend the row",
         )
-    if own:
-        named = [{k: v for k, v in part.items() if k != "type"} for part in own]
+    if filled:
+        named = [{k: v for k, v in part.items() if k != "type"} for part in filled]
         row = row | {"images": json.dumps([*images, *named], ensure_ascii=False)}
     return row
 

@@ -33,7 +33,7 @@ class Placeholder:
     pattern: "re.Pattern[str]"
     """Any number in it stands for every number: `<|image_1|>`, `<|image_2|>`."""
     wraps: bool
-    """Whether the template reads texts only as parts, too."""
+    """Whether texts have to be given as parts, too."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Pictures:
 
     @cached_property
     def placeholder(self) -> Placeholder | str:
-        """Of the template; or in a sentence why it has none."""
+        """The template's placeholder; or a sentence that says why it has none."""
         problems: list[str] = []
         for wraps in (False, True):
             try:
@@ -52,10 +52,10 @@ class Pictures:
             except TemplateError as error:
                 problems.append(f"{error}")
                 continue
-            found = _placeholder(*renderings)
-            if isinstance(found, re.Pattern):
-                return Placeholder(found, wraps)
-            problems.append(found)
+            pattern = _placeholder(*renderings)
+            if isinstance(pattern, re.Pattern):
+                return Placeholder(pattern, wraps)
+            problems.append(pattern)
         return problems[0]
 
     def readable(self, messages: Messages) -> Messages:
@@ -64,10 +64,10 @@ class Pictures:
         Raises:
             Unusable: image_part, where it does not read image parts.
         """
-        found = self.placeholder
-        if isinstance(found, str):
-            raise text_only(f"the row has images, and {found}")
-        return [as_parts(message) for message in messages] if found.wraps else messages
+        placeholder = self.placeholder
+        if isinstance(placeholder, str):
+            raise text_only(f"the row has images, and {placeholder}")
+        return [as_parts(message) for message in messages] if placeholder.wraps else messages
 
     def check(self, messages: Messages, rendered: str, side: str) -> None:
         """Raises Unusable, bad_placeholders, unless every image part left its placeholder."""
@@ -94,7 +94,7 @@ class Pictures:
 
 
 def _placeholder(none: str, one: str, two: str) -> "re.Pattern[str] | str":
-    """From renderings with so many image parts, or what is wrong with them in a sentence."""
+    """The pattern, from renderings with no, one and two image parts; or what is wrong with them."""
     if OWN_SPELLING.search(none) or not all(mark in none for mark in (BEFORE, AFTER, ANSWER)):
         return "the chat template does not read contents that are lists of parts"
     if one == none:

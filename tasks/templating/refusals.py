@@ -24,7 +24,7 @@ def forgery(field: str, token: str) -> Unusable:
 
 
 def looked_into(field: str, token: str) -> Unusable:
-    """The template asks more of such words than to be put into the text."""
+    """The template does more with the words that hold a special token than write them."""
     return Unusable(
         "special_token_in_text",
         field,
@@ -46,7 +46,7 @@ def own_bos(token: str) -> Unusable:
 
 
 def private_use(field: str) -> Unusable:
-    """They hold one beside a character by which such tokens are hidden while they are encoded."""
+    """The words hold a special token, and a character that stands for such tokens in encoding."""
     return Unusable(
         "special_token_in_text",
         field,

@@ -122,7 +122,7 @@ def common_prefix(*texts: str) -> str:
 def _render_prompt(
     prompt: Messages, tokenizer: Any, tools: list[dict[str, Any]] | None, settings: dict[str, Any]
 ) -> str:
-    """The prompt alone: up to where an answer begins, or goes on if its last turn is one."""
+    """The prompt alone, up to where the answer begins; a last turn that is an answer stays open."""
     answered = prompt[-1]["role"] == "assistant"
     return render(
         prompt,

@@ -39,11 +39,10 @@ from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
     Literals,
     Policy,
-    StandIns,
     blanked,
     held,
     special_tokens,
-    suspicious,
+    with_literals,
 )
 from tasks.templating.traced.probe import TemplateProbe
 from tasks.templating.turn_order import unusual_order
@@ -132,9 +131,9 @@ class Renderer:
                     raise forgery(name, forged)
         settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
         rendered = self._in_order(messages, tools, settings, side)
-        given = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
-        if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * given:
-            raise over_limit(f"made {len(rendered.text):,} characters of a row of {given:,}")
+        size = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
+        if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * size:
+            raise over_limit(f"made {len(rendered.text):,} characters of a row of {size:,}")
         if missing := missing_text(messages, rendered.text):
             raise Unusable("template_drops_turn", side, missing)
         if images:
@@ -166,21 +165,20 @@ class Renderer:
     def _rendered(
         self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
     ) -> Rendered:
+        def rendering(messages: Messages, tools: Any) -> str:
+            return render(messages, self.tokenizer, tools, **settings)
+
         try:
-            if self.special is None or not suspicious([messages, tools], self.special):
-                return Rendered(render(messages, self.tokenizer, tools, **settings))
-            hidden = StandIns(self.special, messages, tools, settings)
-            text, literals = hidden.resolved(
-                render(hidden.put(messages), self.tokenizer, hidden.put(tools), **settings)
+            text, literals, forged = with_literals(
+                rendering, self.special, messages, tools, settings
             )
-            forged = self.special.forged(text, literals)
-            if forged is None:
-                return Rendered(render(messages, self.tokenizer, tools, **settings))
         except TemplateError as error:
             raise Unusable("template_error", side, str(error)) from error
+        if forged is None:
+            return Rendered(text)
         if self.policy == "encode":
             with suppress(TemplateError):  # it refuses such words, which it is not shown
-                if text != render(messages, self.tokenizer, tools, **settings):
+                if text != rendering(messages, tools):
                     raise looked_into(side, forged)
         return self._literal(text, literals, forged, side)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MOST_ANSWERS = 4096
-"""That are remembered; names may come from data, as `turn[name]`."""
+"""Answers that are remembered at most: names may come from data, as in `turn[name]`."""
 _METHODS = frozenset(dir(dict))
 
 
@@ -34,10 +34,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may have it."""
-        asked = type(obj), attr
-        known = self._safe.get(asked)
-        if known is None:
-            known = super().is_safe_attribute(obj, attr, value)
+        key = type(obj), attr
+        safe = self._safe.get(key)
+        if safe is None:
+            safe = super().is_safe_attribute(obj, attr, value)
             if len(self._safe) < MOST_ANSWERS:
-                self._safe[asked] = known
-        return known
+                self._safe[key] = safe
+        return safe

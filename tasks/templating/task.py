@@ -67,21 +67,11 @@ def _build(
     from tasks.templating.shards.shard import TemplateShard
     from tasks.templating.template import with_effective_template
     from tasks.templating.template_faults import is_prefix_stable, undefined_names
-    from tasks.templating.tokenizer.own_tokens import own_tokens
     from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
     from tasks.templating.tokenizer.saving import begin_encoder
 
     tokenizer = with_effective_template(plain_tokenizer(model.path), params)
-    if tokenizer.eos_token is None and not own_tokens(tokenizer).closes:
-        raise DataError(
-            f"the tokenizer of {model.path} has no EOS token, but texts are closed by one and the "
-            "reward is read at their last token; set eos_token in its tokenizer_config.json"
-        )
-    if params.special_tokens_in_text == "encode" and not tokenizer.is_fast:
-        raise DataError(
-            f"templating.special_tokens_in_text: encode needs a tokenizer.json, and {model.path} "
-            "has none; save the tokenizer as a fast one, or choose quarantine"
-        )
+    _check_tokenizer(tokenizer, params, model)
     shards = pair_shards(conversion)
     begin_encoder(model.path)
     numbers = build_shards(
@@ -92,7 +82,7 @@ def _build(
         workers=params.workers,
         memo=Memo(workspace, input_digests(conversion, PAIRS)),
     )
-    _check(workspace, params, numbers)
+    _check_dropped(workspace, params, numbers)
     if tokenizer.chat_template is not None:
         with workspace.writing(CHAT_TEMPLATE_FILE, "later") as path:
             path.write_text(tokenizer.chat_template, "utf-8")
@@ -108,7 +98,25 @@ def _build(
     workspace.report["shards_replay_differed"] = sum(n["replays_differed"] for n in numbers)
 
 
-def _check(workspace: Workspace, params: TemplatingParams, numbers: list[dict[str, Any]]) -> None:
+def _check_tokenizer(tokenizer: Any, params: TemplatingParams, model: BaseModel) -> None:
+    """Raises DataError when the tokenizer lacks an EOS for texts, or what `encode` needs."""
+    from tasks.templating.tokenizer.own_tokens import own_tokens
+
+    if tokenizer.eos_token is None and not own_tokens(tokenizer).closes:
+        raise DataError(
+            f"the tokenizer of {model.path} has no EOS token, but texts are closed by one and the "
+            "reward is read at their last token; set eos_token in its tokenizer_config.json"
+        )
+    if params.special_tokens_in_text == "encode" and not tokenizer.is_fast:
+        raise DataError(
+            f"templating.special_tokens_in_text: encode needs a tokenizer.json, and {model.path} "
+            "has none; save the tokenizer as a fast one, or choose quarantine"
+        )
+
+
+def _check_dropped(
+    workspace: Workspace, params: TemplatingParams, numbers: list[dict[str, Any]]
+) -> None:
     """Raises DataError when too many rows of a source cannot be used with the template."""
     ledger = Ledger.from_json(workspace.report["ledger"])
     examples = merged([n["examples"] for n in numbers])

@@ -87,7 +87,7 @@ def pin(template: str, day: date | None) -> str:
         TemplateError: it asks the clock and no date is given, or asks for chance.
     """
     if day is not None:
-        template = CLOCK.sub(lambda found: repr(day.strftime(found.group(2))), template)
+        template = CLOCK.sub(lambda call: repr(day.strftime(call.group(2))), template)
     unstable = _unstable(template)
     if unstable:
         advice = "set templating.date" if day is None else "write the value into the template"

@@ -22,13 +22,13 @@ PROBES: tuple[Messages, ...] = (
 def check_ends_with_the_answer(tokenizer: Any) -> None:
     """Raises TemplateError when the template opens an answer's turn though nobody asks for it.
 
-    Then every conversation would end in the beginning of a turn, and the reward be read there.
-    Seen where a whole conversation ends in what stands before an answer, which is not what comes
-    after an answer that is followed by another question.
+    Every conversation would then end in the beginning of a turn, and its reward be read there. The
+    sign of it: a whole conversation ends in the text that stands before an answer, and an answer
+    with a question behind it is not followed by that text.
     """
     try:
         done = render([USER, ANSWER], tokenizer)
-        asked = render([USER, ANSWER], tokenizer, add_generation_prompt=True)
+        prompted = render([USER, ANSWER], tokenizer, add_generation_prompt=True)
         goes_on = render([USER, ANSWER, AGAIN], tokenizer)
     except TemplateError:  # the rows tell, each for itself, what the template refuses
         return
@@ -36,7 +36,7 @@ def check_ends_with_the_answer(tokenizer: Any) -> None:
     before_answer = _between(done, USER, ANSWER).rstrip()
     same = len(common_prefix(ending[::-1], before_answer[::-1]))
     usual = _between(goes_on, ANSWER, AGAIN).startswith(ending)
-    if done == asked and not usual and same >= max(1, len(before_answer) / 2):
+    if done == prompted and not usual and same >= max(1, len(before_answer) / 2):
         raise TemplateError(
             "the chat template adds the generation prompt without being asked for it: every "
             "conversation would end in the beginning of another answer; put it into "
@@ -81,10 +81,10 @@ def undefined_names(tokenizer: Any) -> list[str]:
 
     template = bound(tokenizer.chat_template, environment(undefined=Recorded))
     for messages in PROBES:
-        given = {"messages": messages, "tools": None, "documents": None}
-        given |= {"add_generation_prompt": False} | tokenizer.special_tokens_map
+        variables = {"messages": messages, "tools": None, "documents": None}
+        variables |= {"add_generation_prompt": False} | tokenizer.special_tokens_map
         try:
-            template.render(**given)
+            template.render(**variables)
         except (JinjaError, TypeError, ValueError, KeyError):
             continue
     return sorted(printed)

@@ -1,8 +1,8 @@
-"""A row as the token ids that training would have made of it, special tokens in its words included.
+"""The token ids of a row, the same as in training, also for special tokens in its own words.
 
-    {"messages": [...]}   the chat template over all of them (given_messages.py), nothing added; of
-                          tools, too, no key that is null
-    "text"                the text, closed, and what the tokenizer adds by itself
+    {"messages": [...]}   rendered by the chat template (given_messages.py), no special token added;
+                          tools without keys that are null
+    "text"                closed by the EOS, and with the special tokens that the tokenizer adds
 
 What a special token in a row's own words becomes is the score contract's
 `rendering.special_tokens_in_text`: `keep` reads it as markup, `encode` as ordinary text, and
@@ -25,10 +25,9 @@ from tasks.templating.tokenizer.special_tokens import (
     Literals,
     Policy,
     SpecialTokens,
-    StandIns,
     held,
     special_tokens,
-    suspicious,
+    with_literals,
 )
 from tasks.tokenization.literal import literal_encoder
 
@@ -46,8 +45,7 @@ class RowTexts:
     tokenizer: Any
     policy: Policy
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """`tools` of rows that have none of their own, and `chat_template_kwargs` that a row has beside
-    its own, which come first."""
+    """`tools` for rows without any; `chat_template_kwargs` for all rows, whose own come first."""
 
     def __post_init__(self) -> None:
         self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
@@ -64,7 +62,7 @@ class RowTexts:
 
         Raises:
             ValueError: a special token in the row's own words, and the policy does not allow it;
-                or a character that is none.
+                or half of a surrogate pair.
         """
         is_text = isinstance(content, str)
         text, literals = self._text(content) if is_text else self._conversation(content, options)
@@ -85,26 +83,23 @@ class RowTexts:
         where = f"the text at {text.find(forged)}"
         return self._literal(text + end, literals, forged, where, what_to_do)
 
-    def _conversation(self, given: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
-        messages = as_in_training(_plain(given))
+    def _conversation(self, content: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
+        messages = as_in_training(_plain(content))
         tools = _plain(options.get("tools")) or _plain(self.options.get("tools"))
         tools = schema_without_nulls(tools) or None
         settings = {**_settings(self.options), **_settings(options)}
-        special = self.special
-        if special and self.policy == "quarantine":
-            _check_words(messages, tools, special)
-        if special is None or not suspicious([messages, tools], special):
-            return self._rendered(messages, tools, settings), ()
-        hidden = StandIns(special, messages, tools, settings)
-        rendered = self._rendered(hidden.put(messages), hidden.put(tools), settings)
-        text, literals = hidden.resolved(rendered)
-        forged = special.forged(text, literals)
-        if forged is None:
-            return self._rendered(messages, tools, settings), ()
-        return self._literal(text, literals, forged, "the conversation, once rendered,")
+        if self.special and self.policy == "quarantine":
+            _check_words(messages, tools, self.special)
 
-    def _rendered(self, messages: Any, tools: Any, settings: Mapping[str, Any]) -> str:
-        return self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **settings)
+        def rendering(messages: Any, tools: Any) -> str:
+            return self.tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, **settings
+            )
+
+        text, literals, forged = with_literals(rendering, self.special, messages, tools, settings)
+        if forged is None:
+            return text, ()
+        return self._literal(text, literals, forged, "the conversation, once rendered,")
 
     def _literal(
         self, text: str, literals: Literals, forged: str, where: str, what_to_do: str = REMOVE
@@ -120,7 +115,7 @@ class RowTexts:
 
 
 def encodable(text: str) -> str:
-    """The text, in which every character is one.
+    """The text itself, if it can be encoded as UTF-8.
 
     Raises:
         ValueError: half of a surrogate pair stands alone, as where JSON was cut within an emoji.
@@ -137,9 +132,9 @@ def encodable(text: str) -> str:
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
-    if taken := sorted(RENDERING.intersection(settings)):
+    if names := sorted(RENDERING.intersection(settings)):
         raise ValueError(
-            f"chat_template_kwargs holds {taken[0]!r}; expected settings for the template that the "
+            f"chat_template_kwargs holds {names[0]!r}; expected settings for the template that the "
             "model was trained with, such as enable_thinking: leave it out"
         )
     return settings
@@ -163,7 +158,8 @@ def _forgery(where: str, forged: str, what_to_do: str = REMOVE) -> ValueError:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's own types: a DataFrame holds lists as arrays, whose strings nobody would look at."""
+    """The value in JSON's own types: a DataFrame holds lists as arrays, which are not searched for
+    special tokens."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

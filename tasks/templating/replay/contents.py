@@ -37,10 +37,10 @@ class Contents:
     """The parsed contents of these messages."""
 
     @classmethod
-    def of(cls, spans: TurnSpans, asked: Mask) -> "Contents":
-        """The contents; `asked` (`[t]`): which texts are wanted."""
+    def of(cls, spans: TurnSpans, texts_wanted: Mask) -> "Contents":
+        """The contents; `texts_wanted`: `[t]`, which texts are looked at."""
         data, begins, stops = spans.data, spans.begins, spans.stops
-        wanted = asked[spans.text_of]
+        wanted = texts_wanted[spans.text_of]
         padded = wanted & (_FIRST[data[begins]] | _LAST[data[stops - 1]])
         for message in np.flatnonzero(padded).tolist():
             text = data[begins[message] : stops[message]].tobytes().decode()
@@ -55,12 +55,12 @@ class Contents:
             padded[parsed] = [text != text.strip() for text in texts]
         return cls(spans, padded, parsed, texts)
 
-    def small(self, size: int, asked: Mask) -> Iterator[tuple[int, str]]:
-        """Messages of the wanted texts (`asked`) whose contents, once stripped, may have less than
-        `size` bytes; each with its content."""
+    def small(self, size: int, texts_wanted: Mask) -> Iterator[tuple[int, str]]:
+        """Messages of the wanted texts whose contents, once stripped, may have less than `size`
+        bytes; each with its content."""
         spans, data = self.spans, self.spans.data
         some = (spans.stops - spans.begins < size) | self.padded
-        some &= asked[spans.text_of]
+        some &= texts_wanted[spans.text_of]
         some[self.parsed] = False
         for message in np.flatnonzero(some).tolist():
             yield message, data[spans.begins[message] : spans.stops[message]].tobytes().decode()

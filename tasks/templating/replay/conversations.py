@@ -54,20 +54,20 @@ class Conversations:
         longer than all of them; only the others are examined.
         """
         contents = self.contents
-        asked = list(range(len(contents)))
+        suspects = list(range(len(contents)))
         if special.ends:
             longest, tokens = special.longest, special.joined
             inner = enumerate(map(str.strip, contents))
-            asked = [n for n, text in inner if len(text) < longest and text in tokens]
+            suspects = [n for n, text in inner if len(text) < longest and text in tokens]
             for end in piece.may_hold(special.ends):
-                asked += [n for n, text in enumerate(contents) if end in text]
-        found = {n for n in asked if not special.innocent(contents[n])}
-        return {(bisect_right(self.bounds, n) - 1) // 3 for n in found}
+                suspects += [n for n, text in enumerate(contents) if end in text]
+        guilty = {n for n in suspects if not special.innocent(contents[n])}
+        return {(bisect_right(self.bounds, n) - 1) // 3 for n in guilty}
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Rows of a piece that may be replayed, but for those with odd turns."""
+    """The rows of a piece, of which all may be replayed but those with odd turns."""
 
     piece: Piece
     turns: Conversations
@@ -80,19 +80,19 @@ class Plain:
         return cls(piece, Conversations([], [], [], [0], frozenset()), (), ())
 
     def rows(self, start: int, stop: int) -> Iterable[tuple[Any, ...]]:
-        """Of each row its number, tools, settings, and the bounds of its turns: see `bounds`."""
+        """Per row: its number, tools, settings, and the four bounds of its turns (`bounds`)."""
         bounds = (self.turns.bounds[3 * start + n : 3 * stop + (n + 2) // 3 : 3] for n in range(4))
-        given = (self.tools[start:stop], self.settings[start:stop])
-        return zip(range(start, stop), *given, *bounds, strict=True)
+        context = (self.tools[start:stop], self.settings[start:stop])
+        return zip(range(start, stop), *context, *bounds, strict=True)
 
     def sides(self, row: int) -> tuple[Side, Side]:
         """One row's chosen and rejected side."""
         a, b, c, d = self.turns.bounds[3 * row : 3 * row + 4]
         roles, contents = self.turns.roles, self.turns.contents
-        given = (self.tools[row], self.settings[row], *roles[a:b])
+        context = (self.tools[row], self.settings[row], *roles[a:b])
         return (
-            ((*given, *roles[b:c]), contents[a:c]),
-            ((*given, *roles[c:d]), contents[a:b] + contents[c:d]),
+            ((*context, *roles[b:c]), contents[a:c]),
+            ((*context, *roles[c:d]), contents[a:b] + contents[c:d]),
         )
 
 
@@ -125,10 +125,10 @@ def _parsed(piece: Piece) -> tuple[list[Any], set[int]]:
 
 def _json(text: bytes, count: int) -> list[Any] | None:
     try:
-        found = orjson.loads(text)
+        values = orjson.loads(text)
     except ValueError:
         return None
-    return found if len(found) == count else None
+    return values if len(values) == count else None
 
 
 def _without(parts: list[Any], rows: Collection[int]) -> list[Any]:

@@ -40,18 +40,18 @@ def delimiters_in(*stored: bytes) -> set[str]:
     return {name for name, found in _AS_BYTES.items() if any(found in text for text in stored)}
 
 
-def rows_to_ask(piece: Piece) -> set[int]:
+def rows_to_search(piece: Piece) -> set[int]:
     """The rows that may hold a delimiter, for `delimiters_in` to decide."""
     text = np.frombuffer(piece.text, np.uint8)
-    there = {c: np.flatnonzero(text == c) for c in MARKED if c in piece.text}
-    at = np.concatenate([*hits(text, there), np.zeros(0, np.int64)])
+    places_of = {c: np.flatnonzero(text == c) for c in MARKED if c in piece.text}
+    at = np.concatenate([*hits(text, places_of), np.zeros(0, np.int64)])
     return piece.rows_at(at) if len(at) else set()
 
 
-def hits(text: npt.NDArray[np.uint8], there: Mapping[int, Places]) -> list[Places]:
-    """Places where a delimiter may stand; `there`: the places of the characters `MARKED`."""
+def hits(text: npt.NDArray[np.uint8], places_of: Mapping[int, Places]) -> list[Places]:
+    """Places where a delimiter may stand; `places_of`: the places of each character in `MARKED`."""
     return [
-        there[first][text.take(there[first] + step, mode="clip") == other]
+        places_of[first][text.take(places_of[first] + step, mode="clip") == other]
         for first, step, other in _SEEN
-        if first in there
+        if first in places_of
     ]

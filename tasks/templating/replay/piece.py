@@ -52,9 +52,9 @@ class Piece:
 
     def may_hold(self, characters: Iterable[str]) -> list[str]:
         """Those of the characters that a string of the piece may hold."""
-        asked = list(characters)
-        there = [c for c in asked if ord(c) < PRINTABLE or c.encode() in self.text]
-        return asked if len(there) < len(asked) and self._names_characters else there
+        every = list(characters)
+        present = [c for c in every if ord(c) < PRINTABLE or c.encode() in self.text]
+        return every if len(present) < len(every) and self._names_characters else present
 
     @cached_property
     def _names_characters(self) -> bool:

@@ -23,8 +23,8 @@ class PlainTexts:
             prompt, chosen, rejected = orjson.loads(b"[%b]" % row)
         except ValueError:  # half a surrogate pair, which Python's parser takes
             return None
-        asked = prompt or ""  # of a row without one it is []
-        one, other = self._closed(asked + chosen), self._closed(asked + rejected)
+        prompt = prompt or ""  # a row without one has []
+        one, other = self._closed(prompt + chosen), self._closed(prompt + rejected)
         return None if one is None or other is None or one == other else (one, other)
 
     def _closed(self, text: str) -> str | None:

@@ -24,9 +24,10 @@ class Recipe:
     """0: a literal; 1, 2, 3: a content of the prompt, of the chosen, of the rejected answer."""
 
 
-def recipe(joint: Joint, asked: int, kind: int, literals: dict[bytes, int]) -> Recipe:
-    """A joint as a recipe. `asked`: messages of the prompt; `kind`: that of the answer's contents.
+def recipe(joint: Joint, prompt_turns: int, kind: int, literals: dict[bytes, int]) -> Recipe:
+    """A joint as a recipe.
 
+    `prompt_turns`: how many messages the prompt has. `kind`: that of the answer's contents.
     `literals`: the number of each literal; new ones are added.
     """
     numbers: list[int] = []
@@ -36,8 +37,8 @@ def recipe(joint: Joint, asked: int, kind: int, literals: dict[bytes, int]) -> R
             numbers.append(literals.setdefault(part, len(literals)))
             kinds.append(0)
         else:
-            numbers.append(part if part < asked else part - asked)
-            kinds.append(1 if part < asked else kind)
+            numbers.append(part if part < prompt_turns else part - prompt_turns)
+            kinds.append(1 if part < prompt_turns else kind)
     return Recipe(np.array(numbers, np.int64), np.array(kinds, np.int64))
 
 

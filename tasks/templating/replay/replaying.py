@@ -137,33 +137,33 @@ class Replayer:
         if structure.closed or self.tracer is None:
             return
         tools, settings, *roles = key
-        given = {"tools": parse_tools(tools), "documents": None, "add_generation_prompt": False}
-        given |= dict(self.tokenizer.special_tokens_map)
-        given |= orjson.loads(settings) if settings else {}
-        found = self.tracer.trace([{"role": r} for r in roles], contents, given)
-        if found is None or replayed(found.replay, contents) != text:
+        variables = {"tools": parse_tools(tools), "documents": None, "add_generation_prompt": False}
+        variables |= dict(self.tokenizer.special_tokens_map)
+        variables |= orjson.loads(settings) if settings else {}
+        traced = self.tracer.trace([{"role": r} for r in roles], contents, variables)
+        if traced is None or replayed(traced.replay, contents) != text:
             structure.closed = True
             return
-        structure.paths.append(found.replay)
-        if found.calm is not None:
-            structure.calm.append(found.calm)
-        structure.joint = structure.joint or found.joint
-        self._firsts |= found.firsts
+        structure.paths.append(traced.replay)
+        if traced.calm is not None:
+            structure.calm.append(traced.calm)
+        structure.joint = structure.joint or traced.joint
+        self._firsts |= traced.firsts
         structure.closed = len(structure.paths) >= MOST_PATHS
 
     def joints(self, roles: Sequence[str], *answers: Sequence[str]) -> list[Joint]:
         """The joints of conversations with these roles and each of these answers' roles, without
         tools and settings; an empty list where one of them is not known."""
-        given = (self.structures.get((None, None, *roles, *answer)) for answer in answers)
-        found = [structure.joint for structure in given if structure and structure.joint]
-        return found if len(found) == len(answers) else []
+        structures = (self.structures.get((None, None, *roles, *answer)) for answer in answers)
+        joints = [structure.joint for structure in structures if structure and structure.joint]
+        return joints if len(joints) == len(answers) else []
 
     def _pair(self, shape: tuple[Any, ...]) -> Pair | None:
         """The replays of both sides of rows of one shape; None where one of them is new."""
-        calm, tools, settings, asked, answered, *roles = shape
-        given = (tools, settings, *roles[:asked])
-        chosen = self.structures.get((*given, *roles[asked : asked + answered]))
-        rejected = self.structures.get((*given, *roles[asked + answered :]))
+        calm, tools, settings, in_prompt, in_chosen, *roles = shape
+        context = (tools, settings, *roles[:in_prompt])
+        chosen = self.structures.get((*context, *roles[in_prompt : in_prompt + in_chosen]))
+        rejected = self.structures.get((*context, *roles[in_prompt + in_chosen :]))
         if chosen is None or rejected is None:
             return None
         if len(self._pairs) >= MOST_STRUCTURES:

@@ -38,7 +38,7 @@ def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
 
 
-_NAMED, _SAID, _SAYS = map(_word, (b'"role":"', b'","conte', b'ntent":"'))
+_ROLE_KEY, _CONTENT_KEY, _KEY_END = map(_word, (b'"role":"', b'","conte', b'ntent":"'))
 _KNOWN = [(len(name) + 1, f'"{name}","'.encode()) for name in ROLES]
 
 
@@ -70,8 +70,8 @@ class TurnSpans:
     def messages_at(self, places: Places) -> Places:
         """The messages whose contents the places stand in; each once."""
         places = places[places >= self.begins[0]] if len(self.begins) else places[:0]
-        found = np.searchsorted(self.begins, places, "right") - 1
-        return np.unique(found[places < self.stops[found]])
+        messages = np.searchsorted(self.begins, places, "right") - 1
+        return np.unique(messages[places < self.stops[messages]])
 
 
 def roles_of(number: int) -> tuple[str, ...]:
@@ -118,10 +118,10 @@ def _places_of(wanted: bytes, data: npt.NDArray[np.uint8]) -> Places:
     found: list[Places] = []
     for start in range(0, len(data), PIECE_BYTES):
         piece = data[start : start + PIECE_BYTES]
-        there = piece == wanted[0]
+        hits = piece == wanted[0]
         for byte in wanted[1:]:
-            there |= piece == byte
-        found.append(np.flatnonzero(there) + start)
+            hits |= piece == byte
+        found.append(np.flatnonzero(hits) + start)
     return np.concatenate(found)
 
 
@@ -146,7 +146,7 @@ def _roles(
     for number, (length, text) in enumerate(_KNOWN, 1):
         same = (lengths == length) & (starts == _word(text[:8])) & (stops == _word(text[-8:]))
         roles[same] = number
-    good = (words[a] == _NAMED) & (words[b] == _SAID) & (words[b + 5] == _SAYS)
+    good = (words[a] == _ROLE_KEY) & (words[b] == _CONTENT_KEY) & (words[b + 5] == _KEY_END)
     return roles, good & (roles > 0) & (data[a - 1] == _OPEN)
 
 
@@ -158,9 +158,9 @@ def _framed(
     good = data[d + 1] == _CLOSE
     after = np.append(a[1:], 0) == d + 4
     after &= data[d + 2] == _COMMA
-    there = firsts[1:] > firsts[:-1]
-    first, last = firsts[:-1][there], firsts[1:][there] - 1
-    after[last] = (d[last] + 3 == ends[1:][there]) & (data[d[last] + 2] == _END)
+    filled = firsts[1:] > firsts[:-1]
+    first, last = firsts[:-1][filled], firsts[1:][filled] - 1
+    after[last] = (d[last] + 3 == ends[1:][filled]) & (data[d[last] + 2] == _END)
     good &= after
-    good[first] &= (a[first] - 2 == ends[:-1][there]) & (data[a[first] - 2] == _LIST)
+    good[first] &= (a[first] - 2 == ends[:-1][filled]) & (data[a[first] - 2] == _LIST)
     return good

@@ -36,8 +36,8 @@ and tokenization writes the column only where there are any."""
 CARRIED = ("pair_id", "source", "file", "row", "split", "format", "weight", *OPTIONAL)
 TEXTS = ("prompt", "chosen", "rejected")
 SETTINGS = ("tools", "chat_template_kwargs")
-ASKED = (*TEXTS, *SETTINGS, "format", "images")
-"""What the renderer asks of a row."""
+INPUTS = (*TEXTS, *SETTINGS, "format", "images")
+"""Columns that the renderer reads."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class Batch:
     """One record batch, and what became of its rows so far."""
 
     rows: pa.RecordBatch
-    asked: dict[str, pa.Array]
-    """The columns that the renderer asks for."""
+    inputs: dict[str, pa.Array]
+    """The columns `INPUTS`."""
     apart: frozenset[int]
     """Rows that are never replayed: plain texts, and rows with images."""
     texts_alone: frozenset[int]
@@ -61,7 +61,7 @@ class Batch:
     literals: dict[int, tuple[Rendered, Rendered]] = field(
         default_factory=dict[int, tuple[Rendered, Rendered]]
     )
-    """By place among the kept rows."""
+    """Both sides of rows with literal stretches, by place among the kept rows."""
     pictures: dict[int, str] = field(default_factory=dict[int, str])
     """JSON of the images, by place among the kept rows."""
 
@@ -69,27 +69,27 @@ class Batch:
     def of(cls, rows: pa.RecordBatch) -> "Batch":
         """A batch none of whose rows has been rendered yet."""
         nothing = pa.nulls(rows.num_rows)
-        there = set(rows.schema.names)
-        asked = {name: rows[name] if name in there else nothing for name in ASKED}
+        present = set(rows.schema.names)
+        inputs = {name: rows[name] if name in present else nothing for name in INPUTS}
         texts: set[int] = set()
-        if asked["format"].unique().to_pylist() != ["conversational"]:
-            formats = asked["format"].to_pylist()
+        if inputs["format"].unique().to_pylist() != ["conversational"]:
+            formats = inputs["format"].to_pylist()
             texts.update(n for n, name in enumerate(formats) if name != "conversational")
-        pictured = {n for n, given in enumerate(_values(asked["images"])) if given is not None}
+        pictured = {n for n, value in enumerate(_values(inputs["images"])) if value is not None}
         kinds = frozenset(texts | pictured), frozenset(texts - pictured)
-        return cls(rows, asked, *kinds, [_values(asked[name]) for name in SETTINGS])
+        return cls(rows, inputs, *kinds, [_values(inputs[name]) for name in SETTINGS])
 
     def pieces(self) -> Iterable[Piece]:
         """The texts of all rows, piece by piece."""
         return pieces([self.rows[name] for name in TEXTS])
 
     def row(self, place: int) -> dict[str, Any]:
-        """What the renderer asks of one row."""
-        return {name: column[place].as_py() for name, column in self.asked.items()}
+        """What the renderer reads of one row."""
+        return {name: column[place].as_py() for name, column in self.inputs.items()}
 
     def stored(self, place: int) -> list[bytes]:
         """The JSON texts of one row, those that there are."""
-        texts = (self.asked[name][place].as_py() for name in TEXTS)
+        texts = (self.inputs[name][place].as_py() for name in TEXTS)
         return [text.encode() for text in texts if text is not None]
 
     def keep(self, place: int, texts: tuple[str, str]) -> None:
@@ -109,9 +109,9 @@ class Batch:
         `others`, whose rows stand at `places` here."""
         self.kept, self.arrays = kept, [texts]
         place = dict(zip(kept, range(len(kept)), strict=True)).__getitem__
-        there: list[int] = places[others.kept].tolist()
-        self.literals = {place(there[n]): found for n, found in others.literals.items()}
-        self.pictures = {place(there[n]): found for n, found in others.pictures.items()}
+        here: list[int] = places[others.kept].tolist()
+        self.literals = {place(here[n]): value for n, value in others.literals.items()}
+        self.pictures = {place(here[n]): value for n, value in others.pictures.items()}
 
     def both_texts(self) -> tuple[pa.Array, pa.Array]:
         """All texts of the kept rows, gathered."""

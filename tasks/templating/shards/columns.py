@@ -29,8 +29,8 @@ from tasks.templating.shards.joined import Joined, copied
 
 WORTH_ROWS = 4
 """Where fewer than one row in so many can be joined, in two batches in a row, the next
-`BATCHES_UNASKED` batches are not tried."""
-BATCHES_UNASKED = 15
+`BATCHES_SKIPPED` batches are not tried."""
+BATCHES_SKIPPED = 15
 EACH = len(TEXTS)
 """Texts of a row; they are processed one column after the other."""
 _MIX = np.array([[0x9E3779B97F4A7C15], [0xC2B2AE3D27D4EB4F], [0x165667B19E3779F9]], np.uint64)
@@ -45,7 +45,7 @@ class Columns:
         self._special = replayer.special
         ends = self._special.ends if self._special else ()
         written = [end for end in ends if end >= " " and end not in '"\\']
-        self._asked = self._special is None or (bool(ends) and len(written) == len(ends))
+        self._searchable = self._special is None or (bool(ends) and len(written) == len(ends))
         """Whether single characters show which contents could hold a special token."""
         tokens = self._special.tokens if self._special else ()
         self._longest = max((len(token.encode()) for token in tokens), default=0)
@@ -55,23 +55,23 @@ class Columns:
         self._recipes: dict[Numbers, tuple[bool, Sequence[Recipe]]] = {}
         self.compared: set[Numbers] = set()
         """Shapes of which a joined row has been compared with the template's text."""
-        self._unasked = self._in_vain = 0
+        self._to_skip = self._in_vain = 0
 
     def joined(self, batch: Batch) -> Joined | None:
         """The rows that can be joined; None where too few can."""
-        if self._unasked or not self._asked:
-            self._unasked = max(0, self._unasked - 1)
+        if self._to_skip or not self._searchable:
+            self._to_skip = max(0, self._to_skip - 1)
             return None
         watched = len(self._watched)
-        found = self._joined(batch)
+        joined = self._joined(batch)
         if len(self._watched) > watched:  # what has been learned looks for more
-            found = self._joined(batch)
-        if np.count_nonzero(found.there) * WORTH_ROWS < len(found.there):
+            joined = self._joined(batch)
+        if np.count_nonzero(joined.mask) * WORTH_ROWS < len(joined.mask):
             self._in_vain += 1
-            self._unasked = BATCHES_UNASKED if self._in_vain > 1 else 0
+            self._to_skip = BATCHES_SKIPPED if self._in_vain > 1 else 0
             return None
         self._in_vain = 0
-        return found
+        return joined
 
     def _joined(self, batch: Batch) -> Joined:
         if len(self._recipes) >= MOST_STRUCTURES:
@@ -89,15 +89,15 @@ class Columns:
                     left[spans.text_of[message] % len(left)] = True
         padded = np.zeros(len(left), np.bool_)
         padded[spans.text_of[contents.padded] % len(left)] = True
-        found: dict[Numbers, tuple[Places, Sequence[Recipe]]] = {}
+        shapes: dict[Numbers, tuple[Places, Sequence[Recipe]]] = {}
         for numbers, rows in _alike(spans, np.flatnonzero(~left)):
             if (known := self._recipe(numbers)) is not None:
                 bared, recipes = known
-                found[numbers] = rows[~padded[rows]] if bared else rows, recipes
-        return self._listed(contents, found)
+                shapes[numbers] = rows[~padded[rows]] if bared else rows, recipes
+        return self._listed(contents, shapes)
 
     def _listed(
-        self, contents: Contents, found: Mapping[Numbers, tuple[Places, Sequence[Recipe]]]
+        self, contents: Contents, shapes: Mapping[Numbers, tuple[Places, Sequence[Recipe]]]
     ) -> Joined:
         """The rows as lists of stretches, except for long rows and rows with two equal texts, which
         the renderer has to decide on."""
@@ -109,22 +109,22 @@ class Columns:
         firsts = spans.firsts[:-1].reshape(EACH, count) + len(literals)
         starts = np.concatenate([np.zeros((1, count), np.int64), firsts]).T
         sizes = np.diff(np.frombuffer(stretches.buffers()[1], np.int32, len(stretches) + 1))
-        there = np.zeros(count, np.bool_)
+        mask = np.zeros(count, np.bool_)
         lists: list[tuple[int, Places, Places]] = []
         first: dict[Numbers, int] = {}
-        for shape, (rows, recipes) in found.items():
+        for shape, (rows, recipes) in shapes.items():
             both = [every[recipe.numbers + starts[rows][:, recipe.kinds]] for recipe in recipes]
             chosen, rejected = (sizes[numbers].sum(1) for numbers in both)
             good = chosen + rejected <= LENGTH_ALLOWANCE
             same = np.flatnonzero(chosen == rejected)
-            asked = [(side, np.arange(len(same)), both[side][same]) for side in (0, 1)]
-            differ = pc.call_function("not_equal", [*copied(stretches, asked, len(same))])
+            candidates = [(side, np.arange(len(same)), both[side][same]) for side in (0, 1)]
+            differ = pc.call_function("not_equal", [*copied(stretches, candidates, len(same))])
             good[same] &= differ.to_numpy(zero_copy_only=False)
-            there[rows[good]] = True
+            mask[rows[good]] = True
             lists += [(side, rows[good], both[side][good]) for side in (0, 1)]
             if good.any() and shape not in self.compared:
                 first[shape] = int(rows[good][0])
-        return Joined(there, stretches, lists, first)
+        return Joined(mask, stretches, lists, first)
 
     def _recipe(self, numbers: Numbers) -> tuple[bool, Sequence[Recipe]] | None:
         """Of rows of one shape: whether white space at the ends of contents matters, and both
@@ -144,16 +144,16 @@ class Columns:
 
 
 def _left(batch: Batch, spans: TurnSpans, watched: bytes) -> Mask:
-    """Rows that cannot be joined: not plain, with settings or tools, or with a watched byte."""
+    """`[n]`: rows that cannot be joined: not plain, with settings or tools, or a watched byte."""
     count = batch.rows.num_rows
     odd = spans.odd.copy()
     odd[spans.text_of[spans.begins == spans.stops]] = True
     data, rare = spans.data, spans.rare
     named = spans.escapes[data[spans.escapes + 1] == ord("u")]  # may be any character
-    there = {c: rare[data[rare] == c] for c in MARKED}
+    places_of = {c: rare[data[rare] == c] for c in MARKED}
     seen = spans.messages_at(np.concatenate([named, rare[np.isin(data[rare], [*watched])]]))
     odd[spans.text_of[seen]] = True
-    marked = np.concatenate([*hits(data, there), named[:0]])
+    marked = np.concatenate([*hits(data, places_of), named[:0]])
     odd[np.searchsorted(spans.ends, marked, "right") - 1] = True
     left: Mask = np.logical_or.reduce(odd.reshape(EACH, count))
     left[[*batch.apart]] = True
@@ -169,6 +169,6 @@ def _alike(spans: TurnSpans, rows: Places) -> Iterator[tuple[Numbers, Places]]:
     order = np.argsort(mixed, kind="stable")
     cuts = np.flatnonzero(np.diff(mixed[order])) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
-        own = order[start:stop]
-        if len(own) and (numbers[:, own] == numbers[:, own[:1]]).all():
-            yield tuple(numbers[:, own[0]].tolist()), rows[own]
+        members = order[start:stop]
+        if len(members) and (numbers[:, members] == numbers[:, members[:1]]).all():
+            yield tuple(numbers[:, members[0]].tolist()), rows[members]

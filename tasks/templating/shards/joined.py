@@ -19,8 +19,8 @@ from tasks.templating.replay.turn_spans import Mask, Numbers
 class Joined:
     """Rows of a batch whose texts are lists of stretches."""
 
-    there: Mask
-    """Which rows of the batch these are."""
+    mask: Mask
+    """`[n]`: which rows of the batch these are."""
     stretches: pa.Array
     lists: Sequence[tuple[int, Places, Places]]
     """Side (0, 1), rows `[r]`, and their stretches `[r, s]`, as many for each of them."""
@@ -32,7 +32,7 @@ class Joined:
     ) -> tuple[Places, tuple[pa.Array, pa.Array]]:
         """These rows and those at `places`, whose chosen and rejected texts are `others`: all their
         places, in order, and both their texts."""
-        kept = self.there.copy()
+        kept = self.mask.copy()
         kept[places] = True
         order = np.cumsum(kept) - 1
         base, count = len(self.stretches), len(places)

@@ -21,7 +21,7 @@ from tasks.templating.limits import MOST_TIMEOUTS
 from tasks.templating.parts import with_image_parts
 from tasks.templating.renderer import Renderer
 from tasks.templating.replay.conversations import Plain, Side, conversations_of
-from tasks.templating.replay.delimiters import delimiters_in, rows_to_ask
+from tasks.templating.replay.delimiters import delimiters_in, rows_to_search
 from tasks.templating.replay.piece import Piece
 from tasks.templating.replay.plain_texts import PlainTexts
 from tasks.templating.replay.replaying import Replayer
@@ -73,7 +73,7 @@ class RowByRow:
 
     def _stretch(self, batch: Batch, rows: range, piece: Piece, sampled: Collection[int]) -> None:
         """Renders the rows of one piece: all are replayed but those that need the renderer."""
-        marked = rows_to_ask(piece)
+        marked = rows_to_search(piece)
         plain, odd = self._plain(batch, rows, piece)
         done = 0
         for stop in sorted({*odd, *marked, *sampled}):
@@ -83,10 +83,10 @@ class RowByRow:
             elif rows[stop] in batch.texts_alone:
                 self._close(batch, rows[stop], piece.row(stop), sampled=stop in sampled)
             elif stop in odd:
-                self._look(batch, rows[stop])
+                self._render(batch, rows[stop])
             elif stop in sampled:
                 known = self.replayer.known(plain, stop)
-                self._look(batch, rows[stop], plain.sides(stop), known)
+                self._render(batch, rows[stop], plain.sides(stop), known)
             else:
                 self._replay(batch, rows, plain, stop, stop + 1)
             done = stop + 1
@@ -111,42 +111,47 @@ class RowByRow:
             batch.kept += rows[start:end]
             self.replayed += end - start
             if end < stop:
-                self._look(batch, rows[end], plain.sides(end))
+                self._render(batch, rows[end], plain.sides(end))
             start = end + 1
 
     def _close(self, batch: Batch, place: int, stored: bytes, *, sampled: bool) -> None:
         """Adds the EOS to the texts of one row, or leaves the row to the renderer if need be."""
         texts = self.plain_texts.closed(stored) if self.plain_texts else None
         if texts is None or sampled:
-            self._look(batch, place, known=texts)
+            self._render(batch, place, known=texts)
         else:
             batch.keep(place, texts)
 
-    def _look(
+    def _render(
         self,
         batch: Batch,
         place: int,
         sides: tuple[Side, ...] = (),
         known: tuple[str, str] | None = None,
     ) -> None:
-        """Renders one row by the template itself, and learns from it where it is plain."""
+        """Renders one row by the template itself, and learns how its plain `sides` are rendered.
+
+        Raises:
+            Differs: the texts are not those that are `known` from a quicker way.
+            Pictured: the row has images, and the table no column for them.
+        """
         row = batch.row(place)
         try:
             row = with_image_parts(row)
-            found = self.renderer.sides(row)
+            rendered = self.renderer.sides(row)
         except Unusable as bad:
             self._drop(batch, place, bad)
             return
-        texts = (found[0].text, found[1].text)
+        texts = (rendered[0].text, rendered[1].text)
         if known is not None and known != texts:
             raise Differs
         if row["images"] is not None:
             self._picture(batch, row["images"])
-        for side, whole in zip(sides, found, strict=False):
+        for side, whole in zip(sides, rendered, strict=False):
             if not whole.literals and self.replayer.text(side) is None:
                 self.replayer.learn(side, whole.text)
-        if found[0].literals or found[1].literals:
-            batch.literals[len(batch.kept)] = found
+        if rendered[0].literals or rendered[1].literals:
+            batch.literals[len(batch.kept)] = rendered
         batch.keep(place, texts)
 
     def _picture(self, batch: Batch, images: str) -> None:

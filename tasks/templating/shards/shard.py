@@ -64,7 +64,7 @@ class TemplateShard:
             except Differs:
                 replaying = False
                 replayer.end()
-                _last.asked = None
+                _last.key = None
             except Pictured:
                 pictured = True
             else:
@@ -76,13 +76,13 @@ class TemplateShard:
     @cached_property
     def _renderers(self) -> Renderers:
         """The thread's own, for all shards and runs with the same tokenizer and params."""
-        asked = self.tokenizer, self.params
-        if getattr(_last, "asked", None) != asked:
-            _last.asked, _last.made = asked, renderers(*asked)
-        return _last.made
+        key = self.tokenizer, self.params
+        if getattr(_last, "key", None) != key:
+            _last.key, _last.renderers = key, renderers(*key)
+        return _last.renderers
 
     def _write(self, shard: Path, rows: ShardRows) -> dict[str, Any]:
-        given: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         with (
             self.workspace.writing(f"{TEXTS_DIRECTORY}/{shard.stem}.arrow", "by_mark") as path,
             open_writer(path, rows.schema) as writer,
@@ -94,11 +94,11 @@ class TemplateShard:
                 for name, usual in OPTIONAL.items():
                     column = table[name]
                     filled = table.num_rows - column.null_count
-                    given[name] += filled if usual is None else _unequal(column, usual)
+                    counts[name] += filled if usual is None else _unequal(column, usual)
                 behind.put(writer.write_batch, table)
                 gc.collect(0)  # of what is new: a row that the template refuses leaves cycles
         return {
-            **{name: given[name] for name in OPTIONAL},
+            **{name: counts[name] for name in OPTIONAL},
             "images": rows.images,
             "delimiters": dict(rows.delimiters),
             "examples": first_examples(rows.quarantine),

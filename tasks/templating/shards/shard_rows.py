@@ -52,8 +52,8 @@ class ShardRows(RowByRow):
         pictured: bool,
     ) -> None:
         renderer, replayer, self.columns = renderers
-        told = {"strict": strict, "replaying": replaying, "pictured": pictured}
-        super().__init__(renderer, replayer, accounts, **told)
+        options = {"strict": strict, "replaying": replaying, "pictured": pictured}
+        super().__init__(renderer, replayer, accounts, **options)
         self.schema = SCHEMA.append(IMAGES) if pictured else SCHEMA
         self.seen = 0
 
@@ -77,13 +77,13 @@ class ShardRows(RowByRow):
 
     def _in_columns(self, batch: Batch, joined: Joined, sampled: Collection[int]) -> None:
         """Takes the rows that are joined, and renders the others."""
-        left = np.flatnonzero(~joined.there)
+        left = np.flatnonzero(~joined.mask)
         others = batch.part(left)
         self.one_by_one(others, [n for n, row in enumerate(left.tolist()) if row in sampled])
         kept, texts = joined.with_others(left[others.kept], others.both_texts())
         batch.adopt(kept.tolist(), texts, others, left)
-        self.replayed += int(joined.there.sum())
-        for row in {*joined.first.values(), *(row for row in sampled if joined.there[row])}:
+        self.replayed += int(joined.mask.sum())
+        for row in {*joined.first.values(), *(row for row in sampled if joined.mask[row])}:
             self.replayed -= 1
             self._compare(batch, row)
         self.columns.compared |= joined.first.keys()
@@ -95,11 +95,11 @@ class ShardRows(RowByRow):
             Differs: to another text.
         """
         try:
-            found = self.renderer.sides(batch.row(row))
+            sides = self.renderer.sides(batch.row(row))
         except Unusable:
             raise Differs from None
         place = batch.kept.index(row)
-        for side, texts in zip(found, batch.arrays[0], strict=True):
+        for side, texts in zip(sides, batch.arrays[0], strict=True):
             if side.literals or side.text != texts[place].as_py():
                 raise Differs
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def loaded(directory: Path) -> Any:
-    """The tokenizer in a directory; it is shared, so a copy of it is what may be changed."""
+    """The tokenizer in a directory. It is shared: change only a copy of it."""
     files = sorted(path for path in directory.iterdir() if path.is_file())
     stats = [(path.name, path.stat()) for path in files]
     return _loaded(directory, tuple((n, s.st_ino, s.st_size, s.st_mtime_ns) for n, s in stats))

@@ -18,7 +18,7 @@ BEGINNINGS = ("bos_token", "cls_token")
 
 @dataclass(frozen=True)
 class OwnTokens:
-    """What a tokenizer puts around a text, and how a text is closed before it."""
+    """What a tokenizer puts around a text, and what closes a text before it is tokenized."""
 
     bos: str | None
     """The BOS that it puts before every text, or BERT's [CLS]; None where it puts neither."""
@@ -34,7 +34,8 @@ class OwnTokens:
         return "" if self.closes else self.eos or ""
 
     def closed(self, text: str) -> str:
-        """A text whose special tokens count, with none of those around it twice."""
+        """The text, closed, where special tokens in it are markup: its own BOS or EOS is not
+        doubled."""
         text = text.removeprefix(self.bos or "")
         if self.closes:
             return text.removesuffix(self.eos or "")

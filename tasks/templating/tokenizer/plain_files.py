@@ -54,7 +54,7 @@ def plain_files(
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(path.read_bytes())
+        content = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

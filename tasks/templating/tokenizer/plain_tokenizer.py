@@ -72,7 +72,7 @@ class PlainTokenizer:
 
     @property
     def added_tokens_decoder(self) -> dict[int, Flagged]:
-        """The added tokens that are special."""
+        """The added tokens that are special, numbered from 0 (not by their ids)."""
         return dict(enumerate(map(Flagged, self.flagged)))
 
     def __call__(self, text: str, *, add_special_tokens: bool = True) -> dict[str, list[int]]:
@@ -89,7 +89,7 @@ class PlainTokenizer:
         add_generation_prompt: bool = False,
         continue_final_message: bool = False,
         tokenize: bool = False,
-        **given: Any,
+        **settings: Any,
     ) -> str:
         """The text of a conversation; raises what the template raises, and TypeError."""
         assert not continue_final_message, "whole conversations only"
@@ -99,7 +99,7 @@ class PlainTokenizer:
         for message in messages:
             if not isinstance(message, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"a message is no object: {message!r}")
-        others = {name: item for name, item in given.items() if name not in UNUSED}
+        others = {name: item for name, item in settings.items() if name not in UNUSED}
         return compiled(self.chat_template).render(
             messages=with_reasoning(messages),
             tools=tools,

@@ -59,7 +59,7 @@ class SpecialTokens:
 
     def markup(self, text: str, literals: Literals = ()) -> list[tuple[int, int]]:
         """Where special tokens stand outside of the literal stretches: start and end of each."""
-        return [found.span() for found in self.pattern.finditer(blanked(text, literals))]
+        return [match.span() for match in self.pattern.finditer(blanked(text, literals))]
 
     def forged(self, text: str, literals: Literals) -> str | None:
         """A special token that the literal stretches make or take part in, or None."""
@@ -77,12 +77,12 @@ class SpecialTokens:
 
     def within(self, text: str) -> bool:
         """Whether a token holds the whole text inside it."""
-        near = 0 < len(text) < self.longest and text in self.joined
-        return near and any(text in token for token in self.tokens)
+        may_be = 0 < len(text) < self.longest and text in self.joined
+        return may_be and any(text in token for token in self.tokens)
 
     @cached_property
     def joined(self) -> str:
-        """All tokens, one after the other: what lies within one lies in it, too."""
+        """All tokens in one text: whatever lies within a token lies within it, too."""
         return "\n".join(self.tokens)
 
     def _lengths(self, text: str) -> range:
@@ -118,8 +118,8 @@ def suspicious(value: Any, special: SpecialTokens) -> bool:
 def held(value: Any, special: SpecialTokens) -> str | None:
     """The first special token that stands whole in one of the strings, or None."""
     for text, _ in _strings(value):
-        if found := special.pattern.search(text):
-            return found.group()
+        if match := special.pattern.search(text):
+            return match.group()
     return None
 
 
@@ -150,7 +150,7 @@ class StandIns:
         return "".join(parts), tuple(literals)
 
     def _text(self, text: str, free: bool) -> str:
-        text = self.special.pattern.sub(lambda found: self._stand_in(found.group()), text)
+        text = self.special.pattern.sub(lambda match: self._stand_in(match.group()), text)
         if not free:
             return text
         inner = text.strip()
@@ -173,6 +173,26 @@ class StandIns:
         self._next += 1
         self.meaning[char] = text
         return char
+
+
+def with_literals(
+    render: Callable[[Any, Any], str],
+    special: SpecialTokens | None,
+    messages: Any,
+    tools: Any,
+    settings: Any,
+) -> tuple[str, Literals, str | None]:
+    """The text of a conversation, where it is literal, and a special token in the row's own words.
+
+    `render`: from messages and tools to the text. Without such a token nothing is literal.
+    """
+    if special is None or not suspicious([messages, tools], special):
+        return render(messages, tools), (), None
+    stand_ins = StandIns(special, messages, tools, settings)
+    rendered = render(stand_ins.put(messages), stand_ins.put(tools))
+    text, literals = stand_ins.resolved(rendered)
+    forged = special.forged(text, literals)
+    return (render(messages, tools), (), None) if forged is None else (text, literals, forged)
 
 
 def blanked(text: str, literals: Literals) -> str:

@@ -44,10 +44,10 @@ class TokenizerFile:
         """The encoder of tokenizers, without padding and truncation; nobody changes it."""
         from tokenizers import Tokenizer
 
-        made = cast(Any, Tokenizer).from_buffer(self._content)
-        made.no_truncation()
-        made.no_padding()
-        return made
+        encoder = cast(Any, Tokenizer).from_buffer(self._content)
+        encoder.no_truncation()
+        encoder.no_padding()
+        return encoder
 
     def begin(self) -> None:
         """Starts to build the encoder of fastokens, if that is installed, in a thread.
@@ -74,12 +74,12 @@ def has_fastokens() -> bool:
 def _fastokens(content: bytes) -> Any:
     from fastokens import Tokenizer
 
-    made = Tokenizer.from_json_str(content.decode())
-    made.no_truncation()
-    made.no_padding()
+    encoder = Tokenizer.from_json_str(content.decode())
+    encoder.no_truncation()
+    encoder.no_padding()
     os.environ.setdefault(FASTOKENS_THREADS, "1")
-    made.encode_batch_flat(FIRST_TEXTS, False)
-    return made
+    encoder.encode_batch_flat(FIRST_TEXTS, False)
+    return encoder
 
 
 def _without_vocabulary(content: bytes) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _without_vocabulary(content: bytes) -> dict[str, Any]:
             "dropout": null,
             "vocab": ...
     """
-    whole, found, model = content.partition(b'\n  "model": {')
-    settings, also, _ = model.partition(b'\n    "vocab": ')
-    if found and also:
+    whole, has_model, model = content.partition(b'\n  "model": {')
+    settings, has_vocabulary, _ = model.partition(b'\n    "vocab": ')
+    if has_model and has_vocabulary:
         with suppress(ValueError):
             state = orjson.loads(whole.rstrip().removesuffix(b",") + b"}")
             state["model"] = orjson.loads(b"{" + settings.rstrip().removesuffix(b",") + b"}")

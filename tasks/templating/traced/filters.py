@@ -24,23 +24,23 @@ COMPARISONS = frozenset({"eq", "==", "equalto", "ne", "!=", "in"})
 
 
 def traced_filter(name: str, usual: Any) -> Any:
-    """The filter, told what it gives for symbols."""
+    """The filter with its result for symbols; one that is not in `FILTERS` ends the trace."""
     return _guarded(usual, FILTERS.get(name, _refused))
 
 
 def traced_test(name: str, usual: Any) -> Any:
-    """The test, told what it says of symbols; comparisons are the symbols' own."""
+    """The test with its result for symbols; comparisons are left to the symbols themselves."""
     if name in COMPARISONS:
         return usual
 
-    def told(*_: Any) -> bool:
+    def traced(*_: Any) -> bool:
         return ANSWERS[name] if name in ANSWERS else _refused()
 
-    return _guarded(usual, told)
+    return _guarded(usual, traced)
 
 
-def _guarded(usual: Any, told: Callable[..., Any]) -> Any:
-    """`usual`, but `told` where its first argument is a symbol; Jinja's marks on it are kept."""
+def _guarded(usual: Any, traced: Callable[..., Any]) -> Any:
+    """`traced` where the first argument is a symbol, else `usual`; its marks for Jinja are kept."""
     from jinja2.utils import _PassArg  # pyright: ignore[reportPrivateUsage]
 
     skipped = 0 if _PassArg.from_obj(usual) is None else 1
@@ -50,7 +50,7 @@ def _guarded(usual: Any, told: Callable[..., Any]) -> Any:
         if isinstance(first, Pieces | Length):
             raise Untraceable
         if isinstance(first, Symbol):
-            return told(*args[skipped:], **kwargs)
+            return traced(*args[skipped:], **kwargs)
         return usual(*args, **kwargs)
 
     if skipped:

@@ -28,7 +28,7 @@ Tools = list[dict[str, Any]] | None
 Style = Literal["plain", "after_thinking"]
 STYLES: tuple[Style, ...] = ("plain", "after_thinking")
 MOST_SHAPES = 2**14
-"""Whose answers are remembered."""
+"""Shapes whose results are remembered at most."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class TemplateProbe:
         return self.answers[shape]
 
     def _probe(self, messages: Messages, tools: Tools, settings: Mapping[str, Any]) -> Lost | None:
-        found: list[str] = []
+        renderings, lost = "", None
         for style in STYLES:
             marked = _marked_turns(messages, style)
             try:
-                found.append(render(marked, self.tokenizer, _marked_tools(tools), **settings))
+                renderings += render(marked, self.tokenizer, _marked_tools(tools), **settings)
             except TemplateError:
                 continue
-            lost = _missing(messages, tools, "".join(found))
+            lost = _missing(messages, tools, renderings)
             if lost is None:
                 return None
-        return _missing(messages, tools, "".join(found)) if found else None
+        return lost
 
 
 def _marked_turns(messages: Messages, style: Style) -> Messages:
@@ -137,10 +137,10 @@ def _missing(messages: Messages, tools: Tools, text: str) -> Lost | None:
     for i, turn in enumerate(messages):
         where = f"turn {i + 1} of {len(messages)} ({turn['role']}) in conversations {path}"
         for n, call in enumerate(turn.get("tool_calls") or ()):
-            given = _arguments(_function(call).get("arguments"))
+            arguments = _arguments(_function(call).get("arguments"))
             if _call_mark(i, n) not in text:
                 return _tools_lost("the tool calls of", where)
-            if given and _argument_mark(i, n) not in text:
+            if arguments and _argument_mark(i, n) not in text:
                 return _tools_lost("the arguments of the tool calls of", where)
         if turn.get("tool_calls") or not _has_words(turn.get("content")) or _turn_mark(i) in text:
             continue  # of a turn with calls, these are what has to survive

@@ -51,7 +51,7 @@ class Length:
     __mul__ = __rmul__ = __mod__ = __rmod__ = __float__ = __abs__ = __neg__ = untraceable
 
 
-def _number(given: Any) -> int:
-    if type(given) is not int:
+def _number(other: Any) -> int:
+    if type(other) is not int:
         raise Untraceable
-    return given
+    return other

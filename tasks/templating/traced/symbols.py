@@ -80,7 +80,7 @@ class Symbol:
         bounds = (place.start, place.stop, place.step)
         if any(type(n) not in (int, type(None)) for n in bounds):
             raise Untraceable
-        return self._made(f"{code(self)}[slice{bounds!r}]", self._value[place])
+        return self._derived(f"{code(self)}[slice{bounds!r}]", self._value[place])
 
     __hash__ = untraceable  # pyright: ignore[reportAssignmentType]
     __str__ = __repr__ = __format__ = __iter__ = __len__ = untraceable
@@ -90,9 +90,9 @@ class Symbol:
     def _cut(self, name: str, *args: Any, **kwargs: Any) -> "Symbol":
         if kwargs or (name in CUTS_WITHOUT and args):
             raise Untraceable
-        given = ", ".join(_argument(item) for item in args)
+        arguments = ", ".join(_argument(item) for item in args)
         text = getattr(self._value, name)(*map(value, args))
-        return self._made(f"{code(self)}.{name}({given})", text)
+        return self._derived(f"{code(self)}.{name}({arguments})", text)
 
     def _method_test(self, name: str, *args: Any, **kwargs: Any) -> bool:
         if kwargs or len(args) != 1:
@@ -103,10 +103,10 @@ class Symbol:
     def _split(self, *args: Any, **kwargs: Any) -> "Pieces":
         if kwargs or not args or any(type(item) not in (str, int) for item in args):
             raise Untraceable
-        given = ", ".join(map(_argument, args))
-        return Pieces(self, f"{code(self)}.split({given})", self._value.split(*args))
+        arguments = ", ".join(map(_argument, args))
+        return Pieces(self, f"{code(self)}.split({arguments})", self._value.split(*args))
 
-    def _made(self, expression: str, text: str) -> "Symbol":
+    def _derived(self, expression: str, text: str) -> "Symbol":
         return Symbol(((True, expression),), text, self._tests)
 
     def _noted(self, expression: str, answer: bool) -> bool:
@@ -125,7 +125,7 @@ class Pieces:
     def __getitem__(self, place: Any) -> Symbol:
         if type(place) is not int or place not in (0, -1):
             raise Untraceable
-        return self._symbol._made(f"{self._code}[{place}]", self._texts[place])  # pyright: ignore[reportPrivateUsage]
+        return self._symbol._derived(f"{self._code}[{place}]", self._texts[place])  # pyright: ignore[reportPrivateUsage]
 
     def __getattr__(self, name: str) -> Any:
         raise Untraceable
@@ -138,7 +138,7 @@ class Pieces:
 
 def code(symbol: Symbol) -> str:
     """The expression that makes the symbol's text."""
-    parts = [text if made else repr(text) for made, text in parts_of(symbol)]
+    parts = [text if is_code else repr(text) for is_code, text in parts_of(symbol)]
     return parts[0] if len(parts) == 1 and parts_of(symbol)[0][0] else f"({' + '.join(parts)})"
 
 
@@ -147,19 +147,19 @@ def parts_of(symbol: Symbol) -> tuple[Part, ...]:
     return symbol._parts  # pyright: ignore[reportPrivateUsage]
 
 
-def value(given: Any) -> Any:
+def value(operand: Any) -> Any:
     """The text of a symbol; a plain text or number as it is; anything else ends the trace."""
-    if isinstance(given, Symbol):
-        return given._value  # pyright: ignore[reportPrivateUsage]
-    if type(given) in (str, int, type(None)):
-        return given
+    if isinstance(operand, Symbol):
+        return operand._value  # pyright: ignore[reportPrivateUsage]
+    if type(operand) in (str, int, type(None)):
+        return operand
     raise Untraceable
 
 
 def json_of(symbol: Symbol, ensure_ascii: bool, text: str) -> Symbol:
     """The symbol's text as JSON."""
-    return symbol._made(f"tojson({code(symbol)}, {ensure_ascii!r})", text)  # pyright: ignore[reportPrivateUsage]
+    return symbol._derived(f"tojson({code(symbol)}, {ensure_ascii!r})", text)  # pyright: ignore[reportPrivateUsage]
 
 
-def _argument(given: Any) -> str:
-    return code(given) if isinstance(given, Symbol) else repr(value(given))
+def _argument(operand: Any) -> str:
+    return code(operand) if isinstance(operand, Symbol) else repr(value(operand))

@@ -77,12 +77,12 @@ def replays_of(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Re
         else:
             merged.append(part)
     joined = "".join(f"{_encoded(part)}, " for part in merged)
-    told = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
-    marks = {(test, answer): m[2] for test, answer in told if (m := _LOOKED_FOR.fullmatch(test))}
-    whole = _function(joined, told)
+    checks = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
+    marks = {(test, answer): m[2] for test, answer in checks if (m := _LOOKED_FOR.fullmatch(test))}
+    whole = _function(joined, checks)
     calm = None if any(answer for _, answer in marks) else whole
     if calm and marks:
-        calm = _function(joined, [test for test in told if test not in marks])
+        calm = _function(joined, [test for test in checks if test not in marks])
     firsts = frozenset(mark[0] for mark in marks.values())
     return Replays(whole, calm, firsts, _joint(merged, tests))
 
@@ -91,19 +91,19 @@ def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint |
     """The parts as data; None where a part is more than a content, or a test is anything but a
     search for an ASCII marker that was not found."""
     firsts: set[str] = set()
-    bared = any(made and not _CONTENT.fullmatch(text) for made, text in merged)
+    bared = any(is_code and not _CONTENT.fullmatch(text) for is_code, text in merged)
     for test, answer in tests:
         if answer and _ANYTHING.fullmatch(test):
             bared = bared or not _ALWAYS.fullmatch(test)
             continue
-        found = _IN.fullmatch(test) or _AT_AN_END.fullmatch(test)
-        if answer or found is None or not found["mark"].isascii():
+        search = _IN.fullmatch(test) or _AT_AN_END.fullmatch(test)
+        if answer or search is None or not search["mark"].isascii():
             return None
-        firsts.add(found["mark"][0])
+        firsts.add(search["mark"][0])
     parts: list[bytes | int] = []
-    for made, text in merged:
-        content = _WHOLE.fullmatch(text) if made else None
-        if made and content is None:
+    for is_code, text in merged:
+        content = _WHOLE.fullmatch(text) if is_code else None
+        if is_code and content is None:
             return None
         parts.append(int(content[1]) if content else text.encode())
     return Joint(tuple(parts), bared, frozenset(firsts)) if parts else None
@@ -111,8 +111,8 @@ def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint |
 
 def replayed(replay: Replay, contents: Sequence[str]) -> str | None:
     """What a replay makes of contents, as text."""
-    found = replay(contents, list(map(str.encode, contents)))
-    return None if found is None else found.decode()
+    encoded = replay(contents, list(map(str.encode, contents)))
+    return None if encoded is None else encoded.decode()
 
 
 def _function(joined: str, tests: Iterable[tuple[str, bool]]) -> Replay:
@@ -124,8 +124,8 @@ def _function(joined: str, tests: Iterable[tuple[str, bool]]) -> Replay:
 
 def _encoded(part: Part) -> str:
     """The expression for a part of a text as UTF-8."""
-    made, text = part
-    if not made:
+    is_code, text = part
+    if not is_code:
         return repr(text.encode())
     whole = _CONTENT.fullmatch(text)
     return f"e[{whole[1]}]" if whole else f"{text}.encode()"

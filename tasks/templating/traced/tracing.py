@@ -85,30 +85,30 @@ class _Environment(Sandbox):
 @lru_cache(maxsize=4)
 def tracer(template: str) -> "Tracer | None":
     """A tracer for the template; None where the template cannot be traced."""
-    made = environment(_Environment, _Whole)
-    tree = made.parse(template)
+    env = environment(_Environment, _Whole)
+    tree = env.parse(template)
     if next(tree.find_all(HIDING), None) is not None or MARK in template:
         return None
-    return Tracer(made, _Joins().visit(tree))
+    return Tracer(env, _Joins().visit(tree))
 
 
 class Tracer:
     """Runs one template on symbols."""
 
-    def __init__(self, made: Any, tree: nodes.Template) -> None:
-        self.environment = made
-        made.finalize = self._written
-        made.filters = {name: traced_filter(name, f) for name, f in made.filters.items()}
-        made.tests = {name: traced_test(name, f) for name, f in made.tests.items()}
-        source = made.compile(tree)
-        self.template = made.template_class.from_code(made, source, made.make_globals(None))
+    def __init__(self, env: Any, tree: nodes.Template) -> None:
+        self.environment = env
+        env.finalize = self._written
+        env.filters = {name: traced_filter(name, f) for name, f in env.filters.items()}
+        env.tests = {name: traced_test(name, f) for name, f in env.tests.items()}
+        source = env.compile(tree)
+        self.template = env.template_class.from_code(env, source, env.make_globals(None))
 
     def trace(
-        self, messages: Sequence[dict[str, Any]], contents: Sequence[str], given: dict[str, Any]
+        self, messages: Sequence[dict[str, Any]], contents: Sequence[str], variables: dict[str, Any]
     ) -> Replays | None:
         """How the template renders these messages; None where that cannot be traced.
 
-        `messages` lack their contents.
+        `messages` lack their contents; `variables` are the template's others.
         """
         tests = self.environment.tests_noted = list[tuple[str, bool]]()
         self.environment.written = list[Symbol]()
@@ -117,7 +117,7 @@ class Tracer:
             for i, (turn, content) in enumerate(zip(messages, contents, strict=True))
         ]
         try:
-            text = self.template.render(messages=turns, **given)
+            text = self.template.render(messages=turns, **variables)
             symbol = joined_symbol(text, self.environment.written, tests)
         except Exception:  # what the template refuses, Jinja refuses again and says why
             return None
@@ -125,12 +125,12 @@ class Tracer:
             return None
         return replays_of(parts_of(symbol), dict.fromkeys(tests))
 
-    def _written(self, given: Any) -> Any:
-        if isinstance(given, Pieces | Length):
+    def _written(self, output: Any) -> Any:
+        if isinstance(output, Pieces | Length):
             raise Untraceable
-        if not isinstance(given, Symbol):
-            return given
-        self.environment.written.append(given)
+        if not isinstance(output, Symbol):
+            return output
+        self.environment.written.append(output)
         return f"{MARK}{len(self.environment.written) - 1};"
 
 

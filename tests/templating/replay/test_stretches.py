@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tasks.conversion.first_pass.tables import SCHEMA
 from tasks.templating import TemplatingParams
 from tasks.templating.replay.conversations import conversations_of
-from tasks.templating.replay.delimiters import DELIMITERS, delimiters_in, rows_to_ask
+from tasks.templating.replay.delimiters import DELIMITERS, delimiters_in, rows_to_search
 from tasks.templating.replay.piece import ROWS, pieces
 from tasks.templating.shards import columns
 from tasks.templating.shards.batch import Batch
@@ -77,7 +77,7 @@ def rows_of(draw):
 def _every_batch_is_looked_at_in_columns():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "WORTH_ROWS", 10**9)
-        patch.setattr(columns, "BATCHES_UNASKED", 0)
+        patch.setattr(columns, "BATCHES_SKIPPED", 0)
         yield
 
 
@@ -196,7 +196,7 @@ def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer
     known = renderers(tokenizer, params)
     outcome(tokenizer, params, [table(rows[:5])], replaying=True, known=known)
     joined = known.columns.joined(Batch.of(table(rows)))
-    assert joined.there.tolist() == [True] * 5 + [False, True]
+    assert joined.mask.tolist() == [True] * 5 + [False, True]
     ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
     plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
     assert ours == plain
@@ -225,7 +225,7 @@ def joined_and_rendered(tokenizer, rows, learned, **params):
     ours, _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=known)
     plain, _ = outcome(tokenizer, params, [table(rows)], replaying=False)
     assert ours == plain
-    return 0 if found is None else int(found.there.sum())
+    return 0 if found is None else int(found.mask.sum())
 
 
 @pytest.mark.parametrize(
@@ -279,14 +279,14 @@ def test_characters_that_are_spelled_out_are_looked_at(tokenizer):
     rows = answered(["blue"] * 9 + ["a </x>", "\x1f", "blue"])
     outcome(tokenizer, params, [table(rows[:9])], replaying=True, known=known)
     given = table(rows, spelled="</>")
-    assert known.columns.joined(Batch.of(given)).there.tolist() == [*[True] * 9, False, False, True]
+    assert known.columns.joined(Batch.of(given)).mask.tolist() == [*[True] * 9, False, False, True]
     ours, _ = outcome(tokenizer, params, [given], replaying=True, known=known)
     plain, _ = outcome(tokenizer, params, [given], replaying=False)
     assert ours == plain
     half = table([*rows[:9], rows[0]]).to_pylist()
     half[9]["chosen"] = half[9]["chosen"].replace("blue", "\\ud800")  # half a character
     given = pa.RecordBatch.from_pylist(half, schema=SCHEMA)
-    assert known.columns.joined(Batch.of(given)).there.tolist() == [*[True] * 9, False]
+    assert known.columns.joined(Batch.of(given)).mask.tolist() == [*[True] * 9, False]
 
 
 @pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
@@ -323,7 +323,7 @@ def test_no_delimiter_and_no_special_token_escapes_the_search_of_a_whole_piece(t
         if escaped:
             stored = [[text.replace("<", "\\u003c") for text in row] for row in stored]
         (piece,) = pieces([pa.array([row[n] for row in stored]) for n in range(3)])
-        asked = rows_to_ask(piece)
+        asked = rows_to_search(piece)
         for n, row in enumerate(stored):
             assert n in asked or not delimiters_in(*(text.encode() for text in row))
             assert json.loads(b"[" + piece.row(n) + b"]") == turns[n]
