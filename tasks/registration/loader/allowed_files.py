@@ -32,7 +32,9 @@ COMPILED = re.compile(r"code/__pycache__/reward_\w+_[0-9a-f]{12}\.cpython-\d+\.p
 BESIDE = re.compile(r"training_args\.bin|trainer_state\.json|(checkpoint-\d+|set_aside|runs)/.+")
 """What a trainer leaves beside a model that is saved to its output folder."""
 UNNAMED = "0" * 12
+"""Stands for the hash in the modules' sources while it is computed."""
 DOWNLOADER = ".cache/huggingface/"
+"""Where huggingface_hub notes what it downloaded."""
 FETCHING = ("attn_implementation", "experts_implementation")
 """Settings whose value may name a repository of kernels, `owner/name`."""
 WEIGHTS_AND_TOKENS = ("tokenizer.json", "vocab.json", "added_tokens.json")
@@ -82,13 +84,13 @@ def _is_allowed(name: str) -> bool:
 
 def _check_shipped(directory: Path, names: list[str]) -> None:
     """The shipped modules' common hash is the one in their names."""
-    found = [match for match in map(SHIPPED.fullmatch, names) if match]
-    if not found:
+    modules = [match for match in map(SHIPPED.fullmatch, names) if match]
+    if not modules:
         return
-    digest = found[0]["digest"]
-    sources = [(directory / match.string).read_text("utf-8") for match in found]
+    digest = modules[0]["digest"]
+    sources = [(directory / match.string).read_text("utf-8") for match in modules]
     if (
-        any(match["digest"] != digest for match in found)
+        any(match["digest"] != digest for match in modules)
         or shipped_digest(sources, digest) != digest
     ):
         raise ValueError(
@@ -98,9 +100,9 @@ def _check_shipped(directory: Path, names: list[str]) -> None:
 
 
 def shipped_digest(sources: list[str], digest: str = UNNAMED) -> str:
-    """12 hex characters of the modules' sources, in order of name.
+    """12 hex characters of the SHA-256 of the modules' sources, in order of name.
 
-    `digest`: what stands in the sources where they import each other; it does not count.
+    `digest`: the hash by which the sources import each other; it is replaced before hashing.
     """
     whole = "\0".join(sources).replace(digest, UNNAMED)
     return hashlib.sha256(whole.encode()).hexdigest()[:12]
@@ -124,8 +126,8 @@ def _check_configuration(path: Path) -> None:
 
 def _settings(content: dict[str, Any]) -> list[tuple[str, Any]]:
     """Every name and value, those of inner configurations too."""
-    found = list(content.items())
+    settings = list(content.items())
     for value in content.values():
         if isinstance(value, dict):
-            found += _settings(value)
-    return found
+            settings += _settings(value)
+    return settings

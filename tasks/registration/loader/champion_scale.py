@@ -5,12 +5,12 @@
      "reference": {"version": 1, "slope": 0.64, "intercept": -0.1}}
 
 RL's coefficients (of the KL penalty, of clipping) are tuned to one scale of rewards; a retrained
-model has another: `slope * reward + intercept` carries it over. `champion` is the one that it was
-compared with; `reference` is where that one's own map leads, and so on: the first model of the
-chain, so that coefficients survive any number of retrainings. Both are fitted or chained on the
-answers of held-out pairs that neither model was trained on. Where no rising map fits, both are null
-and `why` says so. Travels inside the registered model: it must not import any other part of the
-project.
+model has another. `slope * reward + intercept` maps its rewards to the older scale. `champion` is
+the model that it was compared with. `reference` is the first model of the chain of champions, so
+that coefficients survive any number of retrainings. The map to the champion is fitted on answers of
+held-out pairs that neither model was trained on; the map to the reference is that one followed by
+the champion's own. Where no rising map fits, both are null and `why` says so. Travels inside the
+registered model: it must not import any other part of the project.
 """
 
 import json
@@ -38,7 +38,7 @@ class ScaleMap:
         return (self.slope * rewards.astype(np.float64) + self.intercept).astype(np.float32)
 
     def then(self, other: "ScaleMap") -> "ScaleMap":
-        """This map followed by one from where it leads."""
+        """This map followed by another, which starts at this one's scale."""
         slope = other.slope * self.slope
         return ScaleMap(other.version, slope, other.slope * self.intercept + other.intercept)
 
@@ -51,14 +51,14 @@ class ChampionScale:
     champion: ScaleMap | None
     reference: ScaleMap | None
     answers: int
-    """On which the map to the champion was fitted; 0: there was no champion."""
+    """How many answers the map to the champion was fitted on; 0: there was no champion."""
     kendall_tau: float | None = None
     why: str = ""
     """Why there is no map."""
 
 
 def first_of_all(version: int) -> ChampionScale:
-    """The scale of a version that found no champion: its own, which those after it refer to."""
+    """The scale of a version without a champion: its own is the reference of later versions."""
     own = ScaleMap(version, 1.0, 0.0)
     return ChampionScale(version, own, own, answers=0)
 
@@ -66,7 +66,7 @@ def first_of_all(version: int) -> ChampionScale:
 def chained(
     version: int, to_champion: ScaleMap, champions: ChampionScale | None, answers: int, tau: float
 ) -> ChampionScale:
-    """The scale of a version beside a champion with a scale of its own (None: it says nothing)."""
+    """The scale of a version with a champion; `champions`: that one's own scale, if it has any."""
     further = champions.reference if champions else None
     reference = to_champion.then(further) if further else to_champion
     return ChampionScale(version, to_champion, reference, answers, tau)
@@ -88,19 +88,19 @@ def read(model: Path) -> ChampionScale | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_bytes())
-        if found.pop("format") != FORMAT:
+        content = json.loads(path.read_bytes())
+        if content.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         maps = {
-            name: ScaleMap(**found.pop(name)) if found[name] else found.pop(name)
+            name: ScaleMap(**content.pop(name)) if content[name] else content.pop(name)
             for name in ("champion", "reference")
         }
-        scale = ChampionScale(**maps, **found)
+        scale = ChampionScale(**maps, **content)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no maps of rewards: {error}") from error
-    for way in (scale.champion, scale.reference):
-        if way and not (0 < way.slope < float("inf")):
-            raise ValueError(f"{path}: a slope is {way.slope!r}, expected a positive number")
+    for scale_map in (scale.champion, scale.reference):
+        if scale_map and not (0 < scale_map.slope < float("inf")):
+            raise ValueError(f"{path}: a slope is {scale_map.slope!r}, expected a positive number")
     return scale
 
 
@@ -111,10 +111,10 @@ def map_to(model: Path, name: str) -> ScaleMap:
         ValueError: it brings no such map.
     """
     scale = read(model)
-    found: ScaleMap | None = getattr(scale, name, None)
-    if found is None:
+    scale_map: ScaleMap | None = getattr(scale, name, None)
+    if scale_map is None:
         reason = scale.why if scale else f"it has no {PLACE}/{FILE}"
         raise ValueError(
             f"{model} has no map to the scale {name!r}: {reason}; load it with scale='raw'"
         )
-    return found
+    return scale_map

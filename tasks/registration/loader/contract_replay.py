@@ -1,4 +1,4 @@
-"""The score contract, held against a model that was just loaded: `reward_contract.json`.
+"""The score contract (`reward_contract.json`), checked against a model that was just loaded.
 
 In: the golden rows with their token ids and float32 rewards as training wrote them. Out: nothing,
 or an error that names the first row that comes out otherwise. Rows that training refused for a
@@ -50,9 +50,9 @@ def replay(model: Scorer, directory: Path) -> int | None:
                 "tokenizer or its library differs. Download the version again, and install "
                 "what its requirements.txt says"
             )
-    found = model.rewards_of_ids([ids for _, _, ids, _ in golden])
+    rewards = model.rewards_of_ids([ids for _, _, ids, _ in golden])
     limit = float(contract["tolerance"]["float32"])
-    for (name, _, _, expected), reward in zip(golden, found.tolist(), strict=True):
+    for (name, _, _, expected), reward in zip(golden, rewards.tolist(), strict=True):
         if not abs(reward - expected) <= limit * max(1.0, abs(expected)):
             raise ValueError(
                 f"{path}: {name} got reward {reward:.6g}, in training {expected:.6g} (allowed: "
@@ -67,34 +67,36 @@ def policy_of(directory: Path) -> Policy:
     Raises:
         ValueError: the contract is of another format.
     """
-    path = directory / CONTRACT
-    if not path.is_file():
-        return "keep"
-    policy = read_contract(path)["rendering"]["special_tokens_in_text"]
+    rendering = _rendering(directory)
+    policy = "keep" if rendering is None else rendering["special_tokens_in_text"]
     if policy not in get_args(Policy):
         raise ValueError(
-            f"{path}: special_tokens_in_text is {policy!r}, expected one of {get_args(Policy)}"
+            f"{directory / CONTRACT}: special_tokens_in_text is {policy!r}, "
+            f"expected one of {get_args(Policy)}"
         )
     return cast(Policy, policy)
 
 
 def formats_of(directory: Path) -> tuple[str, ...]:
-    """`standard` (text), `conversational`, or both: which the rows of training had; none where no
+    """The formats of training's rows: `standard` (text), `conversational`, or both; empty where no
     contract says it.
 
     Raises:
         ValueError: the contract is of another format.
     """
+    return tuple((_rendering(directory) or {}).get("formats") or ())
+
+
+def _rendering(directory: Path) -> Mapping[str, Any] | None:
+    """How training made text of its rows; None without a contract."""
     path = directory / CONTRACT
-    if not path.is_file():
-        return ()
-    return tuple(read_contract(path)["rendering"].get("formats") or ())
+    return read_contract(path)["rendering"] if path.is_file() else None
 
 
 def _check_refused(
     model: Scorer, path: Path, probe: Mapping[str, Any], rendering: Mapping[str, Any]
 ) -> None:
-    """A pair is refused for either of its sides."""
+    """Raises ValueError unless the model refuses a side of a probe that training refused."""
     try:
         for side in SIDES:
             model.token_ids(_row(probe["row"], side, rendering))
@@ -107,7 +109,7 @@ def _check_refused(
 
 
 def golden_of(contract: Mapping[str, Any]) -> Iterator[Golden]:
-    """Every sequence that a contract says the reward of."""
+    """Every golden sequence of a contract."""
     for pair in contract["pairs"]:
         for side, ids, reward in zip(SIDES, pair["ids"], pair["rewards"], strict=True):
             yield f"{side} of pair {pair['pair_id']}", None, ids, reward
@@ -122,10 +124,10 @@ def golden_of(contract: Mapping[str, Any]) -> Iterator[Golden]:
 
 def _row(row: Mapping[str, Any], side: str, rendering: Mapping[str, Any]) -> Any:
     """One side of a golden row as the loader takes it."""
-    given = spelled(row, rendering["eos_token"][0])
-    prompt = json.loads(given["prompt"] or "null")
-    answer = json.loads(given[side])
+    fields = spelled(row, rendering["eos_token"][0])
+    prompt = json.loads(fields["prompt"] or "null")
+    answer = json.loads(fields[side])
     if isinstance(answer, str):
         return (prompt or "") + answer
-    options = {name: given.get(name) for name in ("tools", "chat_template_kwargs")}
+    options = {name: fields.get(name) for name in ("tools", "chat_template_kwargs")}
     return {"messages": [*(prompt or []), *answer], **options}

@@ -1,15 +1,15 @@
-"""Messages that a caller gives, in the form in which training had them.
+"""A caller's messages in the form that training's messages had.
 
     [{"role": "Human", "content": [{"type": "text", "text": "Hi"}], "tool_calls": null, "id": 7}]
     ->  [{"role": "user", "content": "Hi"}]
 
 Conversion brings every message into one form before it is rendered: other names of a role are
-mapped, a key that is null or that no chat template reads is left out, texts in parts are joined.
-Clients and tables write such keys into every message, and a template that asks whether a message
-has one would render other text than in training. A role or content that is no text is refused as
-there: one template would say so in words of Jinja's, another write it out. What else conversion
-refuses is left as it is, for the template. Travels inside the registered model: it may import only
-modules that travel, too.
+mapped, keys that are null or that no chat template reads are left out, text parts are joined.
+Clients and tables write such keys into every message, and a template that tests whether a message
+has a key would render other text than in training. A role or content that is no text is refused, as
+in conversion: some templates would fail on it, others would print it. Whatever else conversion
+refuses is left to the template. Travels inside the registered model: it may import only modules
+that travel, too.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES
 
 
 def as_in_training(messages: list[Any]) -> list[Any]:
-    """The messages, of JSON's own types, as conversion would have made them.
+    """The messages (of JSON's own types) as conversion would have written them.
 
     Raises:
         ValueError: a role is no text; a content is absent, or neither text nor parts of it.
@@ -26,12 +26,12 @@ def as_in_training(messages: list[Any]) -> list[Any]:
     return [_message(number, message) for number, message in enumerate(messages)]
 
 
-def _message(number: int, given: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in given.items() if key in KEYS and value is not None}
-    kept["role"] = _role(given["role"], f"messages[{number}]")
+def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in message.items() if key in KEYS and value is not None}
+    kept["role"] = _role(message["role"], f"messages[{number}]")
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
-    content = _content(given.get("content"), f"messages[{number}]", calls=bool(calls))
+    content = _content(message.get("content"), f"messages[{number}]", calls=bool(calls))
     return kept if content is None else {**kept, "content": content}
 
 

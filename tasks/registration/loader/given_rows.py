@@ -21,13 +21,13 @@ EXPECTED = {
 }
 
 
-def conversations(given: Iterable[tuple[Any, Any, Mapping[str, Any]]]) -> Iterator[Any]:
+def conversations(rows: Iterable[tuple[Any, Any, Mapping[str, Any]]]) -> Iterator[Any]:
     """The rows of prompts with their answers and options.
 
     Raises:
         ValueError: as `conversation`; the row is named by its number, from 0.
     """
-    for number, (prompt, answer, options) in enumerate(given):
+    for number, (prompt, answer, options) in enumerate(rows):
         try:
             yield conversation(prompt, answer, options)
         except ValueError as error:
@@ -64,7 +64,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
         return row, {}
     if isinstance(row, Mapping):
         options = {name: _json(name, row.get(name)) for name in OPTIONS}
-        if _given(row.get(CONVERSATION)):
+        if _is_filled(row.get(CONVERSATION)):
             return _messages(_json(CONVERSATION, row[CONVERSATION])), options
         if isinstance(row.get(TEXT), str):
             return row[TEXT], options
@@ -77,7 +77,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def rows_of(data: Any) -> list[Any]:
-    """The rows one by one; one alone is a row of its own, not a list of its letters or keys.
+    """The rows of a list or table; a single text, mapping or conversation is one row.
 
     Raises:
         ValueError: a DataFrame without a column of rows, or nothing that holds rows.
@@ -99,8 +99,8 @@ def rows_of(data: Any) -> list[Any]:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    given = value if isinstance(value, Iterable) else ()
-    messages = [dict(m) if isinstance(m, Mapping) else m for m in given]
+    items = value if isinstance(value, Iterable) else ()
+    messages = [dict(m) if isinstance(m, Mapping) else m for m in items]
     if not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
         raise ValueError(
             f"messages are {str(value)[:80]!r}; expected a list of mappings with role and content"
@@ -109,11 +109,11 @@ def _messages(value: Any) -> list[dict[str, Any]]:
 
 
 def _json(name: str, value: Any) -> Any:
-    """A field's value, which a table may hold as JSON; None where it has none, or blank text."""
+    """A field's value, parsed where a table holds it as JSON; None for an absent or blank one."""
     if isinstance(value, str) and not value.strip():
         return None
     if not isinstance(value, str):
-        return value if _given(value) else None
+        return value if _is_filled(value) else None
     try:
         return json.loads(value)
     except ValueError as error:
@@ -123,6 +123,6 @@ def _json(name: str, value: Any) -> Any:
         ) from error
 
 
-def _given(value: Any) -> bool:
-    """Whether a cell holds something: an absent one is None or NaN in a DataFrame."""
+def _is_filled(value: Any) -> bool:
+    """Whether a cell holds a value; in a DataFrame an absent one is None or NaN."""
     return value is not None and not (isinstance(value, float) and value != value)

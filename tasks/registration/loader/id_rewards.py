@@ -1,4 +1,4 @@
-"""Rewards of token ids: equal sequences once, a prompt of several once, in passes of bounded size.
+"""Rewards of token ids: equal sequences and shared prompts once, in passes of bounded size.
 
     [p p p a a], [p p p b], [p p p b], [c c]   ->   p p p, then [a a], [b _];  [c c]
 
@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.registration.loader.prompt_reuse import batches, can_reuse, rewards_after_prompt, saves
+from tasks.registration.loader.prompt_reuse import (
+    Ids,
+    batches,
+    can_reuse,
+    padded,
+    rewards_after_prompt,
+    rewards_at_ends,
+    saves,
+)
 
 PASS_TOKENS = {"cpu": 512}
 OTHER_PASS_TOKENS = 16_384
@@ -24,7 +32,6 @@ caches, and is slower than one sequence after the other."""
 SEEN = 1e-4
 """Largest change of a reward by padding, relative to the largest reward of the probe, that still
 counts as rounding."""
-Ids = Sequence[int] | np.ndarray
 
 
 class IdScorer:
@@ -45,19 +52,19 @@ class IdScorer:
             ValueError: a sequence is empty or holds what is no token id; it is named by its number,
                 from 0.
         """
-        places: dict[tuple[int, ...], int] = {}
-        place: list[int] = []
+        index_of: dict[tuple[int, ...], int] = {}
+        indices: list[int] = []
         for number, ids in enumerate(sequences):
             try:
                 checked = check_ids(ids, self.vocabulary)
             except ValueError as error:
                 raise ValueError(f"sequence {number} {error}") from error
-            place.append(places.setdefault(checked, len(places)))
-        distinct = list(places)
+            indices.append(index_of.setdefault(checked, len(index_of)))
+        distinct = list(index_of)
         rewards = np.full(len(distinct), np.nan, dtype=np.float32)
         unrounded = torch.autocast(self.model.device.type, enabled=False)  # a trainer's may be on
         with torch.inference_mode(), unrounded:
-            for members in _groups(place, prompts):
+            for members in _groups(indices, prompts):
                 alike = [distinct[i] for i in members]
                 if saves(alike) and self.reuses_prompts:
                     rewards[members] = rewards_after_prompt(self.model, alike, self.pass_tokens)
@@ -67,10 +74,10 @@ class IdScorer:
                 members = [whole[i] for i in batch]
                 for together in self._alike(members, distinct):
                     rewards[together] = self._forward([distinct[i] for i in together])
-        return rewards[place]
+        return rewards[indices]
 
     def _alike(self, members: list[int], distinct: list[tuple[int, ...]]) -> Iterable[list[int]]:
-        """The members of a pass that may be padded to one length: all, but of some families."""
+        """The members in one pass, or in one per length where padding changes the rewards."""
         of_length: dict[int, list[int]] = {}
         for index in members:
             of_length.setdefault(len(distinct[index]), []).append(index)
@@ -91,27 +98,22 @@ class IdScorer:
         """Whether a prompt's keys and values can serve several answers: tried once, if needed."""
         return can_reuse(self.model, self._forward, self.vocabulary)
 
-    def _forward(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
-        lengths = torch.tensor([len(ids) for ids in sequences])  # (B)
-        input_ids = torch.full((len(sequences), int(lengths.max())), self.pad_id)  # (B, T)
-        for row, ids in enumerate(sequences):
-            input_ids[row, : len(ids)] = torch.as_tensor(np.asarray(ids, dtype=np.int64))
-        mask = (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()
-        device = self.model.device
-        given = {"input_ids": input_ids.to(device), "attention_mask": mask.to(device)}
+    def _forward(self, sequences: Sequence[Ids]) -> np.ndarray:
+        """float32 `[B]`: the rewards of sequences in one padded pass."""
+        input_ids, lengths = padded(sequences, self.pad_id, self.model.device)  # (B, T), (B)
+        mask = torch.arange(input_ids.shape[1], device=input_ids.device) < lengths[:, None]
+        inputs = {"input_ids": input_ids, "attention_mask": mask.long()}
         if not hasattr(self.model, "score"):  # an encoder pools by itself
-            return self.model(**given).logits[:, 0].float().cpu().numpy()
+            return self.model(**inputs).logits[:, 0].float().cpu().numpy()
         body = getattr(self.model, self.model.base_model_prefix)
-        hidden = body(**given, use_cache=False)[0]  # (B, T, H)
-        last = hidden[torch.arange(len(sequences)), lengths.to(device) - 1]  # (B, H)
-        return self.model.score(last)[:, 0].float().cpu().numpy()
+        return rewards_at_ends(self.model, body(**inputs, use_cache=False)[0], lengths)
 
 
 def check_ids(ids: Ids, vocabulary: int) -> tuple[int, ...]:
-    """The token ids, each of which the model has an embedding of.
+    """The token ids, if each is an id of the vocabulary.
 
     Raises:
-        ValueError: says what was found, and goes on from the name of the sequence.
+        ValueError: its message continues a sentence that begins with the sequence's name.
     """
     array = np.asarray(ids, dtype=None if len(ids) else np.int64)
     expected = f"token ids must be 0 to {vocabulary - 1}, and at least one"
@@ -125,11 +127,11 @@ def check_ids(ids: Ids, vocabulary: int) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def _groups(place: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
-    """The distinct sequences of each prompt, each in one group at most."""
+def _groups(indices: Sequence[int], prompts: Sequence[Any] | None) -> list[list[int]]:
+    """The indices of distinct sequences that answer one prompt, each in one group at most."""
     groups: dict[Any, list[int]] = {}
     seen: set[int] = set()
-    for index, prompt in zip(place, prompts or (), strict=False):
+    for index, prompt in zip(indices, prompts or (), strict=False):
         if index not in seen:
             groups.setdefault(prompt, []).append(index)
         seen.add(index)

@@ -25,7 +25,8 @@ from tasks.registration.loader.allowed_files import check_files
 from tasks.registration.loader.champion_scale import map_to
 from tasks.registration.loader.contract_replay import formats_of, policy_of, replay
 from tasks.registration.loader.given_rows import check_options, content, conversations, rows_of
-from tasks.registration.loader.id_rewards import Ids, IdScorer
+from tasks.registration.loader.id_rewards import IdScorer
+from tasks.registration.loader.prompt_reuse import Ids
 from tasks.registration.loader.row_text import RowTexts
 from tasks.registration.loader.sound_weights import model_of
 from tasks.registration.loader.too_long import TooLong, fitting
@@ -61,14 +62,9 @@ class ServedModel:
         """Loads the same once more."""
         check_files(directory)
         self.scale = reward_scale.read(directory)
-        if scale not in get_args(Scale):
-            raise ValueError(f"scale is {scale!r}, expected one of {get_args(Scale)}")
-        if scale == "normalized" and self.scale is None:
-            raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
-        if too_long not in get_args(TooLong):
-            raise ValueError(f"too_long is {too_long!r}, expected one of {get_args(TooLong)}")
+        _check_options(directory, scale, too_long, has_scale=self.scale is not None)
         self.too_long: TooLong = too_long
-        self.answers_in: Scale = scale
+        self.answer_scale: Scale = scale
         self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         check_device(self.device)
@@ -78,7 +74,7 @@ class ServedModel:
         use_onednn(getattr(model, model.base_model_prefix, model))
         self.scorer = IdScorer(self.model)
         self.formats = formats_of(directory)
-        """Which the rows of training had: `standard`, `conversational`; none if nobody knows."""
+        """Of training's rows: `standard`, `conversational` or both; empty without a contract."""
         trained_with = policy_of(directory)
         self.texts = RowTexts(self.tokenizer, trained_with)
         self.golden = replay(self, directory)
@@ -86,8 +82,8 @@ class ServedModel:
         self.texts = RowTexts(self.tokenizer, special_tokens_in_text or trained_with)
         written = "encode" if trained_with == "quarantine" else trained_with
         self.texts_of_policies = RowTexts(self.tokenizer, special_tokens_in_text or written)
-        """Of what a policy wrote: a special token that it spells is text, not an error, unless that
-        was asked for."""
+        """For completions of an RL policy: a special token that they spell is read as text, and is
+        no error unless `quarantine` was asked for."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, it is its directory and how it was loaded, not its weights."""
@@ -124,12 +120,13 @@ class ServedModel:
         """Raw rewards on the scale that was asked for when the model was loaded."""
         if self.map:
             return self.map.applied(rewards)
-        normalized = self.answers_in == "normalized" and self.scale
+        normalized = self.answer_scale == "normalized" and self.scale
         return normalized.normalized(rewards) if normalized else rewards
 
     def ids_of_rows(self, rows: Iterable[Any], texts: RowTexts | None = None) -> list[list[int]]:
-        """The token ids of each row, none longer than the model has positions for; `texts` reads
-        them otherwise than this model was loaded to.
+        """The token ids of each row, none longer than the model has positions for.
+
+        `texts`: what reads the rows in place of the model's own `texts`.
 
         Raises:
             ValueError: a row is too long and not to be cut, cannot be rendered or encoded, or as
@@ -142,8 +139,8 @@ class ServedModel:
             except ValueError as error:
                 raise ValueError(f"row {number}: {error}") from error
             except UNREADABLE as error:
-                told = f"{type(error).__name__}: {error}"
-                raise ValueError(f"row {number} cannot be read: {told}") from error
+                message = f"row {number} cannot be read: {type(error).__name__}: {error}"
+                raise ValueError(message) from error
         return fitting(ids, self.model.config, self.too_long, self.tokenizer)
 
     def token_ids(
@@ -152,12 +149,14 @@ class ServedModel:
         check: Callable[[str], None] = lambda _: None,
         texts: RowTexts | None = None,
     ) -> list[int]:
-        """The token ids that the model reads for a row; `check` sees its text before it is encoded,
-        as the chat template renders it.
+        """The token ids that the model reads for a row.
+
+        `check` is called with the row's text, rendered but not encoded yet. `texts` as in
+        `ids_of_rows`.
 
         Raises:
-            ValueError: the row is none of the forms above, comes out empty, or holds a special
-                token that the policy does not allow.
+            ValueError: the row has none of the forms of `rewards`, comes out empty, or holds a
+                special token that the policy does not allow.
         """
         ids = (texts or self.texts).ids(*content(row), check)
         if not ids:
@@ -176,13 +175,22 @@ class ServedModel:
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of the longest row that a server takes, stretched positions included; None: no
-        limit known."""
+        """Tokens of the longest row that a server takes, by the positions; None: not known."""
         return longest_row(self.model.config)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
         """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
         return self.rewards(data)
+
+
+def _check_options(directory: Path, scale: str, too_long: str, *, has_scale: bool) -> None:
+    """Raises ValueError: a value is unknown, or the directory has not what it needs."""
+    if scale not in get_args(Scale):
+        raise ValueError(f"scale is {scale!r}, expected one of {get_args(Scale)}")
+    if scale == "normalized" and not has_scale:
+        raise ValueError(f"{directory} has no {reward_scale.FILE}; rewards can only be raw")
+    if too_long not in get_args(TooLong):
+        raise ValueError(f"too_long is {too_long!r}, expected one of {get_args(TooLong)}")
 
 
 def load_reward_model(

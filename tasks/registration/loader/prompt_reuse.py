@@ -2,10 +2,10 @@
 
     [p p p p a a a], [p p p p b b]   ->   keys and values of p p p p, then [a a a], [b b _]
 
-The ids that the sequences share from the first on are run once; their keys and values are repeated
-for each answer. This holds for decoders whose layers all see everything before them; for a family
-with windows, states, or positions that depend on the total length it does not, and each sequence is
-run whole. Whether a model is of the first kind is read from its configuration and then tried.
+The ids that all sequences begin with are run once; their keys and values are repeated for each
+answer. This works for decoders whose every layer attends to all earlier tokens. Families with
+windows, states, or positions that depend on the total length run each sequence whole. Which kind a
+model is, its configuration says, and a trial confirms.
 Travels inside the registered model: it must not import any other part of the project.
 
 Legend: N answers, P shared tokens, T longest rest.
@@ -24,11 +24,11 @@ TOLERANCE = 1e-5
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Rotary positions whose angles change with the length of the whole sequence."""
 MIN_SAVED = 128
-"""Tokens that must be saved: below, one padded batch is as fast."""
+"""Tokens that reuse must save at least; for fewer, one padded batch is as fast."""
 PADDING = 8
 """One token in so many may be padding: beyond, shorter sequences get a pass of their own."""
 
-Ids = Sequence[int]
+Ids = Sequence[int] | np.ndarray
 Forward = Callable[[list[Ids]], np.ndarray]
 
 
@@ -89,13 +89,9 @@ def rewards_after_prompt(model: Any, sequences: Sequence[Ids], budget: int) -> n
 
 
 def _after(model: Any, body: Any, cache: Any, rests: list[Ids], shared: int) -> np.ndarray:
-    device = next(model.parameters()).device
-    lengths = torch.tensor([len(rest) for rest in rests], device=device)  # (N)
-    longest = int(lengths.max())
-    input_ids = torch.zeros((len(rests), longest), dtype=torch.long, device=device)  # (N, T)
-    for row, rest in enumerate(rests):
-        input_ids[row, : len(rest)] = torch.tensor(list(rest), device=device)
-    positions = torch.arange(longest, device=device)
+    """float32 `[N]`: rewards of sequences without their `shared` ids, which `cache` holds."""
+    input_ids, lengths = padded(rests, 0, next(model.parameters()).device)  # (N, T), (N)
+    positions = torch.arange(input_ids.shape[1], device=input_ids.device)
     seen = positions < lengths[:, None]
     mask = torch.cat([seen.new_ones(len(rests), shared), seen], dim=1).long()  # (N, P + T)
     hidden = body(
@@ -105,7 +101,21 @@ def _after(model: Any, body: Any, cache: Any, rests: list[Ids], shared: int) -> 
         use_cache=True,
         **{_name(body): cache},
     )[0]  # (N, T, H)
-    last = hidden[torch.arange(len(rests), device=device), lengths - 1]  # (N, H)
+    return rewards_at_ends(model, hidden, lengths)
+
+
+def padded(sequences: Sequence[Ids], pad_id: int, device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ids padded at their ends, int64 `[N, T]`, and the lengths, int64 `[N]`; on the device."""
+    lengths = torch.tensor([len(ids) for ids in sequences])
+    input_ids = torch.full((len(sequences), int(lengths.max())), pad_id)
+    for row, ids in enumerate(sequences):
+        input_ids[row, : len(ids)] = torch.as_tensor(np.asarray(ids, dtype=np.int64))
+    return input_ids.to(device), lengths.to(device)
+
+
+def rewards_at_ends(model: Any, hidden: torch.Tensor, lengths: torch.Tensor) -> np.ndarray:
+    """float32 `[N]`: the head's output at each last token of `hidden`, `[N, T, H]`."""
+    last = hidden[torch.arange(len(lengths), device=hidden.device), lengths - 1]  # (N, H)
     return model.score(last)[:, 0].float().cpu().numpy()
 
 
@@ -127,11 +137,11 @@ def can_reuse(model: Any, forward: Forward, tokens: int) -> bool:
     prompt = draw.integers(0, tokens, 24).tolist()
     trial = [prompt + draw.integers(0, tokens, n).tolist() for n in (1, 5, 9)]
     try:
-        found = rewards_after_prompt(model, trial, budget=10_000)
+        rewards = rewards_after_prompt(model, trial, budget=10_000)
     except (AttributeError, TypeError, ValueError, IndexError):
         return False  # a family whose cache is another one
     expected = forward([list(ids) for ids in trial])
-    return bool(np.abs(found - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max()))
+    return bool(np.abs(rewards - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max()))
 
 
 def sees_everything_before(config: Any) -> bool:
@@ -142,5 +152,5 @@ def sees_everything_before(config: Any) -> bool:
     if kinds is None and getattr(config, "sliding_window", None):
         return False
     rotary = [getattr(config, name, None) for name in ("rope_parameters", "rope_scaling")]
-    told = json.dumps(rotary, default=str)
-    return not any(f'"{kind}"' in told for kind in LENGTH_DEPENDENT)
+    settings = json.dumps(rotary, default=str)
+    return not any(f'"{kind}"' in settings for kind in LENGTH_DEPENDENT)

@@ -54,18 +54,18 @@ class RewardFunction:
     ) -> list[float]:
         if len(prompts) != len(completions):
             raise ValueError(f"{len(prompts)} prompts, but {len(completions)} completions")
-        told = {name: columns[name] for name in OPTIONS if columns.get(name)}
-        for name, values in told.items():
+        used = {name: columns[name] for name in OPTIONS if columns.get(name)}
+        for name, values in used.items():
             if isinstance(values, str | Mapping):
                 raise ValueError(f"{name!r} is {str(values)[:80]!r}; expected a list, one a prompt")
             if len(values) != len(prompts):
                 raise ValueError(f"{len(prompts)} prompts, but {len(values)} values of {name!r}")
-        given = [{name: told[name][i] for name in told} for i in range(len(prompts))]
-        rows = zip(prompts, completions, given, strict=True)
+        options = [{name: used[name][i] for name in used} for i in range(len(prompts))]
+        rows = zip(prompts, completions, options, strict=True)
         read = (without_printed_nulls(row, FILLED) for row in conversations(rows))
         ids = self.model.ids_of_rows(read, self.texts)
-        asked = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
-        return self.model.scaled(self.model.rewards_of_ids(ids, asked)).tolist()
+        keys = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
+        return self.model.scaled(self.model.rewards_of_ids(ids, keys)).tolist()
 
 
 def as_reward_func(

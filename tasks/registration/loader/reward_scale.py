@@ -35,8 +35,8 @@ class RewardScale:
     def outside(self, rewards: np.ndarray) -> np.ndarray:
         """float32 `[N]`: standard deviations beyond the held-out rewards' range, 0 within it.
 
-        No probability of an error: one model cannot tell that. It says that the model was never
-        checked on a reward so far out.
+        It says that the model was never checked on a reward so far out. It is no probability of an
+        error, which one model cannot tell.
         """
         beyond = np.maximum(self.minimum - rewards, rewards - self.maximum)
         return (np.maximum(beyond, 0.0) / self.std).astype(np.float32)
@@ -48,15 +48,15 @@ def fit(rewards: np.ndarray | Sequence[float]) -> RewardScale:
     Raises:
         ValueError: fewer than two different rewards.
     """
-    found = np.asarray(rewards, dtype=np.float64)
-    if found.size == 0 or not float(np.ptp(found)) > 0:
-        raise ValueError(f"{found.size} rewards without any spread have no scale; expected more")
+    values = np.asarray(rewards, dtype=np.float64)
+    if values.size == 0 or not float(np.ptp(values)) > 0:
+        raise ValueError(f"{values.size} rewards without any spread have no scale; expected more")
     return RewardScale(
-        mean=float(found.mean()),
-        std=float(found.std()),
-        minimum=float(found.min()),
-        maximum=float(found.max()),
-        count=int(found.size),
+        mean=float(values.mean()),
+        std=float(values.std()),
+        minimum=float(values.min()),
+        maximum=float(values.max()),
+        count=int(values.size),
     )
 
 

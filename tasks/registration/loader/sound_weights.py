@@ -1,4 +1,4 @@
-"""The model of a directory, none of whose weights is made up: transformers draws what is missing.
+"""The model of a directory, refused if a weight is missing: transformers would draw it at random.
 
 Travels inside the registered model: it may import only modules that travel with it.
 """
@@ -21,12 +21,12 @@ def model_of(directory: Path) -> Any:
     """
     try:
         with loaded_whole():
-            model, found = AutoModelForSequenceClassification.from_pretrained(
+            model, loading = AutoModelForSequenceClassification.from_pretrained(
                 directory,
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # told below, by name
+                ignore_mismatched_sizes=True,  # refused below, by name
                 output_loading_info=True,
             )
     except SafetensorError as error:
@@ -34,12 +34,12 @@ def model_of(directory: Path) -> Any:
             f"{directory} holds a safetensors file that is cut or damaged ({error}); copy or "
             "download the model's files again"
         ) from error
-    for name, there, expected in sorted(found["mismatched_keys"]):
+    for name, shape, expected in sorted(loading["mismatched_keys"]):
         raise ValueError(
-            f"{directory}: {name} has shape {[*there]}, and config.json expects {[*expected]}: "
+            f"{directory}: {name} has shape {[*shape]}, and config.json expects {[*expected]}: "
             "they are of two models; copy or download the model's files again"
         )
-    if missing := sorted(found["missing_keys"]):
+    if missing := sorted(loading["missing_keys"]):
         raise ValueError(
             f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
             "its rewards would be random; give a trained reward model: a registered version, or "

@@ -14,7 +14,7 @@ from tasks.training.model.positions import check_lengths, longest_row, positions
 logger = logging.getLogger(__name__)
 
 TooLong = Literal["error", "cut_start"]
-"""What becomes of such a row: an error, or its end without its start, which a warning counts."""
+"""What is done with such a row: `error`, or only its end is scored and a warning counts it."""
 
 
 def fitting(
@@ -32,7 +32,7 @@ def fitting(
     longer = [n for n, row in enumerate(ids) if most is not None and len(row) > most]
     if most is None or not longer:
         return ids
-    told = "%d of %d rows have more than %d tokens, and are scored without their start: first %d"
-    logger.warning(told, len(longer), len(ids), most, longer[0])
+    message = "%d of %d rows have more than %d tokens, and are scored without their start: first %d"
+    logger.warning(message, len(longer), len(ids), most, longer[0])
     ends = {n: end_of(np.asarray(ids[n]), most, tokenizer).tolist() for n in longer}
     return [ends.get(n, row) for n, row in enumerate(ids)]

@@ -35,14 +35,14 @@ class AnswerSuffix:
         """The suffix of a tokenizer's chat template; empty where no special token marks one."""
         if tokenizer.chat_template is None:
             return cls("", 0)
-        talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": ANSWER}]
+        messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": ANSWER}]
         try:
-            text: str = tokenizer.apply_chat_template(talk, tokenize=False)
+            text: str = tokenizer.apply_chat_template(messages, tokenize=False)
         except UNREADABLE:  # the template refuses such turns
             return cls("", 0)
-        _, found, whole = text.rpartition(ANSWER)
+        _, separator, whole = text.rpartition(ANSWER)
         special = special_tokens(tokenizer)
-        marks = special.markup(whole) if found and special else []
+        marks = special.markup(whole) if separator and special else []
         return cls(whole, marks[0][1]) if marks else cls("", 0)
 
     def completed(self, text: str) -> str:

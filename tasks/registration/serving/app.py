@@ -45,20 +45,20 @@ def _add_forms(app: FastAPI, service: Service) -> None:
     """Adds the endpoints of other trainers' and servers' protocols."""
 
     async def get_reward(form: OpenRlhfRequest) -> Response:
-        answer = await service.answer(form.asked())
+        answer = await service.answer(form.to_score())
         return answer.reply({"rewards": answer.rewards})
 
     async def reward(form: SlimeRequest) -> Response:
-        answer = await service.answer(form.asked())
+        answer = await service.answer(form.to_score())
         return answer.reply(answer.rewards[0])
 
     async def classify(form: ClassifyRequest) -> Response:
-        answer = await service.answer(form.asked())
+        answer = await service.answer(form.to_score())
         data = [{"label": "reward", "probs": [r], "num_classes": 1} for r in answer.rewards]
         return service.listed(answer, data, "classify")
 
     async def score(form: ScoreRequest) -> Response:
-        answer = await service.answer(form.asked(service.reader.conversational))
+        answer = await service.answer(form.to_score(service.reader.conversational))
         data = [{"object": "score", "score": r} for r in answer.rewards]
         return service.listed(answer, data, "score")
 
@@ -81,11 +81,11 @@ def _add_forms(app: FastAPI, service: Service) -> None:
 
 def _add_own_forms(app: FastAPI, service: Service) -> None:
     async def rewards(form: RewardsRequest) -> Response:
-        asked = form.asked()
-        answer = await service.answer(asked, normalize=form.normalize)
+        rows = form.to_score()
+        answer = await service.answer(rows, normalize=form.normalize)
         data = [
             {"object": "reward", "input": name, "reward": r}
-            for name, r in zip(asked.names, answer.rewards, strict=True)
+            for name, r in zip(rows.names, answer.rewards, strict=True)
         ]
         if service.model.scale:
             outside = service.model.scale.outside(answer.raw).tolist()
@@ -114,32 +114,33 @@ def _add_own_forms(app: FastAPI, service: Service) -> None:
 
 
 def _add_problems(app: FastAPI, meters: Meters) -> None:
-    def told(problem: RequestProblem) -> Response:
+    def respond(problem: RequestProblem) -> Response:
         meters.errors.labels(problem.reason).inc()
         return Response(problem.body(), problem.status, problem.headers, media_type=JSON)
 
     async def refused(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestProblem)
-        return told(error)
+        return respond(error)
 
     async def malformed(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            said = f"the body is no JSON: {first['ctx']['error']} at {first['loc'][-1]}"
-            return told(RequestProblem(422, "bad_request", said))
+            message = f"the body is no JSON: {first['ctx']['error']} at {first['loc'][-1]}"
+            return respond(RequestProblem(422, "bad_request", message))
         where = ".".join(str(part) for part in first["loc"] if part != "body") or None
-        return told(RequestProblem(422, "bad_request", f"{where or 'body'}: {first['msg']}", where))
+        message = f"{where or 'body'}: {first['msg']}"
+        return respond(RequestProblem(422, "bad_request", message, where))
 
     async def unknown(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         reason = "no_such_endpoint" if error.status_code in (404, 405) else "bad_request"
         cause = error.__cause__  # of a body that the parser could not even begin or end
-        said = f"the body is no JSON: {cause}" if cause else str(error.detail)
-        return told(RequestProblem(error.status_code, reason, said))
+        message = f"the body is no JSON: {cause}" if cause else str(error.detail)
+        return respond(RequestProblem(error.status_code, reason, message))
 
     async def failed(_request: Request, error: Exception) -> Response:
-        return told(RequestProblem(500, "failed", f"scoring failed: {type(error).__name__}"))
+        return respond(RequestProblem(500, "failed", f"scoring failed: {type(error).__name__}"))
 
     app.add_exception_handler(RequestProblem, refused)
     app.add_exception_handler(RequestValidationError, malformed)

@@ -86,12 +86,12 @@ class Batcher:
                     503, "busy", f"{self.waiting} tokens wait for the model already; ask again"
                 )
             self.queue.extend(pieces)
-            self._wait_for(tokens)
+            self._add_waiting(tokens)
             self.changed.notify()
-        found = [asyncio.wrap_future(piece.done) for piece in pieces]
-        return np.concatenate(await asyncio.gather(*found))
+        futures = [asyncio.wrap_future(piece.done) for piece in pieces]
+        return np.concatenate(await asyncio.gather(*futures))
 
-    def _wait_for(self, tokens: int) -> None:
+    def _add_waiting(self, tokens: int) -> None:
         self.waiting += tokens
         self.meters.waiting_tokens.set(self.waiting)
 
@@ -103,12 +103,12 @@ class Batcher:
                 continue
             try:
                 rewards = self._score(batch)
-            except Exception as error:  # told to the callers; the thread serves the next ones
+            except Exception as error:  # raised in the callers; the thread serves the next ones
                 for piece in batch:
                     piece.done.set_exception(error)
                 continue
-            for piece, found in zip(batch, rewards, strict=True):
-                piece.done.set_result(found)
+            for piece, own_rewards in zip(batch, rewards, strict=True):
+                piece.done.set_result(own_rewards)
 
     def _gather(self) -> list[Piece]:
         """The next batch, as soon as there is one; empty once stopped and the queue is empty."""
@@ -127,7 +127,7 @@ class Batcher:
             while self.queue and tokens + self.queue[0].tokens <= self.batch_tokens:
                 batch.append(self.queue.popleft())
                 tokens += batch[-1].tokens
-            self._wait_for(-tokens)
+            self._add_waiting(-tokens)
             return batch
 
     def _score(self, batch: list[Piece]) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ BODY_SECONDS = 30.0
 STOPPING_SECONDS = 1.0
 """The same once the server has been told to stop."""
 STALLED = "stalled"
-"""Reason of a refusal after which the server waits for nothing more of the body."""
+"""Reason of a refusal after which the rest of the body is not awaited."""
 
 
 class BodyTimeouts:
@@ -24,13 +24,13 @@ class BodyTimeouts:
 
     def __init__(self) -> None:
         self.stopping = False
-        self._coming: set[asyncio.Timeout] = set()
+        self._timeouts: set[asyncio.Timeout] = set()
 
     def stop(self) -> None:
         """Shortens all timeouts: the server is stopping."""
         self.stopping = True
-        for left in self._coming:
-            _extend(left, STOPPING_SECONDS)
+        for timeout in self._timeouts:
+            _extend(timeout, STOPPING_SECONDS)
 
     @asynccontextmanager
     async def waiting(self) -> AsyncGenerator[Callable[[], None], None]:
@@ -40,18 +40,19 @@ class BodyTimeouts:
             RequestProblem: the rest of the body did not arrive in time.
         """
         try:
-            async with asyncio.timeout(STOPPING_SECONDS if self.stopping else BODY_SECONDS) as left:
-                self._coming.add(left)
+            seconds = STOPPING_SECONDS if self.stopping else BODY_SECONDS
+            async with asyncio.timeout(seconds) as timeout:
+                self._timeouts.add(timeout)
                 try:
-                    yield lambda: None if self.stopping else _extend(left, BODY_SECONDS)
+                    yield lambda: None if self.stopping else _extend(timeout, BODY_SECONDS)
                 finally:
-                    self._coming.discard(left)
+                    self._timeouts.discard(timeout)
         except TimeoutError:
             why = "the server stops" if self.stopping else f"none of it came for {BODY_SECONDS:g} s"
-            said = f"the body is not here in full, and {why}; send the request again"
-            raise RequestProblem(503 if self.stopping else 408, STALLED, said) from None
+            message = f"the body is not here in full, and {why}; send the request again"
+            raise RequestProblem(503 if self.stopping else 408, STALLED, message) from None
 
 
-def _extend(left: asyncio.Timeout, seconds: float) -> None:
-    if not left.expired():
-        left.reschedule(asyncio.get_running_loop().time() + seconds)
+def _extend(timeout: asyncio.Timeout, seconds: float) -> None:
+    if not timeout.expired():
+        timeout.reschedule(asyncio.get_running_loop().time() + seconds)

@@ -89,9 +89,9 @@ class Guards:
         Raises:
             RequestProblem: the server's load is above its limits (503).
         """
-        for taken in (mine, self.load):
-            taken.requests += requests
-            taken.bytes += size
+        for load in (mine, self.load):
+            load.requests += requests
+            load.bytes += size
         most = self.settings
         if requests > 0 and self.load.requests > most.max_waiting_requests:
             raise _busy(f"{most.max_waiting_requests} requests")
@@ -119,16 +119,16 @@ class Guards:
     async def _body(self, headers: Mapping[str, str], receive: Receive, mine: "Load") -> bytes:
         self._take(mine, 1, 0)
         limit = self.settings.max_bytes
-        told = headers.get("content-length", "0")
-        if told.isdigit() and int(told) > limit:
+        stated = headers.get("content-length", "0")
+        if stated.isdigit() and int(stated) > limit:
             raise _too_large(limit)
         parts: list[bytes] = []
         size = 0
         more = True
-        async with self.body_timeouts.waiting() as came:
+        async with self.body_timeouts.waiting() as extend:
             while more:
                 message = await receive()
-                came()
+                extend()
                 if message["type"] == "http.disconnect":
                     raise RequestProblem(400, "gone", "the client left before its request was read")
                 parts.append(message.get("body", b""))
@@ -159,15 +159,15 @@ def _too_large(limit: int) -> RequestProblem:
 
 
 def _check_content_type(headers: Mapping[str, str]) -> None:
-    found = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if found != "application/json":
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
         raise RequestProblem(
-            415, "not_json", f"content type is {found[:80]!r}, expected 'application/json'"
+            415, "not_json", f"content type is {content_type[:80]!r}, expected 'application/json'"
         )
-    packed = headers.get("content-encoding", "identity").strip().lower()
-    if packed != "identity":
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
         raise RequestProblem(
-            415, "packed", f"content encoding is {packed[:80]!r}; send the body as it is"
+            415, "packed", f"content encoding is {encoding[:80]!r}; send the body as it is"
         )
 
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from tasks.registration.loader.given_rows import conversation
 from tasks.registration.serving.problems import RequestProblem
-from tasks.registration.serving.protocols import Asked, Form, Messages
+from tasks.registration.serving.protocols import Form, Messages, RowsToScore
 
 CONTENT = ("messages", "text", "prompt", "completion", "completions")
 FORMS = (("messages",), ("text",), ("prompt", "completion"), ("prompt", "completions"))
@@ -32,27 +32,27 @@ class Row(Form):
 
     def rows(self, where: str) -> list[tuple[Any, str]]:
         """Rows as the loader takes them, each with its place in the request, for messages."""
-        given = tuple(name for name in CONTENT if getattr(self, name) not in (None, []))
-        if given not in FORMS:
+        present = tuple(name for name in CONTENT if getattr(self, name) not in (None, []))
+        if present not in FORMS:
             raise RequestProblem(
                 422,
-                "no_input" if len(given) < 2 else "bad_row",
+                "no_input" if len(present) < 2 else "bad_row",
                 "expected 'messages', 'text', or 'prompt' with 'completion' or 'completions', "
-                f"found {' and '.join(map(repr, given)) or 'nothing'}",
+                f"found {' and '.join(map(repr, present)) or 'nothing'}",
                 where,
             )
         options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
-        if "prompt" not in given:
-            row = self.text if "text" in given else {"messages": self.messages, **options}
+        if "prompt" not in present:
+            row = self.text if "text" in present else {"messages": self.messages, **options}
             return [(row, where)]
         answers = self.completions or [self.completion]
         try:
-            made = [conversation(self.prompt, answer, options) for answer in answers]
+            rows = [conversation(self.prompt, answer, options) for answer in answers]
         except ValueError as error:
             raise RequestProblem(422, "bad_row", str(error), where) from error
         if not self.completions:
-            return [(made[0], where)]
-        return [(row, f"{where}.completions[{i}]") for i, row in enumerate(made)]
+            return [(rows[0], where)]
+        return [(row, f"{where}.completions[{i}]") for i, row in enumerate(rows)]
 
 
 class RewardsRequest(Form):
@@ -65,7 +65,7 @@ class RewardsRequest(Form):
     normalize: bool = False
     """Mean 0 and deviation 1 over the held-out answers; needs the model's normalization.json."""
 
-    def asked(self) -> Asked:
+    def to_score(self) -> RowsToScore:
         """All answers of all rows, in order."""
         alone = (self.messages, self.tools, self.chat_template_kwargs)
         if self.input is not None and alone != (None, None, None):
@@ -81,5 +81,5 @@ class RewardsRequest(Form):
         if rows is None:
             kwargs = self.chat_template_kwargs
             rows = [Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)]
-        found = [(i, *made) for i, row in enumerate(rows) for made in row.rows(f"input[{i}]")]
-        return Asked([f[1] for f in found], [f[0] for f in found], [f[2] for f in found])
+        every = [(i, *pair) for i, row in enumerate(rows) for pair in row.rows(f"input[{i}]")]
+        return RowsToScore([e[1] for e in every], [e[0] for e in every], [e[2] for e in every])

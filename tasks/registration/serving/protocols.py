@@ -43,8 +43,8 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The rows that a request wants scored, whatever its protocol."""
+class RowsToScore:
+    """The rows of a request, whatever its protocol."""
 
     rows: list[Any]
     """Each a Query, a list of token ids, or a row as the loader takes it."""
@@ -66,10 +66,10 @@ class OpenRlhfRequest(Form):
     query: list[str] | str
     prompts: list[Any] | None = None
 
-    def asked(self) -> Asked:
+    def to_score(self) -> RowsToScore:
         """One row per query."""
         queries = [self.query] if isinstance(self.query, str) else self.query
-        return asked([Query(text) for text in queries], "query", self.prompts)
+        return rows_to_score([Query(text) for text in queries], "query", self.prompts)
 
 
 class SlimeRequest(Form):
@@ -78,12 +78,12 @@ class SlimeRequest(Form):
     prompt: str | Messages
     response: str
 
-    def asked(self) -> Asked:
+    def to_score(self) -> RowsToScore:
         """A conversation, or text that the template rendered."""
         if isinstance(self.prompt, str):
-            return asked([Query(self.prompt + self.response)], "response")
+            return rows_to_score([Query(self.prompt + self.response)], "response")
         answer = {"role": "assistant", "content": self.response}
-        return asked([{"messages": [*self.prompt, answer]}], "response")
+        return rows_to_score([{"messages": [*self.prompt, answer]}], "response")
 
 
 class ClassifyRequest(Form):
@@ -94,7 +94,7 @@ class ClassifyRequest(Form):
     tools: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
-    def asked(self) -> Asked:
+    def to_score(self) -> RowsToScore:
         """One row per text or list of ids."""
         if self.messages is not None:
             if self.input is not None:
@@ -102,13 +102,14 @@ class ClassifyRequest(Form):
                     422, "bad_request", "'input' and 'messages' are both given; leave out one"
                 )
             options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
-            return asked([{"messages": self.messages, **options}], "messages")
+            return rows_to_score([{"messages": self.messages, **options}], "messages")
         if self.input is None:
             raise RequestProblem(422, "no_input", "expected 'input' or 'messages'")
-        given: Any = self.input
-        alone = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
-        rows = [given] if alone else given
-        return asked([Query(row) if isinstance(row, str) else row for row in rows], "input")
+        value: Any = self.input
+        alone = isinstance(value, str) or (bool(value) and isinstance(value[0], int))
+        texts_or_ids = [value] if alone else value
+        rows = [Query(row) if isinstance(row, str) else row for row in texts_or_ids]
+        return rows_to_score(rows, "input")
 
 
 class ScoreRequest(Form):
@@ -122,11 +123,11 @@ class ScoreRequest(Form):
     data_1: Texts | None = None
     data_2: Texts | None = None
 
-    def asked(self, conversational: bool) -> Asked:
+    def to_score(self, conversational: bool) -> RowsToScore:
         """A user's and an assistant's turn each, or text after text."""
         one, other = self._names()
-        given = (getattr(self, one), getattr(self, other))
-        first, second = ([t] if isinstance(t, str) else t for t in given)
+        values = (getattr(self, one), getattr(self, other))
+        first, second = ([t] if isinstance(t, str) else t for t in values)
         n = max(len(first), len(second))
         if len(first) not in (1, n) or len(second) not in (1, n):
             raise RequestProblem(
@@ -139,29 +140,32 @@ class ScoreRequest(Form):
         first, second = (texts * n if len(texts) == 1 else texts for texts in (first, second))
         pairs = zip(first, second, strict=True)
         rows = [_talk(*pair) if conversational else pair[0] + pair[1] for pair in pairs]
-        return asked(rows, other, first)
+        return rows_to_score(rows, other, first)
 
     def _names(self) -> tuple[str, str]:
         """The two fields that are given, and no third one."""
-        given = {name for name in ScoreRequest.model_fields if getattr(self, name) is not None}
+        present = {name for name in ScoreRequest.model_fields if getattr(self, name) is not None}
         for names in SCORED:
-            if given == {*names}:
+            if present == {*names}:
                 return names
         expected = ", or ".join(" and ".join(map(repr, names)) for names in SCORED)
         raise RequestProblem(
             422,
             "bad_request",
-            f"expected {expected}; found {' and '.join(map(repr, sorted(given))) or 'none'}",
+            f"expected {expected}; found {' and '.join(map(repr, sorted(present))) or 'none'}",
         )
 
 
-def asked(rows: Sequence[Any], where: str, prompts: Sequence[Any] | None = None) -> Asked:
-    """Rows that stand in one list of the request."""
+def rows_to_score(
+    rows: Sequence[Any], where: str, prompts: Sequence[Any] | None = None
+) -> RowsToScore:
+    """The rows of one list of the request; with a prompt for each, those of equal prompts belong
+    together."""
     if prompts is None or len(prompts) != len(rows):
-        marks: list[Any] = list(range(len(rows)))
+        keys: list[Any] = list(range(len(rows)))
     else:
-        marks = [repr(prompt) for prompt in prompts]
-    return Asked(list(rows), marks, [f"{where}[{i}]" for i in range(len(rows))])
+        keys = [repr(prompt) for prompt in prompts]
+    return RowsToScore(list(rows), keys, [f"{where}[{i}]" for i in range(len(rows))])
 
 
 def _talk(question: str, answer: str) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from tasks.registration.loader.inference import UNREADABLE, ServedModel
 from tasks.registration.loader.row_text import encodable
 from tasks.registration.serving.answer_suffix import AnswerSuffix
 from tasks.registration.serving.problems import RequestProblem
-from tasks.registration.serving.protocols import Asked, Query
+from tasks.registration.serving.protocols import Query, RowsToScore
 from tasks.registration.serving.settings import ServeSettings
 from tasks.registration.serving.text_bound import TextBound
 from tasks.templating.tokenizer.own_tokens import end_of
 
 
 @dataclass(frozen=True)
-class Read:
+class Encoded:
     """The sequences of a request."""
 
     ids: list[list[int]]
@@ -50,13 +50,13 @@ class Reader:
         self.limit = min(limits, default=None)
         self.bound = TextBound.of(model.tokenizer) if settings.too_long == "error" else None
 
-    def read(self, asked: Asked) -> Read:
+    def read(self, to_score: RowsToScore) -> Encoded:
         """The ids of all rows, and how many of them were cut.
 
         Raises:
             RequestProblem: too many rows, or one that cannot be read or is too long.
         """
-        n, most = len(asked.rows), self.settings.max_sequences
+        n, most = len(to_score.rows), self.settings.max_sequences
         if n == 0:
             raise RequestProblem(422, "no_input", "there is nothing to score")
         if n > most:
@@ -65,17 +65,16 @@ class Reader:
             )
         ids: list[list[int]] = []
         cut = 0
-        for row, name in zip(asked.rows, asked.names, strict=True):
-            found = self._ids(row, name)
-            kept = self._fitting(found, name)
-            cut += len(kept) < len(found)
+        for row, name in zip(to_score.rows, to_score.names, strict=True):
+            whole = self._ids(row, name)
+            kept = self._fitting(whole, name)
+            cut += len(kept) < len(whole)
             ids.append(kept)
-        return Read(ids, asked.prompts, cut)
+        return Encoded(ids, to_score.prompts, cut)
 
     def _ids(self, row: Any, name: str) -> list[int]:
         def check(text: str) -> None:
-            """Refuses what is far too long before the tokenizer reads it, for which all others
-            would wait."""
+            """Refuses a text that is far too long before it is encoded: all others would wait."""
             least = self.bound.least(text) if self.bound else 0
             if self.limit is not None and least > self.limit:
                 raise self._too_long(name, f"{least} tokens or more")

@@ -52,23 +52,25 @@ def serve(
         contract = "no contract" if model.golden is None else f"contract passed ({model.golden})"
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        told = source if name == source else f"{name} ({source} when it was loaded)"
+        label = source if name == source else f"{name} ({source} when it was loaded)"
 
-        def tell() -> None:
-            logger.info("serving %s on http://%s:%d, %s", told, shown, port, contract)
+        def log_ready() -> None:
+            logger.info("serving %s on http://%s:%d, %s", label, shown, port, contract)
 
-        # uvicorn raises the signal again once it has stopped: stopping as told is success.
+        # uvicorn raises the signal again once it has stopped; then it must not end the process.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
-        _run(build_app(service), settings.grace_seconds, listening, tell)
+        _run(build_app(service), settings.grace_seconds, listening, log_ready)
         logger.info("stopped; %d requests were scored or refused", service.meters.answered())
 
 
 def _loaded(
     source: str, settings: ServeSettings, root: Path, tracking_uri: str | None, device: str | None
 ) -> tuple["ServedModel", str]:
-    """The model, its contract replayed, and its name. What was downloaded for it is gone by then: a
-    server that is killed leaves no copy behind."""
+    """The model, its contract replayed, and its name.
+
+    The download is deleted before it serves: a server that is killed leaves no copy behind.
+    """
     with local_model(source, root, tracking_uri) as (directory, name):
         _share_cores(settings.threads)
         from tasks.registration.loader.inference import load_reward_model
@@ -103,16 +105,16 @@ def _share_cores(threads: int | None) -> None:
 
 
 def _run(
-    app: "Guards", grace_seconds: int, listening: socket.socket, tell: Callable[[], None]
+    app: "Guards", grace_seconds: int, listening: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    """Runs until a signal; `tell` is called once the server accepts connections."""
+    """Runs until a signal; `on_ready` is called once the server accepts connections."""
     import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                tell()
+                on_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             app.body_timeouts.stop()
@@ -134,13 +136,13 @@ def listening_socket(settings: ServeSettings) -> socket.socket:
     """The listening address, taken before the model is loaded: that takes longer."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # By the protocol's number asyncio knows to send at once: else an answer waits 40 ms for an ACK.
-    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        taken.bind((settings.host.strip("[]"), settings.port))
+        listening.bind((settings.host.strip("[]"), settings.port))
     except OSError as error:
-        taken.close()
+        listening.close()
         raise RegistrationError(
             f"{settings.host}:{settings.port} cannot be listened on: {error}; give another --port"
         ) from error
-    return taken
+    return listening

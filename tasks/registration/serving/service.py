@@ -19,7 +19,7 @@ from tasks.registration.loader.inference import ServedModel
 from tasks.registration.serving.batching import Batcher
 from tasks.registration.serving.meters import Meters
 from tasks.registration.serving.problems import RequestProblem
-from tasks.registration.serving.protocols import Asked
+from tasks.registration.serving.protocols import RowsToScore
 from tasks.registration.serving.reading import Reader
 from tasks.registration.serving.settings import ServeSettings
 
@@ -57,24 +57,24 @@ class Service:
         self.batcher.stop()
         self.encoding.shutdown()
 
-    async def answer(self, asked: Asked, *, normalize: bool = False) -> Answer:
-        """The rewards of what a request asks for.
+    async def answer(self, rows: RowsToScore, *, normalize: bool = False) -> Answer:
+        """The rewards of a request's rows.
 
         Raises:
-            RequestProblem: it cannot be scored.
+            RequestProblem: a row cannot be scored.
         """
         if normalize and self.model.scale is None:
             raise RequestProblem(
                 422, "no_scale", "the model has no normalization.json: rewards can only be raw"
             )
         loop = asyncio.get_running_loop()
-        read = await loop.run_in_executor(self.encoding, self.reader.read, asked)
+        read = await loop.run_in_executor(self.encoding, self.reader.read, rows)
         self.meters.cut.inc(read.cut)
         raw = await self.batcher.rewards(read.ids, read.prompts)
-        own = self.model.scale if normalize else None
-        scaled = own.normalized(raw) if own else self.model.scaled(raw)
+        scale = self.model.scale if normalize else None
+        scaled = scale.normalized(raw) if scale else self.model.scaled(raw)
         rewards = [float(reward) for reward in scaled]
-        for name, reward in zip(asked.names, rewards, strict=True):
+        for name, reward in zip(rows.names, rewards, strict=True):
             if not math.isfinite(reward):
                 raise RequestProblem(
                     500, "not_finite", f"the reward of {name} is {reward}, no number", name

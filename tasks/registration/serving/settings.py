@@ -79,7 +79,7 @@ class ServeSettings(BaseModel):
         return self
 
 
-def settings_from(**given: object) -> ServeSettings:
+def settings_from(**values: object) -> ServeSettings:
     """Settings with the token of the environment.
 
     Raises:
@@ -87,7 +87,7 @@ def settings_from(**given: object) -> ServeSettings:
     """
     token = os.environ.get(TOKEN_VARIABLE) or None
     try:
-        return ServeSettings.model_validate({**given, "token": token})
+        return ServeSettings.model_validate({**values, "token": token})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

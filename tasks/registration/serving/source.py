@@ -69,11 +69,11 @@ def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str)
 
 def _version(client: "MlflowClient", source: str) -> "ModelVersion":
     """The version that `models:/name@alias` or `models:/name/version` means now."""
-    asked = source.removeprefix(REGISTRY)
-    name, at, alias = asked.partition("@")
+    reference = source.removeprefix(REGISTRY)
+    name, at, alias = reference.partition("@")
     if at:
         return client.get_model_version_by_alias(name, alias)
-    name, _, number = asked.partition("/")
+    name, _, number = reference.partition("/")
     if not number.isdecimal():
         raise RegistrationError(
             f"{source} names no version; expected {REGISTRY}name@alias or {REGISTRY}name/version"

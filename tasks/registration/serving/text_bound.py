@@ -28,6 +28,7 @@ class TextBound:
     longest: int
     """Bytes of the longest token."""
     composes: bool
+    """Whether texts are brought into NFC first."""
     absorbing: tuple[str, ...]
     """Tokens that take the white space beside them, however much that is."""
 
@@ -36,9 +37,9 @@ class TextBound:
         """The bound of a tokenizer; None if it may drop or merge any number of bytes."""
         if not getattr(tokenizer, "is_fast", False):
             return None
-        told: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
-        normalizers, splitters = (_parts(told[n]) for n in ("normalizer", "pre_tokenizer"))
-        model, added = told["model"], told["added_tokens"]
+        state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+        normalizers, splitters = (_parts(state[n]) for n in ("normalizer", "pre_tokenizer"))
+        model, added = state["model"], state["added_tokens"]
         if model["type"] != "BPE" or not all(map(_shortens_nothing, normalizers)):
             return None
         if any(p["type"] not in KEEPING or p.get("behavior") == "Removed" for p in splitters):
@@ -47,9 +48,9 @@ class TextBound:
         needed = {*ByteLevel.alphabet()} if of_bytes else FALLBACKS
         if not (of_bytes or model.get("byte_fallback")) or not needed <= model["vocab"].keys():
             return None
-        own = (len(token) if of_bytes else len(token.encode()) for token in model["vocab"])
+        sizes = (len(token) if of_bytes else len(token.encode()) for token in model["vocab"])
         return cls(
-            max([*own, *(len(token["content"].encode()) for token in added)]),
+            max([*sizes, *(len(token["content"].encode()) for token in added)]),
             any(part["type"] == "NFC" for part in normalizers),
             tuple(t["content"] for t in added if t["lstrip"] or t["rstrip"]),
         )
@@ -62,17 +63,17 @@ class TextBound:
         return -(-len(text.encode()) // (self.longest * composed))
 
 
-def _parts(told: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A normalizer or pre-tokenizer as those that it consists of."""
-    if told is None:
+def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The parts of a normalizer or pre-tokenizer that is a sequence; else that one alone."""
+    if component is None:
         return []
-    inner = told.get("normalizers") or told.get("pretokenizers")
-    return [told] if inner is None else [part for each in inner for part in _parts(each)]
+    inner = component.get("normalizers") or component.get("pretokenizers")
+    return [component] if inner is None else [part for each in inner for part in _parts(each)]
 
 
 def _shortens_nothing(normalizer: dict[str, Any]) -> bool:
-    """Whether a text has as many bytes after it, or those of NFC."""
+    """Whether it makes no text shorter, but for NFC, which `COMPOSING` bounds."""
     if normalizer["type"] == "Replace":
-        found = normalizer["pattern"].get("String")
-        return found is not None and len(normalizer["content"].encode()) >= len(found.encode())
+        old, new = normalizer["pattern"].get("String"), normalizer["content"]
+        return old is not None and len(new.encode()) >= len(old.encode())
     return normalizer["type"] in ("NFC", "Prepend")

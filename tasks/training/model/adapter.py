@@ -20,7 +20,7 @@ from tasks.training.params import LoraParams
 from tasks.training.scoring import HEAD, head_modules, read_by_length
 
 HEADS_OF_PEFT = ("classifier", "score")
-"""What peft writes into every config that it makes a sequence classifier of, a saved one too,
+"""Names that peft adds to `modules_to_save` of every sequence classifier's config, a saved one too,
 whichever of them is the model's head."""
 
 
@@ -50,8 +50,8 @@ def with_adapter(
     config = copy.deepcopy(config)
     config.inference_mode = False  # what peft saves says True, whoever trained with it
     saved = list(getattr(config, "modules_to_save", None) or [])
-    there = {name for name, _ in model.named_children()}
-    saved = [name for name in saved if name not in HEADS_OF_PEFT or name in there]
+    children = {name for name, _ in model.named_children()}
+    saved = [name for name in saved if name not in HEADS_OF_PEFT or name in children]
     _check_names(model, config, saved)
     head = [name.rpartition(".")[2] for name in head_modules(model)]
     config.modules_to_save = [*saved, *(name for name in head if name not in saved)]  # pyright: ignore[reportAttributeAccessIssue]
@@ -79,7 +79,7 @@ def with_adapter(
 
 
 def _check_names(model: PreTrainedModel, config: PeftConfig, saved: list[str]) -> None:
-    """Refuses a name that peft would pass over in silence; of a pattern it sees that itself."""
+    """Refuses a name that no module has: peft passes over it in silence, unless it is a pattern."""
     targets: Any = getattr(config, "target_modules", None) or ()
     targets = () if isinstance(targets, str) else sorted(targets)
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
@@ -96,13 +96,13 @@ def _check_names(model: PreTrainedModel, config: PeftConfig, saved: list[str]) -
 
 def _there_are(model: PreTrainedModel, *, linear: bool) -> str:
     """The names that a model's modules, or only its linear layers, end in."""
-    found = {
+    endings = {
         name.rpartition(".")[2]
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear) or not linear
     }
     kind = "linear layers" if linear else "modules"
-    names = sorted(name for name in found if name and not name.isdigit())
+    names = sorted(name for name in endings if name and not name.isdigit())
     return f"The model's {kind} are {names}."
 
 

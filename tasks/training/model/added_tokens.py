@@ -33,15 +33,17 @@ def grow_embedding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -
 
 
 def train_rows(model: PreTrainedModel, config: Any, added: Sequence[int]) -> None:
-    """Has the adapter train the rows of these ids; nothing where it trains the whole embedding
-    anyway, or is of a kind that trains no rows."""
+    """Makes the adapter's config train the rows of these ids.
+
+    Nothing is changed where it trains the whole embedding anyway, or cannot train single rows.
+    """
     place = _place(model)
     whole = any(place.endswith(name) for name in config.modules_to_save)
     whole = whole or bool(check_target_module_exists(config, place))
     if whole or not hasattr(config, "trainable_token_indices"):
         return
-    asked = config.trainable_token_indices or []
-    rows = dict(asked) if isinstance(asked, dict) else {place: asked}
+    indices = config.trainable_token_indices or []
+    rows = dict(indices) if isinstance(indices, dict) else {place: indices}
     name = next((name for name in rows if place.endswith(name)), place)
     rows[name] = sorted({*rows.get(name, []), *added})
     config.trainable_token_indices = rows

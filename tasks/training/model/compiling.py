@@ -25,7 +25,7 @@ from tasks.training.process.engines import engine_within_layers
 logger = logging.getLogger(__name__)
 
 GRAPHS = 32
-"""That one piece of code may have in a process: of models of several sizes, say."""
+"""Graphs that one piece of code may have in a process, for models of several sizes."""
 _COMPILED = "_compiled_call_impl"
 """Where torch keeps what `Module.compile` made."""
 _OURS = "_compiled_for_a_trainer"
@@ -37,8 +37,10 @@ def compiles(args: TrainingArguments) -> bool:
 
 
 def compile_layers(body: nn.Module, args: TrainingArguments, accelerator: Accelerator) -> None:
-    """Compiles the layers of a body on their next call, where this is asked for; the log says why
-    where none is."""
+    """Has the layers of a body compiled on their next call, if `args` asks for it.
+
+    Where no layer can be compiled, a warning says why.
+    """
     if not compiles(args):
         return
     if engine := engine_within_layers(accelerator):
@@ -86,12 +88,12 @@ def _backend(args: TrainingArguments) -> Any:
 
 
 def _layers(body: nn.Module) -> list[nn.Module]:
-    """Of the lists of modules in a body, the modules that are in no other: its layers."""
-    found: list[nn.Module] = []
+    """The layers of a body: the modules of its outermost lists that hold no lists themselves."""
+    layers: list[nn.Module] = []
     for child in body.children():
         lists = [isinstance(inner, nn.ModuleList) for inner in child.children()]
         if isinstance(child, nn.ModuleList) and not any(lists):
-            found += child
+            layers += child
         else:
-            found += _layers(child)
-    return found
+            layers += _layers(child)
+    return layers

@@ -18,7 +18,7 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ImportError) as error:
         if device.startswith("cuda") and not torch.cuda.is_available():
-            found = "but torch finds no GPU here"
+            reason = "but torch finds no GPU here"
         else:
-            found = f"which torch cannot use here ({textwrap.shorten(str(error), 100)})"
-        raise ValueError(f"device is {device!r}, {found}; say 'cpu'") from error
+            reason = f"which torch cannot use here ({textwrap.shorten(str(error), 100)})"
+        raise ValueError(f"device is {device!r}, {reason}; say 'cpu'") from error

@@ -25,7 +25,7 @@ from tasks.training.model.products import (
     OneDnnLinear,
     gradient_of_rows,
     gradients_of_weights,
-    is_elsewhere,
+    is_left_to_torch,
     is_plain,
     product,
 )
@@ -40,16 +40,16 @@ def use_fewer_passes(model: nn.Module) -> int:
 
     They keep their class, their parameters and their hooks; call it after `use_onednn`.
     """
-    known: dict[Any, bool] = {}
+    agrees: dict[Any, bool] = {}
     changed = 0
     for module in model.modules():
         forward = _forward_of(module)
         if forward is None or "forward" in vars(module):
             continue
         kind = _kind(module)
-        if kind not in known:
-            known[kind] = _agrees(module, forward)
-        if known[kind]:
+        if kind not in agrees:
+            agrees[kind] = _agrees(module, forward)
+        if agrees[kind]:
             module.forward = partial(forward, module)  # a bound method could not be pickled
             changed += 1
     return changed
@@ -76,34 +76,34 @@ def _forward_of(module: nn.Module) -> Any:
 
 
 def _kind(module: nn.Module) -> Any:
-    """What modules have in common that compute alike: classes and plain settings."""
+    """A key that modules share which compute alike: classes and plain settings."""
     settings = (item for item in vars(module).items() if isinstance(item[1], bool | int | float))
     return type(module), type(getattr(module, "act_fn", None)), *sorted(settings)
 
 
 def _agrees(module: nn.Module, forward: Any) -> bool:
-    """Whether it gives the numbers of the module's own forward, and not nearly so.
+    """Whether `forward` gives exactly the numbers of the module's own, for random inputs.
 
-    As it trains, when whatever it has of dropout shows.
+    The module is in training mode for this, so that its dropout shows.
     """
     weight: Any = next(module.parameters())
-    if not is_plain(weight) or weight.numel() == 0 or is_elsewhere():
+    if not is_plain(weight) or weight.numel() == 0 or is_left_to_torch():
         return False
     rng = torch.Generator().manual_seed(0)
     shape = 1, PROBED_ROWS, weight.shape[-1]
-    given = torch.randn(shape, generator=rng, dtype=torch.float32, device="cpu")
+    inputs = torch.randn(shape, generator=rng, dtype=torch.float32, device="cpu")
     modes = {part: part.training for part in module.modules()}
     try:
         with torch.no_grad():
-            own = type(module).forward(module.train(), given)
-            return torch.equal(forward(module, given), own)
+            expected = type(module).forward(module.train(), inputs)
+            return torch.equal(forward(module, inputs), expected)
     finally:
         for part, mode in modes.items():
             part.training = mode
 
 
 def _epsilon(norm: nn.Module) -> float | None:
-    """That of a norm with one weight a column and nothing else."""
+    """The ε of a norm whose only parameter is one weight per column; None for others."""
     parameters = dict(norm.named_parameters())
     if set(parameters) != {"weight"} or parameters["weight"].dim() != 1:
         return None
@@ -113,7 +113,7 @@ def _epsilon(norm: nn.Module) -> float | None:
 def _norm_forward(self: Any, hidden_states: torch.Tensor, *, epsilon: float) -> torch.Tensor:
     """`[..., H]` -> `[..., H]`."""
     plain = is_plain(hidden_states) and hidden_states.dim() > 1 and is_plain(self.weight)
-    if not plain or is_elsewhere():
+    if not plain or is_left_to_torch():
         return type(self).forward(self, hidden_states)
     return _Norm.apply(hidden_states, self.weight, epsilon)  # pyright: ignore[reportReturnType]
 
@@ -132,19 +132,19 @@ class _Norm(torch.autograd.Function):
         of_x, of_weight, _ = ctx.needs_input_grad
         normed = x * scale
         along = grad * normed
-        wanted = along.flatten(0, -2).sum(0) if of_weight else None
+        weight_grad = along.flatten(0, -2).sum(0) if of_weight else None
         if not of_x:
-            return None, wanted, None
+            return None, weight_grad, None
         mean = (along @ weight).div_(-weight.numel())[..., None]
-        return (grad * weight).addcmul_(normed, mean).mul_(scale), wanted, None
+        return (grad * weight).addcmul_(normed, mean).mul_(scale), weight_grad, None
 
 
 def _is_gated(module: Any) -> bool:
     """Whether its three layers are oneDNN's, without bias, and neither they nor the activation have
     hooks or a forward of their own."""
     layers: list[Any] = [getattr(module, name) for name in GATED]
-    meant = all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers)
-    return meant and all(map(_is_as_made, (*layers, module.act_fn)))
+    plain = all(type(x) is OneDnnLinear and getattr(x, "bias", None) is None for x in layers)
+    return plain and all(map(_is_as_made, (*layers, module.act_fn)))
 
 
 def _is_as_made(module: nn.Module) -> bool:
@@ -156,7 +156,7 @@ def _gated_forward(self: Any, x: torch.Tensor, *, activation: type) -> torch.Ten
     """`[..., in]` -> `[..., in]`."""
     gated = _is_gated(self) and type(self.act_fn) is activation
     weights = [getattr(self, name).weight for name in GATED] if gated else []
-    if not (weights and x.numel() and all(map(is_plain, (x, *weights)))) or is_elsewhere():
+    if not (weights and x.numel() and all(map(is_plain, (x, *weights)))) or is_left_to_torch():
         return type(self).forward(self, x)
     rows: Any = _Gated.apply(x.reshape(-1, x.shape[-1]), *weights)
     return rows.view(*x.shape[:-1], -1)
@@ -191,4 +191,4 @@ class _Gated(torch.autograd.Function):
 
 
 OURS = (_norm_forward, _gated_forward)
-"""What the forward of a module that has fewer passes calls."""
+"""The functions that `use_fewer_passes` puts in place of a module's forward."""

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 OF_LANGUAGE_MODELS = ("fused_linear_cross_entropy", "cross_entropy")
 
 
-def liger_settings(given: Mapping[str, Any] | None, *, on_gpu: bool) -> dict[str, Any]:
+def liger_settings(settings: Mapping[str, Any] | None, *, on_gpu: bool) -> dict[str, Any]:
     """The `liger_kernel_config` of a reward model.
 
     Raises:
@@ -34,13 +34,13 @@ def liger_settings(given: Mapping[str, Any] | None, *, on_gpu: bool) -> dict[str
         raise ParamsError(
             "use_liger_kernel needs a GPU, and training runs on a CPU; leave use_liger_kernel out"
         )
-    asked = [name for name in OF_LANGUAGE_MODELS if (given or {}).get(name)]
-    if asked:
+    unfit = [name for name in OF_LANGUAGE_MODELS if (settings or {}).get(name)]
+    if unfit:
         raise ParamsError(
-            f"liger_kernel_config asks for {asked[0]}, which puts a language model's loss in place "
+            f"liger_kernel_config asks for {unfit[0]}, which puts a language model's loss in place "
             "of the reward; leave it out"
         )
-    return {**(given or {}), **dict.fromkeys(OF_LANGUAGE_MODELS, False)}
+    return {**(settings or {}), **dict.fromkeys(OF_LANGUAGE_MODELS, False)}
 
 
 def tell_of_liger(model_type: str, families: Collection[str] | None = None) -> bool:
@@ -48,11 +48,11 @@ def tell_of_liger(model_type: str, families: Collection[str] | None = None) -> b
 
     `families`: the `model_type`s that it has kernels for; None: those of the installed package.
     """
-    known: Any = families
-    if known is None:
+    supported: Any = families
+    if supported is None:
         patches: Any = import_module("liger_kernel.transformers.monkey_patch")
-        known = patches.MODEL_TYPE_TO_APPLY_LIGER_FN
-    if model_type in known:
+        supported = patches.MODEL_TYPE_TO_APPLY_LIGER_FN
+    if model_type in supported:
         return True
     logger.warning(
         "use_liger_kernel changes nothing: liger-kernel has no kernels for the family %s",

@@ -98,13 +98,13 @@ def _from_pretrained(
     path: str, dtype: str | torch.dtype, options: dict[str, Any]
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     fixed = {"num_labels": 1, "use_safetensors": True, "output_loading_info": True}
-    given = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
-    given.setdefault("ignore_mismatched_sizes", True)  # told by `check_keys`, by name
+    arguments = {"dtype": dtype, "trust_remote_code": False, **options, **fixed}
+    arguments.setdefault("ignore_mismatched_sizes", True)  # refused by `check_keys`, by name
     # transformers looks for an adapter in its usual cache and on the hub, unless told once more.
-    given.setdefault("adapter_kwargs", place_of(options, ("cache_dir", "local_files_only")))
+    arguments.setdefault("adapter_kwargs", place_of(options, ("cache_dir", "local_files_only")))
     try:
         with loaded_whole():
-            return AutoModelForSequenceClassification.from_pretrained(path, **given)
+            return AutoModelForSequenceClassification.from_pretrained(path, **arguments)
     except SafetensorError as error:
         raise ModelError(
             f"{path} holds a safetensors file that is cut or damaged ({error}); copy or download "
@@ -127,7 +127,8 @@ def realign(model: nn.Module) -> None:
 
 
 def _redrawn(loading: dict[str, Any]) -> set[str]:
-    """Weights of another shape, taken off those that are refused: transformers drew them anew."""
+    """Names of weights of another shape, which transformers drew anew: `check_keys` is not to
+    refuse them."""
     names = {name for name, *_ in loading["mismatched_keys"]}
     loading["mismatched_keys"] = ()
     return names

@@ -14,10 +14,10 @@ OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|v
 
 
 def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Gives both a padding token of its own, the same for both.
+    """Gives the tokenizer a padding token that serves for nothing else, and the model its id.
 
-    A tokenizer without one, or with one that rows end in, gets one that its vocabulary keeps for
-    that, or a new one (and the embedding a row of zeros, which no sequence ever reads).
+    A tokenizer without one, or with one that rows end in, gets a token that its vocabulary keeps
+    for padding. Without such a token a new one is added, with a row of zeros in the embedding.
 
     Raises:
         ModelError: the tokenizer has ids that the embedding has no row for, or as `grow`.
@@ -82,5 +82,5 @@ def grow(model: PreTrainedModel, rows: int) -> None:
 def embedding(model: PreTrainedModel) -> nn.Embedding:
     """The table with one row per token id; of one that an adapter has wrapped, its base."""
     table = model.get_input_embeddings()
-    found = (module for module in table.modules() if isinstance(module, nn.Embedding))
-    return next(found, cast(nn.Embedding, table))
+    tables = (module for module in table.modules() if isinstance(module, nn.Embedding))
+    return next(tables, cast(nn.Embedding, table))

@@ -1,11 +1,11 @@
-"""How long a sequence may be: the positions of a model, and the rows that are held against them.
+"""How long a sequence may be: the positions of a model, and the check of rows against them.
 
-Beyond its positions a model was not trained, and its rewards mean nothing: one with a table of them
-fails, one with rotary positions answers all the same. Rotary positions of the types `dynamic` and
-`longrope` have other angles for all rows of a batch once one of them is longer than the original
-length (and `dynamic` keeps them for the batches that follow): up to that length a reward depends on
-its own row alone, and longer rows are refused. Travels inside the registered model: it must not
-import any other part of the project.
+Beyond its positions a model was not trained, and its rewards mean nothing: a model with a table of
+positions fails, one with rotary positions answers all the same. Rotary positions of the types
+`dynamic` and `longrope` change their angles for the whole batch once one row is longer than the
+original length (`dynamic` for later batches, too). Up to that length a reward depends on its own
+row alone, so longer rows are refused. Travels inside the registered model: it must not import any
+other part of the project.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ length is called."""
 def positions(config: Any) -> int | None:
     """How many tokens the model has positions for; None: no fixed number, or a stretched one.
 
-    The number by which training refuses rows: what it reads can be scored.
+    Training refuses longer rows.
     """
     config = config.get_text_config()
     rope = _rotary(config)
@@ -32,10 +32,10 @@ def positions(config: Any) -> int | None:
         return min(_original_length(config, part) for part in changing)
     if str(rope[0].get("rope_type", "default")) != "default":
         return None
-    found = getattr(config, "max_position_embeddings", None)
-    if not isinstance(found, int) or found <= 0:
+    limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit <= 0:
         return None
-    return found - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
+    return limit - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
 
 
 def longest_row(config: Any) -> int | None:
@@ -44,9 +44,9 @@ def longest_row(config: Any) -> int | None:
 
 
 def last_readable(config: Any) -> int | None:
-    """Tokens beyond which a row has no reward, or changes those of others; None: there are none.
+    """Tokens beyond which a row has no reward, or changes other rows' rewards; None: no limit.
 
-    Beyond their number, plain rotary positions answer for the row itself, and harm no other.
+    Plain rotary positions have none: a longer row gets a reward, and changes no other.
     """
     rope = _rotary(config.get_text_config())
     if rope[0] and not any(part.get("rope_type") in CHANGING for part in rope):
@@ -66,9 +66,11 @@ def why_no_more(config: Any) -> str:
 
 
 def _rotary(config: Any) -> list[dict[str, Any]]:
-    """The settings of rotary positions: one, or one for each kind of layer after what all share."""
-    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    return [told, *(part for part in told.values() if isinstance(part, dict))]
+    """The settings of rotary positions, then those of each kind of layer that has its own."""
+    settings = (
+        getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    )
+    return [settings, *(part for part in settings.values() if isinstance(part, dict))]
 
 
 def _original_length(config: Any, rope: dict[str, Any]) -> int:

@@ -52,14 +52,7 @@ def prepare_model(
     if args.eos_token is not None:
         config = base.config
         config.eos_token_id = config.get_text_config().eos_token_id = tokenizer.eos_token_id
-    if peft_config is not None:
-        if isinstance(model, PeftModel):
-            raise ParamsError("the model is a PeftModel already; leave peft_config out")
-        model = with_adapter(model, peft_config, args.seed, added)
-    elif added and isinstance(model, PeftModel):
-        tell_of_frozen_rows(base, added)
-    if isinstance(model, PeftModel):
-        check_kind(model)
+    model = _adapted(model, peft_config, args.seed, added)
     check_trainable(model)
     _check_checkpointing(base, args)
     check_padding_unseen(base, pad_id(tokenizer))
@@ -96,6 +89,21 @@ def _loaded(
     return model, Head("loaded", head_digest(base))
 
 
+def _adapted(
+    model: PreTrainedModel | PeftModel, config: PeftConfig | None, seed: int, added: list[int]
+) -> PreTrainedModel | PeftModel:
+    """The model with adapters of this config, with those that it has already, or with none."""
+    if config is not None:
+        if isinstance(model, PeftModel):
+            raise ParamsError("the model is a PeftModel already; leave peft_config out")
+        model = with_adapter(model, config, seed, added)
+    elif added and isinstance(model, PeftModel):
+        tell_of_frozen_rows(base_of(model), added)
+    if isinstance(model, PeftModel):
+        check_kind(model)
+    return model
+
+
 def _check_checkpointing(model: PreTrainedModel, args: RewardConfig) -> None:
     """Turns checkpointing off where it is not asked for by name and the family has none.
 
@@ -113,7 +121,7 @@ def _check_checkpointing(model: PreTrainedModel, args: RewardConfig) -> None:
 
 
 def _check_half(model: PreTrainedModel, args: RewardConfig) -> None:
-    """Refuses float16 weights on a CPU, whichever way they came: the optimizer rounds them off.
+    """Refuses float16 weights on a CPU: the optimizer's updates would be rounded away.
 
     Raises:
         ParamsError: as above.

@@ -67,10 +67,10 @@ class OneDnnLinear(nn.Linear):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """`[..., in]` -> `[..., out]`."""
         weight, bias = self.weight, self.bias
-        if not (is_plain(input) and is_plain(weight) and input.numel()) or is_elsewhere():
+        if not (is_plain(input) and is_plain(weight) and input.numel()) or is_left_to_torch():
             return linear(input, weight, bias)
         compute = _Linear.apply if torch.is_grad_enabled() else product
-        # In two dimensions there: what a function gives as a view may not be changed in place.
+        # The function sees two dimensions: a view that it returned could not be changed in place.
         rows: Any = compute(input.reshape(-1, input.shape[-1]), weight, bias)  # (T, out)
         return rows.view(*input.shape[:-1], -1)
 
@@ -84,7 +84,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def is_elsewhere() -> bool:
+def is_left_to_torch() -> bool:
     """Whether torch has to choose the kernels now: under autocast, under torch.compile, or with
     oneDNN switched off."""
     mkldnn: Any = torch.backends.mkldnn
@@ -133,10 +133,10 @@ def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Te
 @cache
 def blas_is_mkl_on_intel() -> bool:
     """Whether torch's BLAS is MKL and the processor Intel's."""
-    told = platform.processor()
+    processor = platform.processor()
     with suppress(OSError):
-        told += CPU_INFO.read_text()
-    return torch.backends.mkl.is_available() and "GenuineIntel" in told
+        processor += CPU_INFO.read_text()
+    return torch.backends.mkl.is_available() and "GenuineIntel" in processor
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -160,7 +160,7 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
-        grad = grad.contiguous()  # a sum's is one number, with strides of nought
+        grad = grad.contiguous()  # the gradient of a sum is one number with strides of 0
         of_x = None if weight is None else gradient_of_rows((grad, weight))
         of_weight = None if x is None else gradients_of_weights(x, grad)[0]
         of_bias = grad.sum(0) if ctx.needs_input_grad[2] else None

@@ -30,24 +30,24 @@ def with_quantization(options: dict[str, Any], quantization: Any) -> dict[str, A
             "quantization_config is given twice, as an argument and in model_init_kwargs; leave "
             "one of them out"
         )
-    wanted = options.get("quantization_config") if quantization is None else quantization
-    if wanted is None:
+    config = options.get("quantization_config") if quantization is None else quantization
+    if config is None:
         return options
-    fields: dict[str, Any] = wanted if isinstance(wanted, dict) else vars(wanted)
+    fields: dict[str, Any] = config if isinstance(config, dict) else vars(config)
     method = str(getattr(fields.get("quant_method"), "value", fields.get("quant_method")))
     if method in ("bitsandbytes", "None") and find_spec("bitsandbytes") is None:
         raise ParamsError(
             "quantization_config needs the package bitsandbytes, which is not installed; install "
             "it (pip install 'bitsandbytes>=0.50'), or train plain LoRA adapters"
         )
-    if isinstance(wanted, dict) and "quant_method" not in wanted:
-        if not any(wanted.get(bits) for bits in BITS):
+    if isinstance(config, dict) and "quant_method" not in config:
+        if not any(config.get(bits) for bits in BITS):
             raise ParamsError(
-                f"quantization_config is {wanted}; expected {' or '.join(BITS)} to be true in it, "
+                f"quantization_config is {config}; expected {' or '.join(BITS)} to be true in it, "
                 "or the quant_method of another package"
             )
-        wanted = {"quant_method": "bitsandbytes", **wanted}
-    return {**options, "quantization_config": wanted}
+        config = {"quant_method": "bitsandbytes", **config}
+    return {**options, "quantization_config": config}
 
 
 def compute_exactly(model: PreTrainedModel) -> None:

@@ -36,7 +36,7 @@ def head_digest(model: PreTrainedModel) -> str:
 
 
 def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
-    """The files that transformers reads weights of; others beside them are not the model's."""
+    """The files that transformers reads weights from; other files beside them are not read."""
     part = f"{variant}." if variant else ""
     whole = directory / f"model.{part}safetensors"
     if whole.is_file():
@@ -46,8 +46,10 @@ def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
 
 
 def read_head(files: list[Path], model: PreTrainedModel, known: Collection[str]) -> None:
-    """The head as it stands in the files, but for what is `known` not to: loading in bfloat16 has
-    rounded it on its way."""
+    """Copies the head's float32 values from the files: loading in bfloat16 has rounded them.
+
+    `known`: names of the head that the files do not have.
+    """
     head = {
         f"{name}.{inner}": parameter
         for name, module in head_modules(model).items()
@@ -61,7 +63,7 @@ def read_head(files: list[Path], model: PreTrainedModel, known: Collection[str])
 
 
 def draw_head(head: nn.Module, config: Any, seed: int) -> None:
-    """Draws a new head's weights from `seed`, as deviant as the config says; biases are 0."""
+    """Draws a new head from `seed`: weights with the config's deviation, biases 0."""
     deviation = float(getattr(config, "initializer_range", None) or 0.02)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

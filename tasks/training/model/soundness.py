@@ -1,4 +1,4 @@
-"""What no reward model is made of: refused as it is loaded, with a sentence that says what to do.
+"""What cannot serve as a reward model: refused as it is loaded, with what to do about it.
 
     directory -> check_directory -> check_labels -> loaded -> check_keys -> check_finite
 
@@ -109,9 +109,9 @@ def check_keys(path: str | Path, model: PreTrainedModel, loading: dict[str, Any]
         ModelError: it lacks weights of the body, has some that the model does not know, or some of
             another shape.
     """
-    for name, there, expected in sorted(loading["mismatched_keys"]):
+    for name, shape, expected in sorted(loading["mismatched_keys"]):
         raise ModelError(
-            f"{path}: {name} has shape {[*there]}, and config.json expects {[*expected]}; the "
+            f"{path}: {name} has shape {[*shape]}, and config.json expects {[*expected]}; the "
             "config and the weights do not belong together"
         )
     missing = sorted(loading["missing_keys"])
@@ -138,7 +138,7 @@ def _belongs_to_language_head(name: str) -> bool:
 
 
 def check_finite(path: str | Path, model: PreTrainedModel, known: Iterable[str]) -> None:
-    """Refuses weights that are NaN or infinite; those that are `known` are not looked at.
+    """Refuses weights that are NaN or infinite; those named in `known` are not checked.
 
     Raises:
         ModelError: with the first such tensor.

@@ -17,7 +17,7 @@ from tasks.training.settings.config import RewardConfig
 logger = logging.getLogger(__name__)
 
 TOKENIZERS_PLACE = tuple(name for name in PLACE if name != "subfolder")
-"""Of `model_init_kwargs`, what says where the tokenizer is, too."""
+"""Those of `model_init_kwargs` that say where the tokenizer is, too."""
 
 
 def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
@@ -83,18 +83,18 @@ def prepare_tokenizer(
 
 def loading_options(args: RewardConfig) -> dict[str, Any]:
     """Arguments of `from_pretrained` for a model that is given as a path."""
-    given: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
-    return {"trust_remote_code": args.trust_remote_code, **given}
+    settings: Any = args.model_init_kwargs or {}  # a dict by now: the config has parsed text
+    return {"trust_remote_code": args.trust_remote_code, **settings}
 
 
 def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> None:
-    """Says so where ids mean other tokens than in the tokenizer beside the model."""
+    """Warns where ids stand for other tokens than in the tokenizer beside the model."""
     if not any((Path(model_name) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return
     own = load_tokenizer(model_name).get_vocab()
-    given = tokenizer.get_vocab()
-    moved = [token for token, number in own.items() if given.get(token, number) != number]
-    absent = [token for token in own if token not in given]
+    vocabulary = tokenizer.get_vocab()
+    moved = [token for token, number in own.items() if vocabulary.get(token, number) != number]
+    absent = [token for token in own if token not in vocabulary]
     if moved or absent:
         logger.warning(
             "the tokenizer is not the one beside %s: %d of its tokens have other ids and %d are "

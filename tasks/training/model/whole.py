@@ -1,9 +1,9 @@
 """A model loaded whole, whatever engine the process trains with.
 
-Once a trainer has told transformers of DeepSpeed's stage 3, `from_pretrained` deals every new
-model out to all processes, together: one that loads a model alone waits for ever, and all others
-get a model without its weights, for an engine to gather. A reward model to be checked, or to score
-another model's training, is wanted as it is saved.
+After a trainer has set up DeepSpeed's ZeRO stage 3, `from_pretrained` partitions every new model
+over all processes. A process that loads a model alone would wait for the others forever, and the
+others would get a model without its weights, which an engine has to gather. A reward model that is
+checked, or that scores rows of another model's training, is needed as it is saved.
 
 Travels inside the registered model: it may import only modules that travel with it.
 """
@@ -17,12 +17,12 @@ from transformers.integrations import deepspeed
 
 @contextmanager
 def loaded_whole() -> Generator[None, None, None]:
-    """While it lasts, transformers knows of no engine that deals models out."""
-    told: Any = deepspeed._hf_deepspeed_config_weak_ref  # pyright: ignore[reportPrivateUsage]
+    """Inside, transformers partitions no model."""
+    reference: Any = deepspeed._hf_deepspeed_config_weak_ref  # pyright: ignore[reportPrivateUsage]
     deepspeed.unset_hf_deepspeed_config()
     try:
         yield
     finally:
-        engine = told and told()
+        engine = reference and reference()
         if engine is not None:
             deepspeed.set_hf_deepspeed_config(engine)
