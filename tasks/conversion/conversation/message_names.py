@@ -24,7 +24,10 @@ ROLE_MAP = {
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names that a message's reasoning is passed under; the first is what templates read."""
 
-KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", *REASONING})
+TEXT_KEYS = ("name", *REASONING)
+"""Keys whose value is text, where a message has them."""
+
+KEYS = frozenset({"role", "content", "tool_calls", "tool_call_id", *TEXT_KEYS})
 """What a message may hold; a key that is null says nothing and is left out."""
 
 RENDERING = frozenset(

@@ -11,7 +11,13 @@ A content that is a list of parts stays one where an image is among them; texts 
 
 from typing import Any, cast
 
-from tasks.conversion.conversation.message_names import KEYS, REASONING, ROLE_MAP, ROLES
+from tasks.conversion.conversation.message_names import (
+    KEYS,
+    REASONING,
+    ROLE_MAP,
+    ROLES,
+    TEXT_KEYS,
+)
 from tasks.conversion.conversation.printed_nulls import without_nulls
 from tasks.conversion.conversation.tool_calls import check_id, checked_calls
 from tasks.conversion.unusable import Unusable, found
@@ -23,7 +29,6 @@ Messages = list[Message]
 REASONED = "reasoning kept"
 BESIDE_CALLS = "text beside tool calls kept"
 _PLAIN = {"role", "content"}
-_TEXTS = {"name", *REASONING}
 _AS_REASONING = f"write its text as the message's {REASONING[0]}"
 _INSTEAD = {
     **dict.fromkeys(("thinking", "reasoning"), _AS_REASONING),
@@ -100,7 +105,7 @@ def _check_message(item: Any, field: str, notes: list[str]) -> Message:
     for key, setting in message.items():
         if setting is None or key in _PLAIN:
             continue
-        if key in _TEXTS and not isinstance(setting, str):
+        if key in TEXT_KEYS and not isinstance(setting, str):
             told = f"found {found(setting)}, expected text; write it so, or leave the key out"
             raise Unusable("wrong_type", f"{field}.{key}", told)
         if key in KEYS:

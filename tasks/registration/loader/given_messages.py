@@ -14,14 +14,15 @@ that travel, too.
 
 from typing import Any
 
-from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES
+from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES, TEXT_KEYS
 
 
 def as_in_training(messages: list[Any]) -> list[Any]:
     """The messages (of JSON's own types) as conversion would have written them.
 
     Raises:
-        ValueError: a role is no text; a content is absent, or neither text nor parts of it.
+        ValueError: a role, name or reasoning is no text; a content is absent, or neither text nor
+            parts of it.
     """
     return [_message(number, message) for number, message in enumerate(messages)]
 
@@ -29,6 +30,9 @@ def as_in_training(messages: list[Any]) -> list[Any]:
 def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in message.items() if key in KEYS and value is not None}
     kept["role"] = _role(message["role"], f"messages[{number}]")
+    for key in TEXT_KEYS:
+        if not isinstance(text := kept.get(key, ""), str):
+            raise ValueError(f"messages[{number}].{key} is {str(text)[:80]!r}; expected text")
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
     content = _content(message.get("content"), f"messages[{number}]", calls=bool(calls))

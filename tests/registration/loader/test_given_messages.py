@@ -98,5 +98,5 @@ def test_a_table_gives_each_tool_the_keys_of_the_others_which_say_nothing(served
 
 
 def test_roles_and_keys_are_those_of_conversion():
-    for name in ("ROLES", "ROLE_MAP", "KEYS"):
+    for name in ("ROLES", "ROLE_MAP", "KEYS", "TEXT_KEYS"):
         assert getattr(given_messages, name) == getattr(conversion, name)

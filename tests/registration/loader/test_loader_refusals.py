@@ -136,6 +136,10 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         ("a\ud800b", r"row 1: the text holds .\\ud800., half of a character, at 1 of"),
         ([{"role": "user"}], r"row 1: messages\[0\] has neither content nor tool_calls"),
         ([{"role": 5, "content": "a"}], r"row 1: messages\[0\]\.role is .5.; expected text"),
+        (
+            [{"role": "assistant", "content": "a", "thinking": ["b"]}],
+            r"row 1: messages\[0\]\.thinking is \"\['b'\]\"; expected text",
+        ),
         ([{"role": "user", "content": "a"}, "b"], "row 1: messages are"),
         (
             {"messages": [{"role": "user", "content": "a"}], "tools": "{"},
