@@ -1,7 +1,7 @@
 """The rows that a caller may give a registered model, in any of their forms.
 
     "text" · [{"role": "user", ...}, ...] · {"messages": ..., "tools": ...} · {"text": ...}
-    a list of them · a DataFrame with a column `messages` or `text`
+    {"prompt": ..., "completion": ...} · a list of them · a DataFrame with such columns
 
 Travels inside the registered model: it may import only modules that travel with it.
 """
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-CONVERSATION, TEXT = "messages", "text"
+CONVERSATION, TEXT, ANSWER = "messages", "text", "completion"
+KEYS = f"{CONVERSATION!r}, {TEXT!r}, or 'prompt' and {ANSWER!r}"
 OPTIONS = ("tools", "chat_template_kwargs")
 EXPECTED = {
     CONVERSATION: f"a list of messages with role and content (a plain text is given as {TEXT!r})",
@@ -68,11 +69,13 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
             return _messages(_json(CONVERSATION, row[CONVERSATION])), options
         if isinstance(row.get(TEXT), str):
             return row[TEXT], options
+        if _is_filled(row.get("prompt")) and _is_filled(row.get(ANSWER)):
+            return content(conversation(row["prompt"], row[ANSWER], options))
     elif isinstance(row, list | tuple | np.ndarray):
         return _messages(row), {}
     raise ValueError(
         f"a row is {str(row)[:80]!r}; expected a text, a list of messages with role and content, "
-        f"or a mapping with {CONVERSATION!r} or {TEXT!r}"
+        f"or a mapping with {KEYS}"
     )
 
 
@@ -83,10 +86,8 @@ def rows_of(data: Any) -> list[Any]:
         ValueError: a DataFrame without a column of rows, or nothing that holds rows.
     """
     if hasattr(data, "columns"):  # a DataFrame
-        if not {CONVERSATION, TEXT} & set(data.columns):
-            raise ValueError(
-                f"the columns are {list(data.columns)}; expected {CONVERSATION!r} or {TEXT!r}"
-            )
+        if not {CONVERSATION, TEXT, ANSWER} & set(data.columns):
+            raise ValueError(f"the columns are {list(data.columns)}; expected {KEYS}")
         return data.to_dict("records")
     if isinstance(data, str | Mapping):
         return [data]

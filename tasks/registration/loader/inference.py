@@ -93,7 +93,8 @@ class ServedModel:
         """float32 `[N]`: one reward per row.
 
         A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
-        `chat_template_kwargs`) or `text`; one alone is read as a list of one.
+        `chat_template_kwargs`), `text`, or `prompt` and `completion`; one alone is read as a list
+        of one.
 
         Raises:
             ValueError: as `ids_of_rows`.

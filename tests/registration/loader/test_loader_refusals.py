@@ -112,6 +112,9 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         (talk, talk),
         ({"messages": talk}, talk),
         (DataFrame({"text": ["blue"]}), "blue"),
+        ({"prompt": "The sky is ", "completion": "blue"}, "The sky is blue"),
+        ({"prompt": talk[:1], "completion": "blue"}, talk),
+        (DataFrame({"prompt": [talk[:1]], "completion": [talk[1:]], "tools": [None]}), talk),
     ):
         expected = model.rewards([row]).tolist()
         assert model.rewards(given).tolist() == expected
@@ -124,6 +127,8 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
     for rows in (None, 5):
         with pytest.raises(ValueError, match=f"the rows are '{rows}'; expected a list"):
             model.rewards(rows)
+    with pytest.raises(ValueError, match="row 0: the prompt is text, but the answer is"):
+        model.rewards({"prompt": "The sky is ", "completion": talk[1:]})
     for mistaken in ({"prompt": "a", "answer": "b"}, {"text": ["blue", "green"]}):
         with pytest.raises(ValueError, match=r"row 0: a row is .* expected a text, a list of"):
             model.predict(mistaken)
