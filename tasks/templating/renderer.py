@@ -40,10 +40,9 @@ from tasks.templating.tokenizer.special_tokens import (
     Literals,
     Policy,
     blanked,
-    held,
     special_tokens,
-    with_literals,
 )
+from tasks.templating.tokenizer.stand_ins import held, with_literals
 from tasks.templating.traced.probe import TemplateProbe
 from tasks.templating.turn_order import unusual_order
 

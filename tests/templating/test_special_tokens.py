@@ -5,7 +5,8 @@ from inspect import signature
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tasks.templating.tokenizer.special_tokens import StandIns, special_tokens
+from tasks.templating.tokenizer.special_tokens import special_tokens
+from tasks.templating.tokenizer.stand_ins import StandIns
 from tasks.tokenization.literal import literal_encoder
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY, quarantined, read_arrow, run

@@ -25,10 +25,9 @@ from tasks.templating.tokenizer.special_tokens import (
     Literals,
     Policy,
     SpecialTokens,
-    held,
     special_tokens,
-    with_literals,
 )
+from tasks.templating.tokenizer.stand_ins import held, with_literals
 from tasks.tokenization.literal import literal_encoder
 
 REMOVE = "Remove the token"

@@ -36,6 +36,7 @@ SHIPPED = {
     "one_of": "tasks.templating.tokenizer.one_of",
     "own_tokens": "tasks.templating.tokenizer.own_tokens",
     "special_tokens": "tasks.templating.tokenizer.special_tokens",
+    "stand_ins": "tasks.templating.tokenizer.stand_ins",
     "encode": "tasks.tokenization.encode",
     "literal": "tasks.tokenization.literal",
     "contract_file": "tasks.training.handover.contract_file",

@@ -22,7 +22,8 @@ from tasks.templating.render import parse_tools
 from tasks.templating.replay.conversations import Key, Plain, Side
 from tasks.templating.replay.structures import Structure, followed
 from tasks.templating.tokenizer.bos import begins_badly
-from tasks.templating.tokenizer.special_tokens import SpecialTokens, suspicious
+from tasks.templating.tokenizer.special_tokens import SpecialTokens
+from tasks.templating.tokenizer.stand_ins import suspicious
 from tasks.templating.traced.text import Joint, Replay, replayed
 from tasks.templating.traced.tracing import Tracer, tracer
 

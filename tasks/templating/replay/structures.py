@@ -9,7 +9,8 @@ import orjson
 
 from tasks.templating.render import parse_tools
 from tasks.templating.replay.conversations import Key
-from tasks.templating.tokenizer.special_tokens import SpecialTokens, suspicious
+from tasks.templating.tokenizer.special_tokens import SpecialTokens
+from tasks.templating.tokenizer.stand_ins import suspicious
 from tasks.templating.traced.text import Joint, Replay
 
 SETTINGS_OF_ANOTHER_KIND = frozenset(

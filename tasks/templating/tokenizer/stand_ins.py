@@ -1,0 +1,132 @@
+"""Stand-ins for what a row's own text holds of special tokens, so that a rendering tells it apart.
+
+    content "see <|im_end|>"   ->   rendered "<|im_start|>user\\nsee X<|im_end|>\\n", X the row's
+
+A stand-in is a single private-use character that the template carries along. So a token is found as
+well where only the joint of two fields, or of a field and the template's own text, makes one.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from tasks.conversion.conversation.message_names import TEXT_KEYS
+from tasks.templating.tokenizer.special_tokens import Literals, SpecialTokens
+
+FIRST_STAND_IN = 0x100000
+FREE_TEXT = ("content", "text", *TEXT_KEYS)
+
+
+def suspicious(value: Any, special: SpecialTokens) -> bool:
+    """Whether the strings of messages or tools hold a special token, or could complete one."""
+    return any(
+        not special.innocent(text) if free else special.pattern.search(text)
+        for text, free in _strings(value)
+    )
+
+
+def held(value: Any, special: SpecialTokens) -> str | None:
+    """The first special token that stands whole in one of the strings, or None."""
+    for text, _ in _strings(value):
+        if match := special.pattern.search(text):
+            return match.group()
+    return None
+
+
+class StandIns:
+    """Values with stand-ins for whatever could be read as markup, and the way back."""
+
+    def __init__(self, special: SpecialTokens, *values: Any) -> None:
+        self.special = special
+        self.meaning: dict[str, str] = {}
+        self._taken = {c for value in values for text, _ in _strings(value) for c in text}
+        self._next = FIRST_STAND_IN
+
+    def put(self, value: Any, free: bool = False) -> Any:
+        """The value with stand-ins in its strings; roles and other keys' names stay."""
+        return _mapped(value, self._text, free)
+
+    def resolved(self, rendered: str) -> tuple[str, Literals]:
+        """The rendering without stand-ins, and where they stood."""
+        parts: list[str] = []
+        literals: list[int] = []
+        length = 0
+        for char in re.split("([\U00100000-\U0010fffd])", rendered):
+            text = self.meaning.get(char, char)
+            if char in self.meaning:
+                literals += [length, length + len(text)]
+            parts.append(text)
+            length += len(text)
+        return "".join(parts), tuple(literals)
+
+    def _text(self, text: str, free: bool) -> str:
+        text = self.special.pattern.sub(lambda match: self._stand_in(match.group()), text)
+        if not free:
+            return text
+        inner = text.strip()
+        if self.special.within(inner):
+            return text.replace(inner, self._stand_in(inner), 1)
+        before = text[: len(text) - len(text.lstrip())]
+        after = text[len(text.rstrip()) :]
+        head, tail = self.special.partial(inner)
+        if head + tail > len(inner):
+            tail = len(inner) - head
+        middle = inner[head : len(inner) - tail]
+        ends = (inner[:head], inner[len(inner) - tail :])
+        first, last = (self._stand_in(end) if end else "" for end in ends)
+        return before + first + middle + last + after
+
+    def _stand_in(self, text: str) -> str:
+        while chr(self._next) in self._taken:
+            self._next += 1
+        char = chr(self._next)
+        self._next += 1
+        self.meaning[char] = text
+        return char
+
+
+def with_literals(
+    render: Callable[[Any, Any], str],
+    special: SpecialTokens | None,
+    messages: Any,
+    tools: Any,
+    settings: Any,
+) -> tuple[str, Literals, str | None]:
+    """The text of a conversation, where it is literal, and a special token in the row's own words.
+
+    `render`: from messages and tools to the text. Without such a token nothing is literal.
+    """
+    if special is None or not suspicious([messages, tools], special):
+        return render(messages, tools), (), None
+    stand_ins = StandIns(special, messages, tools, settings)
+    rendered = render(stand_ins.put(messages), stand_ins.put(tools))
+    text, literals = stand_ins.resolved(rendered)
+    forged = special.forged(text, literals)
+    return (render(messages, tools), (), None) if forged is None else (text, literals, forged)
+
+
+def _strings(value: Any, free: bool = False) -> Iterator[tuple[str, bool]]:
+    """Every string of a JSON value, and whether it is free text; roles are not among them."""
+    if isinstance(value, str):
+        yield value, free
+    elif isinstance(value, dict):
+        for key, item in cast(dict[str, Any], value).items():
+            yield key, False
+            if key != "role":
+                yield from _strings(item, key in FREE_TEXT)
+    elif isinstance(value, list):
+        for item in cast(list[Any], value):
+            yield from _strings(item, free)
+
+
+def _mapped(value: Any, change: Callable[[str, bool], str], free: bool) -> Any:
+    if isinstance(value, str):
+        return change(value, free)
+    if isinstance(value, dict):
+        return {
+            change(key, False): item if key == "role" else _mapped(item, change, key in FREE_TEXT)
+            for key, item in cast(dict[str, Any], value).items()
+        }
+    if isinstance(value, list):
+        return [_mapped(item, change, free) for item in cast(list[Any], value)]
+    return value
