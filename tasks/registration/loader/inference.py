@@ -180,7 +180,7 @@ class ServedModel:
         return longest_row(self.model.config)
 
     def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> np.ndarray:  # noqa: ARG002
-        """What MLflow calls: a DataFrame with a column `messages` or `text`, or a list of rows."""
+        """What MLflow calls, with a DataFrame or a list of rows."""
         return self.rewards(data)
 
 
