@@ -144,10 +144,13 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
         raise Interrupted("training was stopped before its first step; running again starts it")
     if code == 0 and (Path(job.output) / "training.json").is_file():
         return
-    text = "\n".join(last)
-    killed = code < 0 or code >= 128 or "SIGKILL" in text
-    hint = " (killed from outside: often the kernel, for want of memory)" if killed else ""
+    killed = code < 0 or code >= 128 or any("SIGKILL" in line for line in last)
+    hint = (
+        " (killed from outside: often the kernel, for want of memory; running again continues from "
+        "the newest checkpoint)"
+    )
+    lines = "\n".join(last)
     raise TrainingError(
-        f"the training process ended with exit code {code}{hint} and left no reason; {log} ends "
-        f"with:\n{text}"
+        f"the training process ended with exit code {code}{hint if killed else ''} and left no "
+        + (f"reason; {log} ends with:\n{lines}" if last else "reason, nor any output")
     )
