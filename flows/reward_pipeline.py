@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.console import usable_root
+from flows.crashes import end_its_tasks
 from flows.observation import (
     TrainingProgress,
     logs_in_run,
@@ -44,7 +45,7 @@ Stage = Literal[
 """The names in `ORDER`, written out: the form of a run in Prefect's UI offers them."""
 
 
-@flow(name="reward-pipeline", persist_result=False)
+@flow(name="reward-pipeline", persist_result=False, on_crashed=[end_its_tasks])
 def reward_pipeline(
     params: str = "params/quickstart.yaml",
     overrides: list[str] | None = None,

@@ -6,6 +6,7 @@ All of it on free ports of 127.0.0.1, with a home of its own and from a copy of 
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -172,6 +173,27 @@ def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(served, tiny, tmp_pa
     wait_until(lambda: served.again(run)["state"]["name"] == "Cancelled")
     wait_until(lambda: not processes())
     assert list(tmp_path.glob("data/.work/training-*/scratch/**/MANIFEST.json"))
+
+
+@pytest.mark.slow
+def test_the_tasks_of_a_run_whose_process_is_killed_crash_with_it(served, tiny, tmp_path):
+    longer = ["training.num_train_epochs=2000"]
+    run = served.start("reward-pipeline", "killed", params=tiny, root=tmp_path, overrides=longer)
+    engines = [
+        p.parent for p in Path("/proc").glob("[0-9]*/cmdline") if "prefect.engine" in read(p)
+    ]
+    (its,) = [place for place in engines if run["id"] in read(place / "environ")]
+    os.kill(int(its.name), signal.SIGKILL)
+    wait_until(lambda: served.again(run)["state"]["name"] == "Crashed")
+
+    def training() -> dict:
+        tasks = served.tasks_of(run)
+        return next(task["state"] for name, task in tasks.items() if name.startswith("training-"))
+
+    wait_until(lambda: training()["name"] == "Crashed", seconds=120)
+    assert training()["message"] == served.again(run)["state"]["message"]
+    others = [task["state"]["type"] for task in served.tasks_of(run).values()]
+    assert sorted(set(others)) == ["COMPLETED", "CRASHED"]
 
 
 @pytest.mark.slow
