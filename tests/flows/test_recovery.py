@@ -100,7 +100,8 @@ def test_kills_at_random_moments_change_nothing(tmp_path):
     landed, root = 0, tmp_path / "disturbed-0"
     while landed < KILLS:
         if not disturbed(root, dice, longest):
-            root = tmp_path / f"disturbed-{landed}"  # it had finished: on with a fresh one
+            begun = len(list(tmp_path.glob("disturbed-*")))
+            root = tmp_path / f"disturbed-{begun}"  # it had finished: on with a fresh one
             continue
         landed += 1
     for directory in sorted(tmp_path.glob("disturbed-*")):
