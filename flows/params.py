@@ -19,7 +19,7 @@ from tasks.conversion import ConversionParams
 from tasks.errors import ParamsError, shown
 from tasks.evaluation.params import EvaluationParams
 from tasks.ingestion import IngestionParams
-from tasks.ingestion.formats.extensions import says_itself
+from tasks.ingestion.formats.extensions import has_known_extension
 from tasks.ingestion.redaction import has_secrets, redacted
 from tasks.model import ModelParams
 from tasks.registration.params import RegistrationParams
@@ -89,7 +89,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise ParamsError(f"params file {path} is a directory; give the YAML file itself")
         if not path.exists():
             raise ParamsError(f"params file {path} does not exist (looked in {Path.cwd()})")
-        if says_itself(path.name) and path.suffix.lower() != ".json":
+        if has_known_extension(path.name) and path.suffix.lower() != ".json":
             raise ParamsError(
                 f"params file {path} is data by its name, expected YAML; write its "
                 "path into a params file: ingestion: {sources: [{name: mine, path: ...}]}"

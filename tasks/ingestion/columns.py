@@ -35,7 +35,7 @@ def check_names(place: str, names: Sequence[str]) -> None:
             )
 
 
-def check_shards(source: str, columns: Mapping[str, Mapping[str, str]]) -> None:
+def check_same_columns(source: str, columns: Mapping[str, Mapping[str, str]]) -> None:
     """Raises DataError where files of one source declare different columns, or kinds of them.
 
     Args:

@@ -66,15 +66,15 @@ def has_secrets(text: str) -> bool:
     return redacted(text) != text
 
 
-def says_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a setting of this name, in any spelling, is likely to be a secret.
 
-    >>> says_secret("x-api-key"), says_secret("accessToken"), says_secret("special_tokens_in_text")
-    (True, True, False)
+    >>> is_secret_name("x-api-key"), is_secret_name("special_tokens_in_text")
+    (True, False)
     """
     words = "_".join(_WORD.findall(name)).lower()
     return bool(_SECRET_NAME.search(words)) and not _SPECIAL_TOKEN.search(words)
 
 
 def _is_secret(name: Any, value: Any) -> bool:
-    return isinstance(name, str) and isinstance(value, str) and says_secret(name)
+    return isinstance(name, str) and isinstance(value, str) and is_secret_name(name)

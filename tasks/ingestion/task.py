@@ -1,8 +1,7 @@
 """The ingestion stage: files of every source -> rows/NNNNN.parquet and quarantine.parquet.
 
-One resumable unit per file. Shards are written below `scratch/` and take their numbers, by the
-order of sources and files, once every file is read: what was killed and resumed ends in the same
-bytes as what was not.
+Each file is one resumable unit. Its shards are written below `scratch/`. They are numbered in the
+order of sources and files once every file is read, so a resumed build gives the same bytes.
 """
 
 import logging
@@ -14,7 +13,7 @@ from tasks.artifact import Ledger, Memo, Step, Workspace
 from tasks.artifact.digests import move
 from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
-from tasks.ingestion.columns import check_shards
+from tasks.ingestion.columns import check_same_columns
 from tasks.ingestion.mixture import apply_caps
 from tasks.ingestion.params import IngestionParams, Source, reading
 from tasks.ingestion.places.files import SourceFile
@@ -29,18 +28,17 @@ STAGE = "ingestion"
 SHELF = "1_ingestion"
 VERSION = 15
 MARKS = 3
-"""Of what is noted of a file beside its rows: notes of another form are not read."""
+"""Version of the form in which marks are kept; those of another version are not read."""
 
 Summaries = Mapping[str, Sequence[dict[str, Any]]]
 """Source name -> the summary of each of its files that was read, in order."""
 
 
 def step(params: IngestionParams) -> Step:
-    """The step that reads every source; its files are matched here, and hashed or pinned.
+    """The step that reads every source; files are matched here, and hashed or pinned.
 
-    The key holds each source's name, limits, delimiter and files (by name and content; a URL's by
-    what its server says of its version; a hub dataset by its commit), and nothing of its layout or
-    columns, which are conversion's.
+    The key holds each source's name, limits, delimiter and files: by name and content, a URL by the
+    version that its server gives, a hub dataset by its commit. Layout and columns are conversion's.
 
     Raises:
         DataError: a source's path matches nothing, or something that cannot be read.
@@ -64,17 +62,17 @@ def step(params: IngestionParams) -> Step:
 
 
 def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, Located]) -> None:
-    """Writes the rows of every source, and the ledger, sources and warnings into the report.
+    """Writes the rows of every source; ledger, sources and warnings go into the report.
 
     Raises:
         DataError: a file cannot be used, or a source has no usable row.
     """
-    brought = {name: found.bring(workspace) for name, found in located.items()}
-    matched = {name: each.files for name, each in brought.items()}
+    fetched = {name: found.fetch(workspace) for name, found in located.items()}
+    matched = {name: each.files for name, each in fetched.items()}
     summaries = read_all(workspace, params, matched, _memo(workspace, matched))
     for source in params.sources:
         declared = {s["file"]: s["columns"] for s in summaries[source.name] if s["columns"]}
-        check_shards(source.name, declared)
+        check_same_columns(source.name, declared)
         units = [unit_of(source.name, index) for index in range(len(summaries[source.name]))]
         summaries[source.name] = apply_caps(workspace, source, units, summaries[source.name])
     ledger = Ledger()
@@ -95,7 +93,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
             "files_read": len(summaries[name]),
             "bytes": sum(file.size for file in files),
             "rows": ledger.accounts[name].rows_out,
-            **brought[name].facts,
+            **fetched[name].facts,
         }
         for name, files in matched.items()
     }
@@ -103,7 +101,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
 
 
 def _memo(workspace: Workspace, matched: Matched) -> Memo:
-    """What earlier artifacts hold of each file, known by its source and its name."""
+    """The memo of earlier artifacts' shards of each file; the key is its source and its name."""
     files = {
         unit_of(source, index): f"{source}\0{file.name}"
         for source, found in matched.items()
@@ -140,14 +138,14 @@ def _reasons(dropped: Mapping[str, int], summaries: Sequence[dict[str, Any]]) ->
     for summary in summaries:
         examples = summary["examples"] | examples
     frequent = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:3]
-    said = {"capped": "left out by weight or cap", **examples}
-    return " ".join(f"{reason} ({n:,}): {said.get(reason, 'blank')}." for reason, n in frequent)
+    texts = {"capped": "left out by weight or cap", **examples}
+    return " ".join(f"{reason} ({n:,}): {texts.get(reason, 'blank')}." for reason, n in frequent)
 
 
 def _publish(
     workspace: Workspace, params: IngestionParams, summaries: Summaries, memo: Memo
 ) -> None:
-    """Gives shards their final numbers and merges the quarantines; done again after a kill."""
+    """Moves the shards to their final numbers and merges the quarantines; safe to repeat."""
     from tasks.ingestion.quarantine import merge
 
     rows = workspace.path / ROWS
@@ -168,7 +166,7 @@ def _publish(
             if summary.get("past"):
                 files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]
                 memo.keep(unit, files, summary["past"])
-    # Written last, so where it stands all is in place; its parts may be gone with the scratch.
+    # Written last: if it exists, all is in place, and its parts may be gone with the scratch.
     if not (workspace.path / QUARANTINE_FILE).exists():
         with workspace.writing(QUARANTINE_FILE) as path:
             merge(parts, path)

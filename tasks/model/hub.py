@@ -6,7 +6,7 @@ Which commit a branch or a tag means is asked by `tasks.ingestion.places.hub`, a
 from pathlib import Path
 
 from tasks.errors import ModelError
-from tasks.ingestion.places.hub import endpoint, explained
+from tasks.ingestion.places.hub import endpoint, hub_error
 
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.codes", "*.txt")
 """No pickles and no Python: only what is read here is fetched."""
@@ -25,5 +25,5 @@ def download(repository: str, commit: str) -> Path:
             repository, revision=commit, allow_patterns=list(DOWNLOADED), endpoint=endpoint()
         )
     except Exception as error:
-        raise explained("model", repository, commit, error, ModelError) from error
+        raise hub_error("model", repository, commit, error, ModelError) from error
     return Path(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.artifact import Artifact, canonical, part_digest
 from tasks.artifact.record import read_artifact
 from tasks.evaluation.measures.metrics import flat
-from tasks.ingestion.redaction import says_secret
+from tasks.ingestion.redaction import is_secret_name
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tags import lineage_tags
@@ -121,7 +121,7 @@ def without_credentials(text: str) -> str:
 def _is_secret(path: str) -> bool:
     """By the last of its names; `key` alone is an artifact's here, and a store's was refused."""
     name = path.rpartition(".")[2]
-    return name != "key" and says_secret(name)
+    return name != "key" and is_secret_name(name)
 
 
 def _log_params(client: "MlflowClient", run_id: str, context: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
 from tasks.ingestion import IngestionParams, row_shards, step
 from tasks.ingestion.params import Source
-from tasks.ingestion.places.files import match
+from tasks.ingestion.places.local_files import match_files
 from tasks.ingestion.unit import ingest_file
 from tests.ingestion import fuzz
 from tests.ingestion.fuzz import zip_of
@@ -51,7 +51,7 @@ def _ingested(name: str, content: bytes, **source):
         path.write_bytes(content)
         workspace = Workspace(Path(directory), 0)
         given = Source(name="s", path=str(path), **source)
-        [file] = match(given)
+        [file] = match_files(given)
         try:
             summary = ingest_file(
                 workspace, "u", given, file, given.limit, lambda _: None, Memo(workspace, {})

@@ -7,9 +7,9 @@ from tasks.ingestion import IngestionParams
 from tasks.ingestion.places.downloads import cause_of
 from tasks.ingestion.redaction import (
     has_secrets,
+    is_secret_name,
     redacted,
     redacted_value,
-    says_secret,
     without_secrets,
 )
 
@@ -63,7 +63,7 @@ def test_values_lose_what_their_names_call_secret():
      "aws_access_key_id", "sas_token", "X-Auth-Token", "hub_token", "signature", "HF_TOKEN"],
 )  # fmt: skip
 def test_a_name_says_secret_in_any_spelling(name):
-    assert says_secret(name)
+    assert is_secret_name(name)
     assert redacted_value({name: "hush"}) == {name: "***"}
 
 
@@ -71,13 +71,13 @@ def test_a_name_says_secret_in_any_spelling(name):
     "name", ["pad_token", "eos_token", "pad_token_id", "tokenizer", "tokens", "keys", "sort_key"]
 )
 def test_a_name_of_a_plain_setting_says_no_secret(name):
-    assert not says_secret(name)
+    assert not is_secret_name(name)
 
 
 def test_no_name_in_params_says_secret():
     names = set(_properties(RewardPipelineParams.model_json_schema()))
     assert {"special_tokens_in_text", "max_tokens_per_micro_batch", "storage"} <= names
-    assert {name for name in names if says_secret(name)} == set()
+    assert {name for name in names if is_secret_name(name)} == set()
 
 
 def _properties(schema):

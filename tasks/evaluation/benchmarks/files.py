@@ -20,7 +20,8 @@ from tasks.evaluation.params import BenchmarkParams
 from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.formats.readers import read_rows
 from tasks.ingestion.params import Source
-from tasks.ingestion.places.files import SourceFile, check_unchanged, found_below, match
+from tasks.ingestion.places.files import SourceFile, check_unchanged
+from tasks.ingestion.places.local_files import find_files, match_files
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def benchmark_files(params: BenchmarkParams) -> list[SourceFile]:
         DataError: none, or one of a kind that holds no rows.
     """
     try:
-        found = match(_source(params))
+        found = match_files(_source(params))
     except DataError as error:
         said = str(error).removeprefix("source 'benchmark': ")
         raise DataError(f"evaluation.benchmarks {params.label}: {said}") from None
@@ -62,9 +63,11 @@ def items_of(params: BenchmarkParams, files: Sequence[SourceFile]) -> list[Item]
     if not found:
         raise DataError(f"evaluation.benchmarks {params.label}: {params.path} holds no row")
     benchmark.check(found)
-    below = found_below(_source(params))
+    below = find_files(_source(params))
     if below and below.left_out:
-        told = below.told(params.path, "rename them, with an extension that says what they are")
+        told = below.left_out_message(
+            params.path, "rename them, with an extension that says what they are"
+        )
         logger.warning("evaluation.benchmarks %s: %s", params.label, told)
     return found
 

@@ -27,7 +27,7 @@ from tasks.ingestion.formats.column_types import (
     no_form,
 )
 from tasks.ingestion.formats.column_values import row_as_object, rows_as_objects
-from tasks.ingestion.formats.decompression import DamagedFile, said
+from tasks.ingestion.formats.decompression import DamagedFile, cause
 from tasks.ingestion.formats.json_bytes import dumped
 from tasks.ingestion.formats.json_rows import MAX_DEPTH, diagnose, json_fault
 
@@ -109,9 +109,9 @@ def _unreadable(row: int, error: Exception) -> BadRow:
         message = f"byte {error.start + 1} of a text is not UTF-8 ({found}); write it as UTF-8"
         return BadRow(row, Fault("bad_utf8", "", message), error.object)
     if isinstance(error, orjson.JSONDecodeError):
-        message = f"{shown(error.doc, 40)} in a column of JSON is none ({said(error)}); correct it"
+        message = f"{shown(error.doc, 40)} in a column of JSON is none ({cause(error)}); correct it"
         return BadRow(row, Fault("bad_json", "", message), error.doc.encode())
-    return BadRow(row, Fault("no_json_form", "", f"{said(error)}; write the value as text"), b"")
+    return BadRow(row, Fault("no_json_form", "", f"{cause(error)}; write the value as text"), b"")
 
 
 def _text(value: Any) -> str:

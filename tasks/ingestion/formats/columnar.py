@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tasks.errors import DataError, shown
 from tasks.ingestion.formats.batches import Batch, Origin
 from tasks.ingestion.formats.column_rows import BATCH_ROWS, rows_of
-from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, pieces, said
+from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, cause, pieces
 
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last where a column's name is no text any more."""
@@ -42,7 +42,7 @@ def read_parquet(origin: Origin) -> Iterator[Batch]:
             with path.open("rb") as file:
                 head = file.read(4)
             raise DamagedFile(
-                f"{origin.name}: no Parquet file ({said(error)}): {size:,} bytes, starts with "
+                f"{origin.name}: no Parquet file ({cause(error)}): {size:,} bytes, starts with "
                 f"{shown(head)}, expected b'PAR1' at both ends; fetch or write the file again"
             ) from error
         with parquet:
@@ -71,7 +71,7 @@ def read_arrow(origin: Origin) -> Iterator[Batch]:
             reader: Any = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
         except BROKEN as error:
             raise DamagedFile(
-                f"{origin.name}: no Arrow file or stream ({said(error)}): {file.size():,} bytes; "
+                f"{origin.name}: no Arrow file or stream ({cause(error)}): {file.size():,} bytes; "
                 "fetch or write the file again"
             ) from error
         yield from rows_of(origin, reader.schema, _arrow_batches(origin, reader, is_file))
@@ -104,7 +104,7 @@ def _parquet_batches(origin: Origin, file: pq.ParquetFile) -> Iterator[pa.Record
                 raise _null_of_fixed_size(origin, file.schema_arrow) from error
             raise DamagedFile(
                 f"{origin.name}: corrupt_page in row group {group + 1} of {groups} "
-                f"({said(error)}); fetch or write the file again"
+                f"({cause(error)}); fetch or write the file again"
             ) from error
         origin.advance(size // groups)
 
@@ -128,7 +128,7 @@ def _arrow_batches(origin: Origin, reader: Any, is_file: bool) -> Iterator[pa.Re
             number += 1
     except BROKEN as error:
         raise DamagedFile(
-            f"{origin.name}: truncated or corrupt behind record batch {number} ({said(error)}); "
+            f"{origin.name}: truncated or corrupt behind record batch {number} ({cause(error)}); "
             "fetch or write the file again"
         ) from error
 

@@ -42,7 +42,7 @@ class DamagedFile(DataError):
     """The bytes of a file end too soon or do not decompress; what came before is not used."""
 
 
-def said(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """What a library says of damage, as one printable line of bounded length."""
     return shown(" ".join(str(error).split()), 200)[1:-1]
 
@@ -132,7 +132,7 @@ def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
             ) from error
         raise DamagedFile(
             f"{origin.name}: corrupt_{_NAMES[codec]} after {size_out:,} decompressed bytes "
-            f"({said(error)}); fetch the file again"
+            f"({cause(error)}); fetch the file again"
         ) from error
 
 

@@ -22,7 +22,7 @@ from tasks.ingestion.formats.decompression import pieces
 from tasks.ingestion.formats.header import header_of
 from tasks.ingestion.formats.json_bytes import dumped
 from tasks.ingestion.formats.lines import blocks, mixed_ends, parts, text_pieces
-from tasks.ingestion.formats.record_lines import OR_NONE, Oversized, RecordLines, unclosed
+from tasks.ingestion.formats.record_lines import OR_UNQUOTED, Oversized, RecordLines, unclosed
 from tasks.ingestion.formats.refused_records import whole
 
 BATCH_RECORDS = 512
@@ -84,7 +84,7 @@ def _cells(
 def _refused(error: csv.Error, line: bytes) -> Fault:
     """What the csv module says of a record whose last line is `line`, and what to do."""
     if "new-line character" not in str(error):
-        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{OR_NONE}")
+        return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{OR_UNQUOTED}")
     end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
     message = f"a {end} stands outside of quotes within the line; put its cell in quotes, or "
     return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
@@ -131,7 +131,7 @@ def _fault(lines: RecordLines, header: list[str], cells: list[str]) -> Fault | N
         return Fault("csv_field_count", "", message + "complete the row, or quote its delimiters")
     if lines.origin.delimiter == "\t" and _is_rows(lines.held, len(header)):
         message = f"quotes enclose the ends of {len(lines.held)} lines that are full rows each; "
-        return Fault("csv_quote", "", message + f"write each quote in them as two{OR_NONE}")
+        return Fault("csv_quote", "", message + f"write each quote in them as two{OR_UNQUOTED}")
     if not raw.isascii():
         try:
             raw.decode()

@@ -29,14 +29,14 @@ def is_data(name: str) -> bool:
     return _format(name) is not None
 
 
-def says_itself(name: str) -> bool:
+def has_known_extension(name: str) -> bool:
     """Whether the extension of a file's name tells what it is."""
     return is_data(name) or is_archive(name)
 
 
 def extension_of(name: str) -> str:
     """That by which a file's name tells what it is; empty where it does not."""
-    return Path(split_codec(name)[0]).suffix if says_itself(name) else ""
+    return Path(split_codec(name)[0]).suffix if has_known_extension(name) else ""
 
 
 def is_archive(name: str) -> bool:

@@ -8,7 +8,7 @@ from tasks.errors import DataError
 from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES, BadRow, Origin, too_large
 from tasks.ingestion.formats.lines import Block, unmarked
 
-OR_NONE = ", or set quotes: false on the source where they enclose nothing"
+OR_UNQUOTED = ", or set quotes: false on the source where they enclose nothing"
 
 
 class Oversized(Exception):
@@ -82,5 +82,5 @@ def unclosed(origin: Origin, row: int) -> DataError:
     return DataError(
         f"{origin.name} line {row}: a quoted cell of the record that starts here is not closed "
         f"within {limit} MB or before the end of the file; close it, and write a quote inside a "
-        f"cell as two{OR_NONE}"
+        f"cell as two{OR_UNQUOTED}"
     )

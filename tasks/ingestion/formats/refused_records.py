@@ -16,7 +16,7 @@ from typing import Any
 
 from tasks.errors import DataError
 from tasks.ingestion.formats.batches import BadRow
-from tasks.ingestion.formats.record_lines import OR_NONE, RecordLines
+from tasks.ingestion.formats.record_lines import OR_UNQUOTED, RecordLines
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
@@ -35,7 +35,7 @@ def whole(lines: RecordLines, header: list[str], bad: BadRow) -> BadRow:
         raise DataError(
             f"{lines.origin.name} line {bad.row}: by its quotes, a cell of the record that starts "
             "here may go on in the next lines, and where it ends cannot be told from them; write "
-            f"a quote inside a cell as two{OR_NONE}"
+            f"a quote inside a cell as two{OR_UNQUOTED}"
         )
     if not behind:
         return bad

@@ -1,1 +1,1 @@
-"""Where a source's files are, how they come here, and what they are known by."""
+"""Where a source's files are, how they are fetched, and what identifies their content."""

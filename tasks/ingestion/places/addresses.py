@@ -1,4 +1,4 @@
-"""What is wrong with a URL, before anything is asked."""
+"""Checks a URL before any request."""
 
 from urllib.parse import unquote, urlsplit
 
@@ -9,7 +9,8 @@ WEB = ("http", "https")
 
 
 def check_address(place: str, url: str, advice: str) -> None:
-    """Raises DataError for a URL that cannot be asked; `place` and `advice` begin and end it."""
+    """Raises DataError for a URL that is malformed; its message begins with `place` and ends with
+    `advice`."""
     if fault := _fault(url):
         name = without_secrets(url)
         raise DataError(f"{place}{name} is no URL that can be asked: {fault}; {advice}")
@@ -21,7 +22,7 @@ def _fault(url: str) -> str:
         host, _ = unquote(address.hostname or ""), address.port
     except ValueError:
         return "its brackets hold no IPv6 address, or its port is no number up to 65535"
-    if address.scheme not in WEB:  # what stands there is the store's matter
+    if address.scheme not in WEB:  # other stores check their own
         return ""
     if not host:
         return "it names no host"

@@ -22,9 +22,9 @@ from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.formats.decompression import (
     PIECE_BYTES,
     DamagedFile,
+    cause,
     codec_of,
     pieces,
-    said,
 )
 
 _BLOCK = 512
@@ -32,14 +32,14 @@ _DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError),
     *(ValueError, LookupError, OverflowError, RuntimeError, struct.error),
 )
-"""The last of them are zipfile's on nonsense in headers: unknown methods, encodings, offsets."""
+"""zipfile raises those of the last line for nonsense in headers."""
 Wanted = Callable[[str], bool]
 """Whether the content of a member of this name is read."""
 Members = Iterator[tuple[str, Iterator[bytes] | None]]
 
 
 def _safe(origin: Origin, name: str) -> str:
-    """The name without `.` among its directories, as tar writes them.
+    """The name without the `.` that tar writes among its directories.
 
     Raises:
         DataError: it is absolute or leads out.
@@ -63,7 +63,7 @@ def _no_file(origin: Origin, name: str, kind: str) -> DataError:
 def zip_members(origin: Origin, wanted: Wanted) -> Members:
     """The members of a zip."""
     _check_plain(origin)
-    with _damage_told(origin), zipfile.ZipFile(origin.path) as archive:
+    with _damage_raised(origin), zipfile.ZipFile(origin.path) as archive:
         entries = archive.infolist()
         for entry in entries:
             _safe(origin, entry.filename)
@@ -83,7 +83,7 @@ def zip_members(origin: Origin, wanted: Wanted) -> Members:
 
 
 def _check_plain(origin: Origin) -> None:
-    """Raises DataError where the bytes are compressed, as a tar's may be and a zip's are not."""
+    """Raises DataError if the zip itself is compressed, which only a tar may be."""
     with origin.path.open("rb") as file:
         codec = codec_of(file.read(16))
     if codec:
@@ -96,7 +96,7 @@ def _check_plain(origin: Origin) -> None:
 def tar_members(origin: Origin, wanted: Wanted) -> Members:
     """The members of a tar, plain or compressed."""
     stream: Any = _Stream(origin)
-    with _damage_told(origin):
+    with _damage_raised(origin):
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
             for entry in archive:
                 name = _safe(origin, entry.name)
@@ -111,8 +111,8 @@ def tar_members(origin: Origin, wanted: Wanted) -> Members:
 
 
 def _check_end(origin: Origin, stream: Any) -> None:
-    """Raises where the end mark (zero blocks) is missing, or more follows it."""
-    # Read block by block, so the last one is the one at which the members ended.
+    """Raises if the end mark (zero blocks) is missing, or anything follows it."""
+    # The archive is read block by block, so the last block read is the one that ended the members.
     if len(stream.tail) < _BLOCK or stream.tail.strip(b"\0"):
         raise DamagedFile(
             f"{origin.name}: truncated_tar: no end mark behind the last member; fetch the archive "
@@ -127,20 +127,20 @@ def _check_end(origin: Origin, stream: Any) -> None:
 
 
 @contextmanager
-def _damage_told(origin: Origin) -> Generator[None, None, None]:
-    """Whatever zipfile and tarfile raise on damage, as DamagedFile."""
+def _damage_raised(origin: Origin) -> Generator[None, None, None]:
+    """What zipfile and tarfile raise on damage becomes DamagedFile."""
     try:
         yield
     except DataError:
         raise
     except _DAMAGE as error:
         raise DamagedFile(
-            f"{origin.name}: damaged archive ({said(error)}); fetch or pack it again"
+            f"{origin.name}: damaged archive ({cause(error)}); fetch or pack it again"
         ) from error
 
 
 def _read(origin: Origin, file: IO[bytes]) -> Iterator[bytes]:
-    with _damage_told(origin):
+    with _damage_raised(origin):
         while piece := file.read(PIECE_BYTES):
             yield piece
 
@@ -154,13 +154,13 @@ class _Stream:
         self.tail = b""
 
     def read(self, count: int) -> bytes:
-        taken = self._piece[self._position : self._position + count]
-        self._position += len(taken)
-        while len(taken) < count:
+        content = self._piece[self._position : self._position + count]
+        self._position += len(content)
+        while len(content) < count:
             piece = next(self._pieces, None)
             if piece is None:
                 break
-            self._piece, self._position = piece, count - len(taken)
-            taken += piece[: self._position]
-        self.tail = taken or self.tail
-        return taken
+            self._piece, self._position = piece, count - len(content)
+            content += piece[: self._position]
+        self.tail = content or self.tail
+        return content

@@ -4,8 +4,8 @@
     raw.tar.gz!/train/*.jsonl only the members that the glob matches (`*` crosses directories,
                               `**/` may match none)
 
-A member that leads out of the archive, or is a link or a device, refuses the whole archive,
-whether it is asked for or not; so does a bomb. Names of members never become paths on disk.
+An archive is refused as a whole if it is a bomb, or if any member leads out of it, or is a link or
+a device. Names of members never become paths on disk.
 """
 
 from dataclasses import dataclass
@@ -38,18 +38,18 @@ class Member:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """An archive, once it is unpacked."""
+    """The result of unpacking an archive."""
 
     members: list[Member]
     """Sorted by name."""
     left_out: list[str]
-    """Names of members that may hold rows, and of which nothing says what they are."""
+    """Names of members that may hold rows, but in an unknown format."""
 
 
 def split_members(path: str) -> tuple[str, str | None]:
     """The path of an archive and the glob of its members, or the whole path and None.
 
-    A directory whose name ends in `!` is one, and no archive.
+    A directory whose name ends in `!` is no archive.
     """
     archive, found, members = path.partition(SEPARATOR)
     if not found or Path(f"{archive}!").expanduser().is_dir():
@@ -60,12 +60,12 @@ def split_members(path: str) -> tuple[str, str | None]:
 def unpack(
     origin: Origin, kind: str, pattern: str | None, is_data: Wanted, target: Path
 ) -> Unpacked:
-    """The member of this name, or those that match the pattern (None: all data files), unpacked
-    below `target`, where they are numbered.
+    """Unpacks the member of this name, or those that match the pattern (None: all data files), to
+    numbered files below `target`.
 
     Raises:
-        DataError: the archive is unsafe, a bomb, damaged, or has no such member, or one under a
-            name that no table can hold.
+        DataError: the archive is unsafe, a bomb or damaged, no member matches, or the name of one
+            has characters that no line can hold.
     """
     size = origin.path.stat().st_size
     if not size:
@@ -109,7 +109,7 @@ def unpack(
 
 
 def _chooses(pattern: str | None, is_data: Wanted) -> Wanted:
-    """Tells by a member's name whether it is unpacked."""
+    """Decides by a member's name whether it is unpacked."""
     if pattern is None:
         return lambda name: is_data(name) and not _is_hidden(name)
     globs = _globs(pattern)
@@ -117,7 +117,8 @@ def _chooses(pattern: str | None, is_data: Wanted) -> Wanted:
 
 
 def _globs(pattern: str) -> list[str]:
-    """The pattern with each of its `**/` crossing directories, or none."""
+    """Patterns of `fnmatch` that together match what this one does: `**/` crosses any number of
+    directories, or none."""
     before, found, after = pattern.partition("**/")
     if not found or before[-1:] not in ("", "/"):
         return [pattern]

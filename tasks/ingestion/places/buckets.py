@@ -1,8 +1,8 @@
 """Files of object stores and of all other URLs that fsspec knows (s3, gs, az, hf, memory ...).
 
 Each file that a URL or glob matches is *pinned*: listed with the version of its content.
-Credentials come from the environment, as each store's own tools take them; `storage` holds what is
-no secret: an endpoint, a region, `anon: true`.
+Credentials come from the environment, as for the store's own tools. `storage` is for other
+settings: an endpoint, a region, `anon: true`.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tasks.errors import DataError
 from tasks.ingestion.formats.decompression import PIECE_BYTES
-from tasks.ingestion.formats.extensions import says_itself
+from tasks.ingestion.formats.extensions import has_known_extension
 from tasks.ingestion.places.downloads import (
     Remote,
     cause_of,
@@ -20,16 +20,16 @@ from tasks.ingestion.places.downloads import (
     pinned_by_content,
     with_retries,
 )
-from tasks.ingestion.places.said_names import said_names
-from tasks.ingestion.redaction import says_secret, without_secrets
+from tasks.ingestion.places.server_names import server_names
+from tasks.ingestion.redaction import is_secret_name, without_secrets
 
 VERSION_FIELDS = ("VersionId", "ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id")
-"""Fields of fsspec's `info` that identify a file's content, in various stores; the surest first."""
+"""Fields of fsspec's `info` that identify a file's content; the surest first."""
 _NO_VERSION = (None, "", "null")
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 """URL scheme -> package to install for it."""
 NO_SECRETS = ("anon", "cloud", "google_default")
-"""Values of gcsfs's `token` that name a way to log in, and so are no secret."""
+"""Values of gcsfs's `token` that are no secret: they name a way to log in."""
 
 
 def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
@@ -43,15 +43,15 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
     files = _file_system(source, url, scheme, storage)
     path = files._strip_protocol(url)  # pyright: ignore[reportPrivateUsage]
 
-    def matched() -> dict[str, Any]:
+    def matches() -> dict[str, Any]:
         if re.search(r"[*?]", path):
             return files.glob(path, detail=True)
         try:
             return {path: files.info(path)}
-        except FileNotFoundError:  # else `[1]` is no part of the name
+        except FileNotFoundError:  # `[1]` may be part of a name, or of a glob
             return files.glob(path, detail=True) if "[" in path else {}
 
-    listed: dict[str, Any] = with_retries(name, lambda: _asked(source, name, matched))
+    listed: dict[str, Any] = with_retries(name, lambda: _call_store(source, name, matches))
     found = {one: info for one, info in listed.items() if info.get("type") != "directory"}
     if not found:
         if listed:
@@ -60,7 +60,7 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
                 f"such as {name}/*"
             )
         raise DataError(f"source {source!r}: nothing matches {name}; correct `path`")
-    is_here = scheme in ("file", "local")  # where a name without its first slash is another
+    is_here = scheme in ("file", "local")  # there the first slash is part of the name
     return [
         _pinned(source, files, one, f"{scheme}://{one if is_here else one.lstrip('/')}", info)
         for one, info in sorted(found.items())
@@ -68,27 +68,27 @@ def pinned(source: str, url: str, storage: Mapping[str, Any]) -> list[Remote]:
 
 
 def _pinned(source: str, files: Any, path: str, name: str, listed: dict[str, Any]) -> Remote:
-    """One file. Its `info` is only asked for where the listing has no version, or where the name
-    does not tell the format and the content type is needed: one request per file takes long."""
+    """One file. Its `info` is a slow request, made only if the listing has no version, or the name
+    no known extension, so that the content type is needed."""
     info = listed
-    if not (_versions(listed) and says_itself(path)):
-        info = with_retries(name, lambda: _asked(source, name, lambda: files.info(path)))
+    if not (_versions(listed) and has_known_extension(path)):
+        info = with_retries(name, lambda: _call_store(source, name, lambda: files.info(path)))
     version, size = next(iter(_versions(info)), None), info.get("size")
-    said = said_names({"content-type": _content_type(info)})
+    names = server_names({"content-type": _content_type(info)})
 
     def read(offset: int) -> tuple[int, Iterator[bytes]]:
         return offset, _pieces(source, files, path, name, version, offset)
 
     if version is None:
-        return pinned_by_content(name, size, read, said)
-    return Remote(name, version, size, read, said)
+        return pinned_by_content(name, size, read, names)
+    return Remote(name, version, size, read, names)
 
 
 def _versions(info: Mapping[str, Any]) -> list[str]:
-    """All versions of the content in an `info`, as `field:value`, the surest first. A listing may
+    """The versions of the content in an `info`, as `field:value`, the surest first; a listing may
     have fewer than the `info` of one file."""
-    told = {field: info.get(field) for field in VERSION_FIELDS}
-    return [f"{field.lower()}:{value}" for field, value in told.items() if value not in _NO_VERSION]
+    values = {field: info.get(field) for field in VERSION_FIELDS}
+    return [f"{field.lower()}:{v}" for field, v in values.items() if v not in _NO_VERSION]
 
 
 def _content_type(info: Mapping[str, Any]) -> str:
@@ -105,25 +105,27 @@ def _pieces(
 
     def check() -> None:
         files.invalidate_cache()
-        if version and version not in _versions(_asked(source, name, lambda: files.info(path))):
+        if version and version not in _versions(
+            _call_store(source, name, lambda: files.info(path))
+        ):
             raise changed(name)
 
     check()
-    with _asked(source, name, opened) as file:
-        while piece := _asked(source, name, lambda: file.read(PIECE_BYTES)):
+    with _call_store(source, name, opened) as file:
+        while piece := _call_store(source, name, lambda: file.read(PIECE_BYTES)):
             yield piece
     check()
 
 
-def _asked(source: str, name: str, question: Any) -> Any:
-    """What a call of the store returns; its errors are sorted into two kinds.
+def _call_store(source: str, name: str, call: Any) -> Any:
+    """What a call of the store returns; its errors become one of two kinds.
 
     Raises:
-        DataError: a permanent one: no such file, no permission, wrong settings.
-        OSError: any other, which may be temporary.
+        DataError: a permanent error: no such file, no permission, wrong settings.
+        OSError: any other error, which may be temporary.
     """
     try:
-        return question()
+        return call()
     except FileNotFoundError as error:
         raise DataError(f"source {source!r}: {name} does not exist; correct `path`") from error
     except Exception as error:
@@ -164,7 +166,7 @@ def _file_system(source: str, url: str, scheme: str, storage: Mapping[str, Any])
 def _check_options(source: str, storage: Mapping[str, Any]) -> None:
     """Raises DataError for secrets in `storage`: params are recorded with every run."""
     for name, value in storage.items():
-        if says_secret(name) and value not in NO_SECRETS:
+        if is_secret_name(name) and value not in NO_SECRETS:
             raise DataError(
                 f"source {source!r}: storage.{name} looks like a secret, and params are recorded; "
                 "set it in the environment instead (for s3: AWS_ACCESS_KEY_ID, "

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tasks.ingestion.places.unread_files import may_hold_rows, some_of, told
+from tasks.ingestion.places.unread_files import left_out_message, may_hold_rows, some_of
 
 ACROSS = "**"
 """Part of a glob that matches any number of directories."""
-NAME_OR_DECLARE = "name them with a glob in `path`, or say what they are with `format`"
+ADVICE = "name them with a glob in `path`, or say what they are with `format`"
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,21 @@ class DirectoryFiles:
 
     @property
     def instead(self) -> str:
-        """End of the message that nothing is read: `, but 'a.txt' and 7 more`, or empty."""
+        """`, but 'a.txt' and 7 more`, for the message that nothing is read; or empty."""
         return f", but {some_of(self.left_out)}" if self.left_out else ""
 
-    def told(self, path: str, instead: str = NAME_OR_DECLARE) -> str:
+    def left_out_message(self, path: str, advice: str = ADVICE) -> str:
         """Message about the files that are not read, and what to do."""
-        return told(self.left_out, f"the files below {path!r}", instead)
+        return left_out_message(self.left_out, f"the files below {path!r}", advice)
 
 
 def files_of_directory(directory: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles:
-    """All files of the directory and those below it, but hidden ones; `is_wanted` decides by file
-    name which are read."""
+    """All files below the directory, except hidden ones; `is_wanted` decides by file name which are
+    read."""
     read: list[str] = []
     left_out: list[str] = []
     files = set(_files(directory))
-    for path in files - _notes_of_datasets(files):
+    for path in files - _metadata_of_datasets(files):
         if is_wanted(path.name):
             read.append(path.as_posix())
         elif may_hold_rows(path.name):
@@ -54,9 +54,9 @@ def files_of_directory(directory: str, is_wanted: Callable[[str], bool]) -> Dire
 
 
 def files_of_glob(pattern: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles | None:
-    """The files that a glob matches, and those of all directories that it matches (each once, even
-    if links lead to it too); None if it matches nothing."""
-    names = named(pattern)
+    """The files that a glob matches and those below the directories that it matches, each directory
+    once even if links lead to it; None if it matches nothing."""
+    names = expand_path(pattern)
     directories = [name for name in names if os.path.isdir(name)]  # noqa: PTH112 (of many names)
     places: dict[Path, str] = {}
     for name in sorted(directories, key=os.path.islink):
@@ -67,8 +67,8 @@ def files_of_glob(pattern: str, is_wanted: Callable[[str], bool]) -> DirectoryFi
     return DirectoryFiles(sorted(read), sorted(left_out)) if names else None
 
 
-def named(given: str) -> list[str]:
-    """The path itself if it exists, else the files and directories that match it as a glob, sorted.
+def expand_path(given: str) -> list[str]:
+    """The path itself if it exists, else what it matches as a glob, sorted.
 
     Raises:
         OSError: a directory below `**` cannot be read.
@@ -80,8 +80,9 @@ def named(given: str) -> list[str]:
 
 
 def _globbed(pattern: str) -> Iterator[str]:
-    """The files and directories that a glob matches; with `**` only files. For `**`, `_files` walks
-    the directories, since `glob` follows a link to a parent directory some forty times.
+    """The files and directories that a glob matches; with `**` only files.
+
+    For `**`, `_files` walks the directories: `glob` follows a link to a parent some forty times.
     """
     parts = Path(pattern).parts
     before = parts.index(ACROSS) if ACROSS in parts else len(parts)
@@ -106,8 +107,10 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _files(top: str) -> Iterator[Path]:
-    """Every file below a directory that is not hidden. Links to directories are followed last, so
-    that a file keeps its path without a link if it has one; no directory is entered twice.
+    """Every file below a directory that is not hidden.
+
+    Links to directories are followed last, so that a file is found by its path without a link if it
+    has one. No directory is entered twice.
 
     Raises:
         OSError: a directory cannot be read.
@@ -128,13 +131,13 @@ def _files(top: str) -> Iterator[Path]:
             yield from (Path(directory, name) for name in names if not name.startswith("."))
 
 
-def _notes_of_datasets(files: Collection[Path]) -> set[Path]:
-    """Files that the `datasets` library writes beside Arrow files and that hold no new rows: its
-    `state.json`, and its `cache-*.arrow`."""
+def _metadata_of_datasets(files: Collection[Path]) -> set[Path]:
+    """Files without new rows that the `datasets` library writes beside Arrow files: `state.json`
+    and `cache-*.arrow`."""
     arrow = [path for path in files if path.suffix == ".arrow"]
-    notes = {path.with_name("state.json") for path in arrow}
-    computed = (path for path in arrow if fnmatchcase(path.name, "cache-*.arrow"))
-    return notes | {path for path in computed if path.with_name("dataset_info.json") in files}
+    states = {path.with_name("state.json") for path in arrow}
+    caches = (path for path in arrow if fnmatchcase(path.name, "cache-*.arrow"))
+    return states | {path for path in caches if path.with_name("dataset_info.json") in files}
 
 
 def _raised(error: OSError) -> None:

@@ -1,7 +1,7 @@
-"""Remote files: what each is pinned to in the key, and its bytes on disk, whole or not at all.
+"""Remote files: the version that the key pins, and a download that is complete or an error.
 
-pin       what stands for the content before it is fetched: ETag, or SHA-256 where there is none
-download  tried again with growing pauses, continued where it was cut, and held against the pin
+pin       identifies the content before it is fetched: ETag, or SHA-256 if there is none
+download  tried again with growing pauses, continued where it was cut, and checked against the pin
 """
 
 import hashlib
@@ -23,13 +23,13 @@ TRIES = 5
 PAUSE_SECONDS = 1.0
 """Wait before the second try; doubled before each further one."""
 LONGEST_PAUSE_SECONDS = 60.0
-"""Longest wait that a server's Retry-After is followed for."""
+"""A server that asks for a longer wait (Retry-After) is asked again after this one."""
 DIGEST_PIN = "sha256:"
 """Prefix of a pin that is a hash of the content."""
 
 Result = TypeVar("Result")
 _BARE_QUERY = re.compile(r"\?[^\s'\")]+")
-"""Of a path without its host, as the errors of connections quote it."""
+"""The query of a path without host, as errors of connections quote it."""
 
 
 class CutShort(OSError):
@@ -37,10 +37,10 @@ class CutShort(OSError):
 
 
 class Busy(OSError):
-    """The server asks to try again after `seconds`; 0: it did not say when."""
+    """The server asks to try again after `seconds`; 0: it gives no time."""
 
-    def __init__(self, found: str, seconds: float) -> None:
-        super().__init__(found)
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
         self.seconds = seconds
 
 
@@ -51,13 +51,13 @@ class Remote:
     name: str
     """Its URL without userinfo, query and fragment."""
     pin: str
-    """Identifies the version of its content: an ETag or the like, or a SHA-256."""
+    """Version of its content: an ETag or the like, or `DIGEST_PIN` and a SHA-256."""
     size: int | None
     read: Callable[[int], tuple[int, Iterator[bytes]]] = field(repr=False)
     """`read(offset)`: where the bytes begin (0 if the server cannot continue), and the bytes.
     Raises DataError if the file is no longer the pinned version, OSError for temporary errors."""
-    said: tuple[str, ...] = ()
-    """File names that the server gives it (`said_names`)."""
+    server_names: tuple[str, ...] = ()
+    """File names that its server gives it, the surest first."""
 
 
 def is_url(path: str) -> bool:
@@ -75,9 +75,9 @@ def cause_of(error: BaseException) -> str:
 def with_retries(
     name: str, attempt: Callable[[], Result], done: Callable[[], int] = lambda: 0
 ) -> Result:
-    """What `attempt` returns; after an OSError it is tried again, `TRIES` times without progress.
+    """What `attempt` returns, which is called again after an OSError: `TRIES` times in all.
 
-    `done`: a measure of progress, such as bytes on the disk; tries count anew when it grows.
+    `done` measures progress, such as bytes on disk; when it has grown, tries count anew.
 
     Raises:
         DataError: at once if `attempt` raises it; or after the last try.
@@ -94,51 +94,50 @@ def with_retries(
                     f"{name}: not fetched in {TRIES} tries ({cause_of(error)}); check the address "
                     "and the network, then run again: it continues"
                 ) from error
-            asked = min(error.seconds, LONGEST_PAUSE_SECONDS) if isinstance(error, Busy) else 0.0
-            if asked > (pause := PAUSE_SECONDS * 2 ** (failed - 1)):
-                logger.info("%s: its server asks to wait; next try in %.0f s", name, asked)
-            time.sleep(max(asked, pause))
+            wait = min(error.seconds, LONGEST_PAUSE_SECONDS) if isinstance(error, Busy) else 0.0
+            if wait > (pause := PAUSE_SECONDS * 2 ** (failed - 1)):
+                logger.info("%s: its server asks to wait; next try in %.0f s", name, wait)
+            time.sleep(max(wait, pause))
 
 
 def pinned_by_content(
     name: str,
     size: int | None,
     read: Callable[[int], tuple[int, Iterator[bytes]]],
-    said: tuple[str, ...] = (),
+    server_names: tuple[str, ...] = (),
 ) -> Remote:
-    """A file whose server names no version: read once for its SHA-256."""
+    """A file whose server gives no version: it is read once for its SHA-256."""
 
     def digest() -> str:
-        found, count = hashlib.sha256(), 0
+        sha256, count = hashlib.sha256(), 0
         for piece in read(0)[1]:
-            found.update(piece)
+            sha256.update(piece)
             count += len(piece)
         if size is not None and count != size:
             raise CutShort(f"{count:,} of {size:,} bytes came")
-        return found.hexdigest()
+        return sha256.hexdigest()
 
-    return Remote(name, DIGEST_PIN + with_retries(name, digest), size, read, said)
+    return Remote(name, DIGEST_PIN + with_retries(name, digest), size, read, server_names)
 
 
 def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> str:
-    """The SHA-256 of the file, which then stands at `target`.
-
-    An earlier, killed attempt's `.part` is continued.
+    """Downloads the file to `target`, continuing a `.part` of a killed attempt; returns its
+    SHA-256.
 
     Raises:
-        DataError: it cannot be fetched whole, or is no longer the pinned one.
+        DataError: it cannot be fetched whole, or its content is no longer the pinned version.
     """
     part = target.with_name(f"{target.name}.part")
 
     def attempt() -> None:
         with part.open("ab") as file:
-            while (size := file.tell()) != remote.size:  # a server may part it as it likes
+            while (size := file.tell()) != remote.size:  # a server may send it in parts
                 start, pieces = remote.read(size)
                 file.truncate(start)
                 file.seek(start)  # else `tell` counts from where the file ended before
                 for piece in pieces:
                     file.write(piece)
-                    file.flush()  # a kill loses nothing that came
+                    file.flush()  # so a kill loses nothing
                     advance(len(piece))
                 if remote.size is None:
                     return
@@ -157,15 +156,15 @@ def download(remote: Remote, target: Path, advance: Callable[[int], object]) -> 
     return digest
 
 
-def begins_at(told: str | None, asked: int) -> int:
-    """Where a part of a file begins, by its `Content-Range`: some servers begin before the byte
-    that was asked for."""
-    found = re.match(r"bytes (\d+)-", told or "")
-    return int(found[1]) if found else asked
+def range_start(content_range: str | None, requested: int) -> int:
+    """The offset at which a partial response begins, by its `Content-Range`: some servers begin
+    before the one requested."""
+    match = re.match(r"bytes (\d+)-", content_range or "")
+    return int(match[1]) if match else requested
 
 
 def changed(name: str) -> DataError:
-    """The error of a file that is no longer what the key was made of."""
+    """The error of a file that no longer has the version in the key."""
     return DataError(
         f"{name} changed while it was fetched (changed_during_read); nothing of it was used: run "
         "again to take the new content"

@@ -1,13 +1,10 @@
-"""The files of a source: what its path matches, checked to be readable data files.
+"""One file of a source: its format, by its declaration or name, and its content, by a digest.
 
-data/raw/*.jsonl.gz  ->  SourceFile(name="data/raw/a.jsonl.gz", format="jsonl", codec=".gz") ...
+b.jsonl.gz  ->  SourceFile(name="b.jsonl.gz", format="jsonl", codec=".gz", ...)
 """
 
-import os
-import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.errors import DataError, shown
@@ -16,18 +13,16 @@ from tasks.ingestion.formats.extensions import (
     EXPECTED,
     FORMATS,
     extension_of,
+    has_known_extension,
     is_archive,
     is_data,
-    says_itself,
     split_codec,
 )
 from tasks.ingestion.params import ARCHIVE_FORMATS, Source
-from tasks.ingestion.places.archives import SEPARATOR, split_members
-from tasks.ingestion.places.directories import DirectoryFiles, files_of_directory, files_of_glob
+from tasks.ingestion.places.archives import SEPARATOR
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
-from tasks.ingestion.places.unread_files import is_note, last_of, never_holds_rows
+from tasks.ingestion.places.unread_files import base_name, is_metadata, never_holds_rows
 from tasks.ingestion.places.writable_names import unwritable
-from tasks.ingestion.redaction import redacted
 
 
 @dataclass(frozen=True)
@@ -40,13 +35,13 @@ class SourceFile:
     format: str
     """A value of `FORMATS` or of `ARCHIVES`."""
     codec: str
-    """What its name says of compression: one of `CODECS`, or empty."""
+    """Compression, by its name: one of `CODECS`, or empty."""
     delimiter: str
     size: int
     digest: str
-    """Of its bytes on disk: see `prefixes`."""
+    """Of its bytes on disk, as `prefixes` defines it."""
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False, repr=False)
-    """What its digest's pass over it knows of its beginnings."""
+    """Digests of its beginnings, from the pass that computed `digest`."""
     quotes: bool = True
 
     @property
@@ -55,100 +50,50 @@ class SourceFile:
         return self.format in ARCHIVES.values()
 
 
-def match(source: Source, found: DirectoryFiles | None = None) -> list[SourceFile]:
-    """The local files of a source's path, sorted by name; `found` is what it stands for, if that
-    has been looked for.
-
-    Raises:
-        DataError: nothing matches, or something that matches is no readable data file.
-    """
-    assert source.path is not None
-    given = split_members(source.path)[0]
-    found = found or found_below(source)
-    if found is None:
-        raise DataError(
-            f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
-            f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
-            + (" (a [ that is part of a name is [[] in a glob)" if "[" in given else "")
-        )
-    if not found.read:
-        is_one = Path(_resolved(given)).is_dir()
-        called = "the directory" if is_one else "each directory that matches"
-        raise DataError(
-            f"source {source.name!r}: {called} {given!r} ({_resolved(given)}) holds no file of a "
-            f"known format{found.instead}; {EXPECTED}: "
-            + _instead_of(given if is_one else "", found.left_out)
-        )
-    declared = declaring(source, found.read)
-    return [_described(declared(name), name) for name in found.read]
-
-
 def declaring(source: Source, names: Sequence[str]) -> Callable[[str], Source]:
-    """The source as it declares a file among those of these names: its `format` is of those that do
-    not tell what they are, or of all, where they tell the same (archives keep what they tell)."""
-    told = {extension_of(last_of(name)) for name in names if not is_archive(last_of(name))}
-    undeclared = source.model_copy(update={"format": None})
-    return lambda name: undeclared if len(told) > 1 and says_itself(last_of(name)) else source
+    """Gives the source to read a file with, by the file's name, which is one of `names`.
 
-
-def _instead_of(directory: str, left_out: Sequence[str]) -> str:
-    """What to do where nothing in a directory is read; an archive is, where it is named."""
-    archive = next(filter(is_archive, left_out), None)
-    if archive is None:
-        return "correct `path`, or say what the files are with `format`"
-    name = Path(archive)
-    glob = Path(directory, name.parent, f"*{''.join(name.suffixes[-2:])}")
-    return f"archives are read where a glob names them, as `path: {glob}` does"
-
-
-def found_below(source: Source) -> DirectoryFiles | None:
-    """The files of the source's path: those below it, if it is a directory; None where it matches
-    nothing.
-
-    Raises:
-        DataError: a directory in it cannot be read.
+    If the names have different extensions, the source's `format` is only for files without a known
+    one; else it is for all of them. Archives do not count.
     """
-    assert source.path is not None
-    path = os.path.expanduser(split_members(source.path)[0])  # noqa: PTH111 (keeps the spelling)
-    wanted = partial(is_wanted, source)
-    try:
-        if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
-            return files_of_directory(path, wanted)
-        return files_of_glob(path, wanted)
-    except OSError as error:
-        raise _unreadable(source, error) from error
+    plain = map(base_name, names)
+    extensions = {extension_of(name) for name in plain if not is_archive(name)}
+    if len(extensions) < 2:
+        return lambda _: source
+    undeclared = source.model_copy(update={"format": None})
+    return lambda name: undeclared if has_known_extension(base_name(name)) else source
 
 
 def is_wanted(source: Source, name: str) -> bool:
-    """Whether a file of this name among others holds rows, by its extension or as its source
-    declares."""
+    """Whether a file with this name in a directory is read: by its extension, or because the source
+    declares a `format`."""
     if is_data(name):
-        return not is_note(name)
+        return not is_metadata(name)
     declared = source.format is not None and not _declares_archives(source)
     return declared and not never_holds_rows(name)
 
 
-def described(
-    source: Source, name: str, path: Path, size: int, digest: str, said: Sequence[str] = ()
+def source_file(
+    source: Source, name: str, path: Path, size: int, digest: str, server_names: Sequence[str] = ()
 ) -> SourceFile:
-    """The file at `path` as what the first of these says that it is: its source's `format`, the
-    extension of its name, the names that its server gives it (`said`).
+    """The file at `path`, in the format that the first of these gives: the source's `format`, the
+    extension of its name, the names that its server gives it.
 
     Raises:
-        DataError: none of them says anything, or the name cannot be written in a line.
+        DataError: none of them gives a format, or the name has characters that no line can hold.
     """
-    _check_name(source, name)
-    telling = _telling(source, name, said)
-    if telling is None:
-        plain = last_of(name)
-        others = ", ".join(shown(each) for each in said if each != plain)
+    check_name(source, name)
+    typed = _typed_name(source, name, server_names)
+    if typed is None:
+        plain = base_name(name)
+        others = ", ".join(shown(each) for each in server_names if each != plain)
         gave = f" (nor has {others}, as its server calls it)" if others else ""
         raise DataError(
             f"source {source.name!r}: {name}: {plain!r} has no known extension{gave}; {EXPECTED}: "
             "rename it, narrow `path` to the data files, or say what it is with `format`, for "
             "example format: jsonl (json, csv, tsv, parquet, arrow; jsonl.gz where compressed)"
         )
-    stem, codec = split_codec(telling)
+    stem, codec = split_codec(typed)
     format_ = ARCHIVES.get(Path(stem).suffix) or FORMATS[Path(stem).suffix]
     if format_ == "tar":
         codec = {".tgz": ".gz", ".tbz2": ".bz2", ".txz": ".xz"}.get(Path(stem).suffix, codec)
@@ -156,7 +101,7 @@ def described(
     return SourceFile(name, path, format_, codec, delimiter, size, digest, quotes=source.quotes)
 
 
-def _check_name(source: Source, name: str) -> None:
+def check_name(source: Source, name: str) -> None:
     """Raises DataError for a name that no line of a table or a log could hold."""
     if fault := unwritable(name):
         raise DataError(
@@ -164,18 +109,18 @@ def _check_name(source: Source, name: str) -> None:
         )
 
 
-def _telling(source: Source, name: str, said: Sequence[str]) -> str | None:
-    """A file name whose extension tells what the file is.
+def _typed_name(source: Source, name: str, server_names: Sequence[str]) -> str | None:
+    """A file name whose extension is the file's format; None where nothing gives one.
 
-    An archive is told by its own name, and `format` then speaks of its members.
+    A file with an archive's name is one. A `format` of rows is then that of its members.
     """
-    declared, plain = source.format, last_of(name)
+    declared, plain = source.format, base_name(name)
     if declared is not None:
         of_archive = _declares_archives(source)
         is_member = SEPARATOR in name
         if not is_member if of_archive else is_member or not is_archive(plain):
             return f"x.{declared}"
-    return next((n for n in (plain, *said) if says_itself(n)), None)
+    return next((n for n in (plain, *server_names) if has_known_extension(n)), None)
 
 
 def _declares_archives(source: Source) -> bool:
@@ -198,31 +143,3 @@ def changed(file: SourceFile) -> DataError:
         f"{file.name} changed while it was read (changed_during_read); nothing of it was used: "
         "run again when nothing writes to it any more"
     )
-
-
-def _unreadable(source: Source, error: OSError) -> DataError:
-    return DataError(
-        f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
-        f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
-    )
-
-
-def _described(source: Source, name: str) -> SourceFile:
-    path, where = Path(name), f"source {source.name!r}: {_resolved(name)}"
-    _check_name(source, name)
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{where} is not a regular file; give a data file")
-        found = described(source, name, path, status.st_size, "")
-        return replace(found, digest=found.prefixes.digest(path))
-    except PermissionError as error:
-        raise DataError(f"{where}: not readable for user id {os.geteuid()}; change its mode") from (
-            error
-        )
-    except OSError as error:
-        raise DataError(f"{where} cannot be read: {error.strerror}") from error
-
-
-def _resolved(name: str) -> str:
-    return os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 (a loop cannot resolve)

@@ -1,7 +1,6 @@
-"""Opens http(s) URLs of sources; raises an error that quotes what came if it is not data.
+"""Opens http(s) URLs of sources; if the response is no data, the error quotes its beginning.
 
-A redirect may lead to another host, but of the schemes only from http to https. Proxies are taken
-from the environment.
+Proxies are taken from the environment.
 """
 
 import http.client
@@ -14,26 +13,26 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.formats.decompression import codec_of
-from tasks.ingestion.places.addresses import check_address
 from tasks.ingestion.places.downloads import Busy, CutShort
+from tasks.ingestion.places.redirects import SafeRedirects
 from tasks.ingestion.redaction import without_secrets
 
 TIMEOUT_SECONDS = 60
-PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""Statuses of temporary errors: tried again."""
+TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+"""Statuses of temporary errors, after which a request is worth another try."""
 LOOK_BYTES = 2048
-"""How much of a response's beginning decides whether it is data."""
+"""Bytes at a response's beginning that decide whether it is data."""
 HEAD_BYTES = 80
-"""How much of it an error message quotes."""
+"""Bytes of these that an error message quotes."""
 UNREAD_ENCODINGS = ("deflate", "br", "compress", "x-compress")
 GZIP = ("gzip", "x-gzip")
-"""Content encodings that the readers of text formats undo."""
+"""Content encodings that the readers of text formats decode."""
 _QUERY = re.compile(rb"(?<!<)(\?|%3[Ff])[^\s\"<>]+")
-"""The query of a URL that a response repeats: it may hold a signature, which is a secret."""
+"""The query of a URL in a response: it may hold a signature, which is a secret."""
 _HTML = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
@@ -45,21 +44,21 @@ def opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
 
     Raises:
         DataError: an error status that is permanent.
-        OSError: a temporary one (`PASSING`), or no connection: worth another try.
+        OSError: a temporary one (`TEMPORARY`), or no connection: worth another try.
     """
     address = quote(url, safe=":/?#[]@!$&'()*+,;=%~-._")
     headers = {"Accept-Encoding": "identity", "User-Agent": "reward-pipeline"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
-    opener = urllib.request.build_opener(_Redirects)
+    opener = urllib.request.build_opener(SafeRedirects)
     request = urllib.request.Request(address, headers=headers)
     try:
         response = opener.open(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
-            told = str(error.headers.get("Content-Range") or "")
-            if error.code == 416 and told.endswith(f"*/{offset}"):  # all of it is there already
-                yield _Nothing(error.headers)
+            content_range = str(error.headers.get("Content-Range") or "")
+            if error.code == 416 and content_range.endswith(f"*/{offset}"):  # nothing is left
+                yield _EmptyResponse(error.headers)
                 return
             raise _refused(name, error) from None
     except http.client.HTTPException as error:
@@ -72,10 +71,10 @@ def opened(url: str, name: str, offset: int) -> Generator[Any, None, None]:
 
 
 def check_head(name: str, response: Any) -> None:
-    """Reads the first LOOK_BYTES of a response, and refuses what cannot be data.
+    """Reads the first `LOOK_BYTES` of a response, and refuses what cannot be data.
 
     Raises:
-        DataError: a web page, such as a login form; or a Content-Encoding that is not undone here.
+        DataError: a web page, such as a login form; or a Content-Encoding that is not decoded.
     """
     head = _up_to(response, LOOK_BYTES)
     encoding = str(response.headers.get("Content-Encoding") or "").strip().lower()
@@ -86,18 +85,18 @@ def check_head(name: str, response: Any) -> None:
         )
     if not _is_page(str(response.headers.get("Content-Type") or ""), head):
         return
-    told = shown(_without_query(head[:HEAD_BYTES]), 2 * HEAD_BYTES)
+    text = shown(_without_query(head[:HEAD_BYTES]), 2 * HEAD_BYTES)
     final = without_secrets(response.geturl())
     way = f", redirected to {final}" if final != name else ""
     raise DataError(
-        f"{name}: a web page and no data (status {response.status}{way}), starts with {told}; give "
+        f"{name}: a web page and no data (status {response.status}{way}), starts with {text}; give "
         "the address of the file itself, without a login"
     )
 
 
 def _is_page(kind: str, head: bytes) -> bool:
-    """Whether it is a web page, judged by its bytes first: servers send JSON as `text/html`, and
-    pages under other types."""
+    """Whether it is a web page. Its bytes decide before the content type `kind`: servers send JSON
+    as `text/html`, and pages under other types."""
     start = head.lstrip().lower()
     if start.startswith(_HTML):
         return True
@@ -113,52 +112,13 @@ def _unzipped(head: bytes) -> bytes:
 
 
 def _is_packed(start: bytes) -> bool:
-    """Whether the file itself is compressed, Parquet, ZIP or Arrow: then its reader would not undo
-    a gzip around it."""
+    """Whether the file itself is compressed, Parquet, ZIP or Arrow: its reader would not decode a
+    gzip around it."""
     return start.startswith((b"PAR1", b"PK\3\4", b"ARROW1")) or bool(codec_of(start))
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects within http(s), and never from https to http."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        place = f"{without_secrets(req.full_url)}: redirected to "
-        check_address(place, newurl, "give the final address if you know it")
-        old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
-        if new not in (old, "https"):
-            raise DataError(
-                f"{place}{without_secrets(newurl)}, which is {new}, not {old}; give the final "
-                "address if you trust it"
-            )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-    # The base class checks the scheme itself, with an error that quotes the whole URL.
-    def http_error_302(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any
-    ) -> Any:
-        target = headers.get("location") or headers.get("uri") or ""
-        try:
-            if "//" in target:
-                self.redirect_request(req, fp, code, msg, headers, _joined(req.full_url, target))
-            return super().http_error_302(req, fp, code, msg, headers)
-        except DataError:
-            fp.close()
-            raise
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-def _joined(address: str, target: str) -> str:
-    try:
-        return urljoin(address, target)
-    except ValueError:  # as `check_address` will say
-        return target
-
-
-class _Nothing:
-    """The response to a request for bytes behind the end of the file: it has no body."""
+class _EmptyResponse:
+    """The response to a request for bytes behind the end of the file."""
 
     status = 206
 
@@ -173,7 +133,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
     head = shown(_without_query(_up_to(error, HEAD_BYTES)))
     reason = shown(_without_query(str(error.reason).encode()).decode(), 2 * HEAD_BYTES)[1:-1]
     found = f"{name}: status {error.code} ({reason}), the answer starts with {head}"
-    if error.code in PASSING:
+    if error.code in TEMPORARY:
         return Busy(found, _retry_after(str(error.headers.get("Retry-After") or "")))
     hint = {
         401: "it asks for a login: download it yourself, or use a signed URL",
@@ -183,18 +143,18 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
     return DataError(f"{found}; {hint}")
 
 
-def _retry_after(told: str) -> float:
+def _retry_after(header: str) -> float:
     """Seconds to wait, from a Retry-After header: a number of seconds or a date; else 0."""
-    if told.isdigit():
-        return float(told)
+    if header.isdigit():
+        return float(header)
     try:
-        return parsedate_to_datetime(told).timestamp() - time.time()
+        return parsedate_to_datetime(header).timestamp() - time.time()
     except ValueError:
         return 0.0
 
 
-def _without_query(said: bytes) -> bytes:
-    return _QUERY.sub(rb"\1***", said)
+def _without_query(content: bytes) -> bytes:
+    return _QUERY.sub(rb"\1***", content)
 
 
 def _up_to(response: IO[bytes], count: int) -> bytes:

@@ -1,7 +1,6 @@
 """A repository of the Hugging Face hub: the commit that its branch or tag means now.
 
-The one place that asks, for datasets and for models; a later stage names its own error class. What
-goes wrong is told with the key or the variable that helps.
+Used for datasets and for models: each caller gives its own error class.
 """
 
 import os
@@ -16,7 +15,7 @@ Kind = Literal["dataset", "model"]
 
 
 def resolve_commit(kind: Kind, repository: str, revision: str, failed: type[PipelineError]) -> str:
-    """The 40-digit commit of a revision; a commit is its own answer and asks nobody.
+    """The 40-digit commit of a revision; for a commit, no request is made.
 
     Raises:
         failed: the hub cannot be reached, or has no such repository or revision.
@@ -27,28 +26,28 @@ def resolve_commit(kind: Kind, repository: str, revision: str, failed: type[Pipe
         info = api().dataset_info if kind == "dataset" else api().model_info
         commit: str | None = info(repository, revision=revision).sha
     except Exception as error:
-        raise explained(kind, repository, revision, error, failed) from error
+        raise hub_error(kind, repository, revision, error, failed) from error
     if commit is None:
         raise failed(f"the hub names no commit for {kind} {repository}@{revision}")
     return commit
 
 
 def api() -> Any:
-    """The hub's client, for the hub that the environment names now."""
+    """The client of the hub that the environment names."""
     from huggingface_hub import HfApi
 
     return HfApi(endpoint=endpoint())
 
 
 def endpoint() -> str | None:
-    """The hub's address where it is not the usual one."""
+    """The hub's address from the environment; None: the usual one."""
     return os.environ.get("HF_ENDPOINT") or None
 
 
-def explained(
+def hub_error(
     kind: Kind, repository: str, revision: str, error: Exception, failed: type[PipelineError]
 ) -> PipelineError:
-    """What went wrong, with the variable or key that helps."""
+    """The error of a request to the hub, with the key or variable that helps."""
     kinds = {each.__name__ for each in type(error).__mro__}
     where = endpoint() or "https://huggingface.co"
     page = f"{where}/datasets/{repository}" if kind == "dataset" else f"{where}/{repository}"

@@ -1,4 +1,4 @@
-"""What the card of a dataset repository says of its files: configs, and the splits of each.
+"""The configs in a dataset repository's card, and the files of each split.
 
 configs:
 - config_name: en
@@ -18,15 +18,15 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class Chosen:
-    """What of a repository's files is meant; without both, all."""
+    """The files of a repository that are chosen; without patterns and directory, all."""
 
     patterns: Sequence[str] = ()
     directory: str | None = None
-    """Below which the names of files tell their splits."""
+    """Files below it belong to the split that their names tell."""
 
 
 def chosen_by_card(repository: str, card: str, config: str | None, split: str | None) -> Chosen:
-    """What `configs:` in the card's front matter says; nothing where it has none.
+    """The choice by `configs:` in the card's front matter; without configs, the directory `config`.
 
     Raises:
         DataError: it has configs, but not this one, or not this split; or they are malformed.
@@ -73,7 +73,7 @@ def _configs(repository: str, card: str) -> list[dict[str, Any]]:
 
 
 def _by_split(repository: str, given: Any) -> dict[str, list[str]]:
-    """Split -> globs, of any form that the card allows: a glob, several, or one entry per split."""
+    """Split -> globs, from any form that cards allow: a glob, several, or one entry per split."""
     entries = _listed(given)
     if all(isinstance(entry, str) for entry in entries):
         return {"train": [str(entry) for entry in entries]}

@@ -2,9 +2,8 @@
 
     {hub: owner/name, revision: main, split: train}   -> data/train-00000-of-00002.parquet, ...
 
-A branch or a tag is resolved to its commit, which is in the key; a commit asks nobody. The files
-come through huggingface_hub into its cache, are held against the repository's own hashes, and are
-read by the readers of this stage. No script of a repository is ever run.
+The commit is in the key. Files are downloaded into huggingface_hub's cache, checked against the
+repository's hashes, and read by this stage's readers. No script of a repository is ever run.
 """
 
 import hashlib
@@ -18,10 +17,10 @@ from tasks.artifact import file_digest
 from tasks.errors import DataError, shown, some
 from tasks.ingestion.formats.extensions import is_data
 from tasks.ingestion.places.directories import matches
-from tasks.ingestion.places.hub import api, endpoint, explained
+from tasks.ingestion.places.hub import api, endpoint, hub_error
 from tasks.ingestion.places.hub_cards import CARD, Chosen, chosen_by_card
 from tasks.ingestion.places.prefixes import pieces_digest
-from tasks.ingestion.places.unread_files import is_note, may_hold_rows
+from tasks.ingestion.places.unread_files import is_metadata, may_hold_rows
 
 Wanted = Callable[[str], bool]
 """Whether a file of this name holds rows."""
@@ -30,10 +29,10 @@ SPLIT_WORDS = {
     "validation": "validation|valid|val|dev",
     "test": "test|testing|eval|evaluation",
 }
-"""What files of a split may be called beside its own name; the hub's convention."""
-_NOT_MEANT = re.compile(r"(^|/)[._]")
+"""Words in file names that stand for a split, by the hub's convention."""
+_IGNORED = re.compile(r"(^|/)[._]")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
-"""From globs, as the `datasets` library has it."""
+"""From globs, by the rule of the `datasets` library."""
 
 
 def data_files(
@@ -46,10 +45,10 @@ def data_files(
     is_wanted: Wanted,
 ) -> tuple[list[tuple[str, Path, str]], list[str]]:
     """`(name in the repository, local path, digest)` of the chosen files, sorted by name; and the
-    names of those that may hold rows, and of which nothing says what they are.
+    names of those that may hold rows, but in an unknown format.
 
     Raises:
-        DataError: none is chosen, or one cannot be fetched or differs from its hash.
+        DataError: no file is chosen, or one cannot be fetched or differs from its hash.
     """
     try:
         tree = list(
@@ -62,7 +61,7 @@ def data_files(
             chosen = chosen_by_card(repository, card, config, split)
         among = _among(sorted(files), chosen, split)
         wanted = [*filter(is_wanted, among)]
-        # A `format` is for files that do not tell it; beside others, these are none of the rows.
+        # A `format` is for files without a known extension, if there are no others.
         names = among if chosen.patterns else [*filter(is_data, wanted)] or wanted
         if not names:
             raise _none(repository, commit, sorted(files), config, split)
@@ -76,16 +75,16 @@ def data_files(
     except DataError:
         raise
     except Exception as error:
-        raise explained("dataset", repository, commit, error, DataError) from error
+        raise hub_error("dataset", repository, commit, error, DataError) from error
 
 
 def _among(files: Sequence[str], chosen: Chosen, split: str | None) -> list[str]:
-    """The files that the patterns match; without any, all that are not hidden of this directory
-    and split."""
+    """The files that the patterns match; without patterns, all of the directory and split that are
+    not hidden."""
     if chosen.patterns:
         return sorted({f for pattern in chosen.patterns for f in _matched(files, pattern)})
     top = f"{normpath(chosen.directory or '')}/".removeprefix("./")
-    below = [f for f in files if f.startswith(top) and not _NOT_MEANT.search(f)]
+    below = [f for f in files if f.startswith(top) and not _IGNORED.search(f)]
     if split is None:
         return below
     words = SPLIT_WORDS.get(split, re.escape(split))
@@ -94,14 +93,14 @@ def _among(files: Sequence[str], chosen: Chosen, split: str | None) -> list[str]
 
 
 def _matched(files: Sequence[str], pattern: str) -> list[str]:
-    """The file of this name, or those that fit it as a glob, as the `datasets` library takes it:
-    what is hidden, or nobody's rows, has to be named."""
+    """The file of this name, or those that match it as a glob, by the rules of the `datasets`
+    library: hidden files and files without rows have to be named."""
     pattern = normpath(pattern)
     if pattern in files:
         return [pattern]
     fit = [f for f in files if matches(f.split("/"), pattern.split("/"))]
     seen = fit if _HIDDEN.search(pattern) else [f for f in fit if not _HIDDEN.search(f)]
-    return [f for f in seen if may_hold_rows(f) or (is_data(f) and not is_note(f))]
+    return [f for f in seen if may_hold_rows(f) or (is_data(f) and not is_metadata(f))]
 
 
 def _fetched(repository: str, commit: str, name: str) -> Path:
@@ -113,7 +112,7 @@ def _fetched(repository: str, commit: str, name: str) -> Path:
 
 
 def _verified(repository: str, entry: Any, path: Path) -> str:
-    """The file's digest, once its bytes are what the repository says they are."""
+    """The file's digest, after its bytes were checked against the repository's hash."""
     if entry.lfs is not None:
         same = file_digest(path) == entry.lfs.sha256
     else:
@@ -133,9 +132,9 @@ def _verified(repository: str, entry: Any, path: Path) -> str:
 def _none(
     repository: str, commit: str, files: Sequence[str], config: str | None, split: str | None
 ) -> DataError:
-    asked = "".join(f", {n} {shown(v)}" for n, v in (("config", config), ("split", split)) if v)
+    chosen = "".join(f", {n} {shown(v)}" for n, v in (("config", config), ("split", split)) if v)
     return DataError(
-        f"{repository}@{commit[:12]}: no data file chosen{asked}; it holds {some(files, 8)}: "
+        f"{repository}@{commit[:12]}: no data file chosen{chosen}; it holds {some(files, 8)}: "
         "give globs as `data_files`, or revision: refs/convert/parquet for the hub's own Parquet "
         "copy"
     )

@@ -1,11 +1,11 @@
-"""A cache of the SHA-256s of a file's pieces: only those whose XXH3 has changed are hashed anew.
+"""A cache of the SHA-256s of a file's pieces: only pieces with another XXH3 are hashed again.
 
     pieces      |   a   |   b   |   c   | d |         noted: XXH3 and SHA-256 of each
     grown       |   a   |   b   |   c   |   d   | e   XXH3 of all, SHA-256 of the last two
 
-XXH3 is as fast as reading, SHA-256 four times as slow. Two different pieces have the same 128-bit
-XXH3 by chance once in 2^128; and as the seed is random for every file, nobody can construct such
-pieces. Losing the notes only costs time.
+XXH3 is as fast as reading, SHA-256 four times as slow. Two pieces have the same 128-bit XXH3 by
+chance once in 2^128, and the seed is random for every file, so nobody can construct such pieces.
+Losing the notes only costs time.
 
     <cache>/pieces/<digest of the path>     {seed, entries}, as `notes` writes it: XXH3 (16 bytes)
                                             and SHA-256 (32) of every piece, in hex
@@ -41,14 +41,14 @@ class KnownPieces:
                 self._seed, self._entries = noted["seed"], bytes.fromhex(noted["entries"])
 
     def entry(self, number: int, piece: memoryview) -> bytes:
-        """XXH3 and SHA-256 of the file's piece of this number; the latter from the notes if the
-        former is the same."""
+        """XXH3 and SHA-256 of the piece `number`; the SHA-256 is taken from the notes if the XXH3
+        is the same."""
         noted = self._entries[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES]
         fast = xxhash.xxh3_128_digest(piece, self._seed)
         return noted if noted[:FAST_BYTES] == fast else fast + hashlib.sha256(piece).digest()
 
     def note(self, entries: bytes) -> None:
-        """Notes the entries of all pieces for the next time."""
+        """Saves the entries of all pieces for the next time."""
         if entries == self._entries:
             return
         with suppress(OSError):  # an unwritable home is no failure

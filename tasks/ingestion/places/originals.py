@@ -1,12 +1,12 @@
-"""Where a source's files come from: their versions, for the key, and how they become local files.
+"""Where a source's files come from: their versions, for the key, and how to get them.
 
     path: data/raw/*.jsonl            read where they are
     path: https://..., s3://...       downloaded into the build's scratch
     hub: owner/name                   fetched at a commit into huggingface_hub's cache
     an archive from any of them       its members unpacked into the build's scratch
 
-`locate` runs before the cache decision and downloads only what it cannot do without; `bring` is
-part of the build, and continues after a kill.
+`locate` runs before the cache decision and downloads as little as it can. `Located.fetch` is part
+of the build; a killed build continues it.
 """
 
 import logging
@@ -19,24 +19,18 @@ from urllib.parse import urlsplit
 
 from tasks.artifact import Workspace
 from tasks.errors import DataError
+from tasks.ingestion.formats.extensions import has_known_extension
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.addresses import WEB, check_address
 from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.downloads import Remote, download, is_url
-from tasks.ingestion.places.files import (
-    SourceFile,
-    declaring,
-    described,
-    found_below,
-    is_wanted,
-    match,
-    says_itself,
-)
+from tasks.ingestion.places.files import SourceFile, declaring, is_wanted, source_file
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.ingestion.places.hub_datasets import data_files
+from tasks.ingestion.places.local_files import find_files, match_files
 from tasks.ingestion.places.prefixes import pieces_digest
 from tasks.ingestion.places.unpacking import unpacked
-from tasks.ingestion.places.unread_files import told
+from tasks.ingestion.places.unread_files import left_out_message
 
 DOWNLOADS = "downloads"
 
@@ -44,30 +38,30 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Brought:
+class Fetched:
     """A source's files, all on this machine."""
 
     files: Sequence[SourceFile]
     facts: Mapping[str, Any]
-    """Where they came from, for the record: commit, or each download's pin and SHA-256."""
+    """For the artifact's record: the hub commit, or the pin and SHA-256 of each download."""
 
 
 @dataclass(frozen=True)
 class Located:
-    """A source, found but not fetched."""
+    """A source whose files are known but not yet fetched."""
 
     identity: Mapping[str, Any]
-    """What of it is in the key beside the pins."""
+    """What goes into the key beside the pins."""
     pins: Mapping[str, str]
-    """Name of each file -> its digest, or what stands for its content until it is here."""
-    bring: Callable[[Workspace], Brought]
+    """Name of each file -> its digest, or the version of its content: an ETag or a hub commit."""
+    fetch: Callable[[Workspace], Fetched]
 
 
 def locate(source: Source) -> Located:
-    """What the source's path or hub dataset stands for now.
+    """The files that the source's path or hub dataset stands for now.
 
     Raises:
-        DataError: nothing, or what cannot be read.
+        DataError: there are none, or they cannot be read.
     """
     if source.hub is not None:
         return _of_hub(source, source.hub)
@@ -75,19 +69,21 @@ def locate(source: Source) -> Located:
     path, members = split_members(source.path)
     if is_url(path):
         return _of_url(source, path, members)
-    found = found_below(source)
-    files = match(source, found)
+    found = find_files(source)
+    files = match_files(source, found)
     if members is not None and (other := next((f for f in files if not f.is_archive), None)):
         raise DataError(
             f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
             "nothing in it; leave that part out of `path`"
         )
-    if found and found.left_out:  # told at every run: no row differs by it, so no key does
-        logger.warning("source %r: %s", source.name, found.told(source.path))
+    if (
+        found and found.left_out
+    ):  # warned of in every run: it is not in the key, as it changes no row
+        logger.warning("source %r: %s", source.name, found.left_out_message(source.path))
     return Located(
         {"files": [file.name for file in files], "members": members},
         {file.name: file.digest for file in files},
-        lambda workspace: Brought(unpacked(workspace, source, files, members), {}),
+        lambda workspace: Fetched(unpacked(workspace, source, files, members), {}),
     )
 
 
@@ -95,25 +91,25 @@ def _of_hub(source: Source, repository: str) -> Located:
     commit = resolve_commit("dataset", repository, source.revision, DataError)
     chosen = {"config": source.config, "split": source.split}
 
-    def bring(workspace: Workspace) -> Brought:
+    def fetch(workspace: Workspace) -> Fetched:
         wanted = partial(is_wanted, source)
         found, left_out = data_files(
             repository, commit, patterns=source.data_files, **chosen, is_wanted=wanted
         )
         if left_out:
-            instead = "name them with globs in `data_files`, and say what they are with `format`"
+            advice = "name them with globs in `data_files`, and say what they are with `format`"
             among = f"the files of {repository}@{commit[:12]}"
-            logger.warning("source %r: %s", source.name, told(left_out, among, instead))
+            logger.warning("source %r: %s", source.name, left_out_message(left_out, among, advice))
         declared = declaring(source, [name for name, _, _ in found])
         files = [
-            described(declared(name), f"{repository}/{name}", path, path.stat().st_size, digest)
+            source_file(declared(name), f"{repository}/{name}", path, path.stat().st_size, digest)
             for name, path, digest in found
         ]
         facts = {"hub": repository, "commit": commit, "revision": source.revision}
-        return Brought(unpacked(workspace, source, files, None), facts)
+        return Fetched(unpacked(workspace, source, files, None), facts)
 
     identity = {"hub": repository, **chosen, "data_files": list(source.data_files)}
-    return Located(identity, {f"hub:{repository}": commit}, bring)
+    return Located(identity, {f"hub:{repository}": commit}, fetch)
 
 
 def _of_url(source: Source, url: str, members: str | None) -> Located:
@@ -129,11 +125,13 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
         remotes = [web.pinned(url)]
     else:
         remotes = buckets.pinned(source.name, url, source.storage or {})
-    # An unknown kind is told before the download.
+    # An unknown format is an error before the download.
     declared = declaring(source, [remote.name for remote in remotes])
-    kinds = [described(declared(r.name), r.name, Path(), 0, "", r.said) for r in remotes]
+    kinds = [source_file(declared(r.name), r.name, Path(), 0, "", r.server_names) for r in remotes]
     formats = [f"{k.format}{k.codec}" for k in kinds]
-    by_server = {"formats": formats} if any(not says_itself(r.name) for r in remotes) else {}
+    by_server = (
+        {"formats": formats} if any(not has_known_extension(r.name) for r in remotes) else {}
+    )
     return Located(
         {"files": [remote.name for remote in remotes], "members": members} | by_server,
         {remote.name: remote.pin for remote in remotes},
@@ -143,7 +141,7 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
 
 def _downloaded(
     workspace: Workspace, source: Source, remotes: Sequence[Remote], members: str | None
-) -> Brought:
+) -> Fetched:
     from tqdm import tqdm
 
     declared = declaring(source, [remote.name for remote in remotes])
@@ -162,9 +160,9 @@ def _downloaded(
                 done = {"sha256": digest, "digest": pieces_digest(target)}
                 workspace.finish(unit, done)
             size = target.stat().st_size
-            known = remote.name, target, size, done["digest"], remote.said
-            files.append(described(declared(remote.name), *known))
+            known = remote.name, target, size, done["digest"], remote.server_names
+            files.append(source_file(declared(remote.name), *known))
             fetched.append(
                 {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
             )
-    return Brought(unpacked(workspace, source, files, members), {"downloads": fetched})
+    return Fetched(unpacked(workspace, source, files, members), {"downloads": fetched})

@@ -1,12 +1,12 @@
-"""The digest of a source's file, and of its prefixes: the SHA-256 of its pieces' SHA-256s.
+"""The digest of a file and of its prefixes: the SHA-256 of its pieces' SHA-256s.
 
     file      |  128 KiB  |  128 KiB  |  128 KiB  | rest |
     pieces          a           b           c        d         hashed side by side
     digest     SHA-256(a b c d)
     of a prefix that ends in c:  SHA-256(a b c'), for which a few bytes are read again
 
-So several cores can hash one file, and it costs next to nothing to tell whether a file still begins
-with the same bytes. Of a large file that has changed, only new pieces are hashed (`known_pieces`).
+So several cores can hash one file, and whether a file still begins with the same bytes is known at
+little cost. Of a large file that has changed, only new pieces are hashed (`known_pieces`).
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class PiecesHash:
 
 
 def stamp(path: Path) -> Stamp:
-    """The file's stamp, which changes when it is written to or replaced; empty if it is gone."""
+    """The file's stamp, which changes when it is written to or replaced; empty if there is none."""
     try:
         return stamps.stamp(path)
     except OSError:
@@ -69,8 +69,8 @@ def stamp(path: Path) -> Stamp:
 
 
 def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
-    """Adds a file's bytes from `start` to `end` to a hash; where they ended: before `end` if the
-    file is shorter."""
+    """Adds a file's bytes from `start` to `end` to a hash; returns the offset reached, which is
+    less than `end` if the file is shorter."""
     file.seek(start)
     while start < end and (piece := file.read(min(PIECE_BYTES, end - start))):
         state.update(piece)
@@ -80,11 +80,11 @@ def hash_on(file: FileIO, state: PiecesHash, start: int, end: int) -> int:
 
 def pieces_digest(path: Path) -> str:
     """The digest of a file's bytes; cached while the file does not change."""
-    return file_digest(path, lambda path: _over(_shas(path)), "pieces")
+    return file_digest(path, lambda path: _digest_of(_shas(path)), "pieces")
 
 
 class Prefixes:
-    """Digests of one file's prefixes, quick for those whose pieces were hashed before."""
+    """Digests of one file's prefixes; quick once `digest` has hashed its pieces."""
 
     def __init__(self) -> None:
         self._pieces = b""
@@ -92,7 +92,7 @@ class Prefixes:
         self._stamp: Stamp = []
 
     def digest(self, path: Path) -> str:
-        """The digest of the file's bytes; if they are read for it, keeps the pieces' SHA-256s."""
+        """The digest of the file's bytes; if it has to read them, it keeps the pieces' SHA-256s."""
         return file_digest(path, self._read, "pieces")
 
     def _read(self, path: Path) -> str:
@@ -100,21 +100,21 @@ class Prefixes:
         known = KnownPieces(path, PIECE_BYTES) if size >= SMALL_FILE_BYTES else None
         pieces = _shas(path, known)
         self._pieces = pieces[: size // PIECE_BYTES * SHA_BYTES]
-        return _over(pieces)
+        return _digest_of(pieces)
 
     def at(self, path: Path, ends: Iterable[int]) -> dict[int, PiecesHash]:
-        """Byte offset -> the state of the hash there, for each of these that the file has."""
+        """Byte offset -> the state of the hash there, for each of `ends` within the file."""
         found: dict[int, PiecesHash] = {}
         state, done = PiecesHash(), 0
-        over, taken = hashlib.sha256(), 0
+        over, used = hashlib.sha256(), 0
         known = self._pieces if stamp(path) == self._stamp else b""
         with path.open("rb", buffering=0) as file:
             for end in sorted({*ends}):
                 whole = end // PIECE_BYTES
                 before = whole * over.digest_size
                 if done < whole * PIECE_BYTES and before <= len(known):
-                    over.update(known[taken:before])
-                    taken = before
+                    over.update(known[used:before])
+                    used = before
                     state, done = PiecesHash(over.copy()), whole * PIECE_BYTES
                 done = hash_on(file, state, done, end)
                 if done < end:  # the file has become shorter
@@ -123,7 +123,7 @@ class Prefixes:
         return found
 
 
-def _over(pieces: bytes) -> str:
+def _digest_of(pieces: bytes) -> str:
     return hashlib.sha256(pieces).hexdigest()
 
 
@@ -149,13 +149,13 @@ def _entries(path: Path, entry: Callable[[int, memoryview], bytes], start: int) 
     found, buffer = list[bytes](), bytearray(PIECE_BYTES)
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        while len(found) < STRETCH_PIECES and (count := _filled(file, buffer)):
+        while len(found) < STRETCH_PIECES and (count := _read_full(file, buffer)):
             found.append(entry(start // PIECE_BYTES + len(found), memoryview(buffer)[:count]))
     return b"".join(found)
 
 
-def _filled(file: FileIO, buffer: bytearray) -> int:
-    """Reads until the buffer is full, or the file ends; how many bytes that were."""
+def _read_full(file: FileIO, buffer: bytearray) -> int:
+    """Reads until the buffer is full or the file ends; returns the number of bytes."""
     done = 0
     while done < len(buffer) and (count := file.readinto(memoryview(buffer)[done:])):
         done += count

@@ -1,4 +1,4 @@
-"""The archives among a source's files, unpacked into the build's scratch; a killed build continues.
+"""Unpacks the archives among a source's files into the build's scratch; a killed build continues.
 
 raw.zip  b.jsonl   ->   raw.zip!/train/a.jsonl  raw.zip!/eval/x.csv  b.jsonl
 """
@@ -17,10 +17,10 @@ from tasks.ingestion.places.files import (
     SourceFile,
     check_unchanged,
     declaring,
-    described,
     is_wanted,
+    source_file,
 )
-from tasks.ingestion.places.unread_files import last_of, told
+from tasks.ingestion.places.unread_files import base_name, left_out_message
 
 UNPACKED = "unpacked"
 
@@ -40,22 +40,24 @@ def unpacked(
         target = workspace.scratch / UNPACKED / unit
         archive = _members(workspace, unit, file, members, target, partial(is_wanted, source))
         if archive.left_out:
-            glob = f"{last_of(file.name)}{SEPARATOR}..."
-            instead = f"name them with a glob ({glob}), and say what they are with `format`"
+            glob = f"{base_name(file.name)}{SEPARATOR}..."
+            advice = f"name them with a glob ({glob}), and say what they are with `format`"
             among = f"the members of {file.name!r}"
-            logger.warning("source %r: %s", source.name, told(archive.left_out, among, instead))
+            logger.warning(
+                "source %r: %s", source.name, left_out_message(archive.left_out, among, advice)
+            )
         declared = declaring(source, [member.name for member in archive.members])
-        found += [_described(declared(m.name), file, m) for m in archive.members]
+        found += [_member_file(declared(m.name), file, m) for m in archive.members]
     return found
 
 
-def _described(source: Source, archive: SourceFile, member: Member) -> SourceFile:
+def _member_file(source: Source, archive: SourceFile, member: Member) -> SourceFile:
     name = f"{archive.name}{SEPARATOR}{member.name}"
-    found = described(source, name, member.path, member.size, member.digest)
+    found = source_file(source, name, member.path, member.size, member.digest)
     if found.is_archive:
         raise DataError(
             f"source {source.name!r}: {name} is an archive within an archive; unpack "
-            f"{last_of(archive.name)}, and give its archives as sources"
+            f"{base_name(archive.name)}, and give its archives as sources"
         )
     return found
 
@@ -70,11 +72,13 @@ def _members(
 ) -> Unpacked:
     done = workspace.finished(unit)
     if done is not None:
-        of = [Member(m["name"], target / m["place"], m["size"], m["digest"]) for m in done["of"]]
-        return Unpacked(of, done["left_out"])
+        entries = [
+            Member(m["name"], target / m["place"], m["size"], m["digest"]) for m in done["of"]
+        ]
+        return Unpacked(entries, done["left_out"])
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
-    # Its bytes are counted when its members are read.
+    # No progress is reported here: the bytes are counted when the members are read.
     origin = Origin(file.path, file.name, file.codec, "", target)
     found = unpack(origin, file.format, members, wanted, target)
     check_unchanged(file)

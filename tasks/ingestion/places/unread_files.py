@@ -1,4 +1,4 @@
-"""Files that are found among a source's and not read; those that may hold rows are reported.
+"""Files beside a source's data files that are not read; those that may hold rows are reported.
 
 part-00001  b.txt  c.jsonl.lz4                    may hold rows, in an unknown format: reported
 README.md  a.png  _SUCCESS  dataset_infos.json    never hold rows: ignored silently
@@ -10,8 +10,8 @@ from fnmatch import translate
 
 from tasks.errors import shown
 
-NOTES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
-"""Metadata in a data format (JSON) that libraries (`datasets`, LLaMA-Factory) write beside rows."""
+METADATA_FILES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
+"""JSON files without rows, which libraries (`datasets`, LLaMA-Factory) write beside data."""
 NEVER_ROWS = (
     *("readme", "readme.*", "license", "license.*", "licence", "licence.*", "notice"),
     *("copying", "copying.*", "citation.*", "changelog", "changelog.*", "*.md", "*.rst"),
@@ -28,30 +28,30 @@ NAMED = 3
 
 
 def never_holds_rows(name: str) -> bool:
-    """Whether a file of this name holds no rows, unless its extension is one of data."""
-    return _NEVER_ROWS.fullmatch(last_of(name).lower()) is not None
+    """Whether the name is that of a file without rows, extensions of data left aside."""
+    return _NEVER_ROWS.fullmatch(base_name(name).lower()) is not None
 
 
-def is_note(name: str) -> bool:
-    """Whether it is metadata of a library, though it looks like data."""
-    return last_of(name).lower() in NOTES
+def is_metadata(name: str) -> bool:
+    """Whether a file of this name is a library's metadata, though its extension is one of data."""
+    return base_name(name).lower() in METADATA_FILES
 
 
 def may_hold_rows(name: str) -> bool:
-    """Whether it is reported if it is not read."""
-    return not (never_holds_rows(name) or is_note(name))
+    """Whether a file of this name is reported if it is not read."""
+    return not (never_holds_rows(name) or is_metadata(name))
 
 
-def last_of(name: str) -> str:
+def base_name(name: str) -> str:
     """A file's own name, without its directories."""
     return name.rstrip("/").rpartition("/")[2]
 
 
-def told(names: Sequence[str], among: str, instead: str) -> str:
-    """Message that the files `names` of `among` are not read, and what to do (`instead`)."""
+def left_out_message(names: Sequence[str], among: str, advice: str) -> str:
+    """Message that the files `names` of `among` are not read, and what to do."""
     return (
         f"{len(names):,} of {among} left out, as their names tell no format of rows: "
-        f"{some_of(names)}; if they hold rows, {instead}"
+        f"{some_of(names)}; if they hold rows, {advice}"
     )
 
 

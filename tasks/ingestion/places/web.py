@@ -1,4 +1,4 @@
-"""Files behind http(s) URLs: pinned by their ETag, read from any offset on, never a login page."""
+"""Files behind http(s) URLs: pinned by their ETag, read from any offset; a web page is an error."""
 
 import http.client
 import logging
@@ -10,47 +10,47 @@ from tasks.ingestion.formats.decompression import PIECE_BYTES
 from tasks.ingestion.places.downloads import (
     CutShort,
     Remote,
-    begins_at,
     changed,
     pinned_by_content,
+    range_start,
     with_retries,
 )
 from tasks.ingestion.places.http_responses import check_head, opened
-from tasks.ingestion.places.said_names import said_names
+from tasks.ingestion.places.server_names import server_names
 from tasks.ingestion.redaction import without_secrets
 
 logger = logging.getLogger(__name__)
 
 
 def pinned(url: str) -> Remote:
-    """The file behind the URL, with what its server says of its version.
+    """The file behind the URL, with the version that its server gives.
 
     Raises:
         DataError: there is none, it is a web page, or the server cannot be reached.
     """
     name = without_secrets(url)
 
-    def look() -> tuple[Mapping[str, str], int | None, str]:
+    def request() -> tuple[Mapping[str, str], int | None, str]:
         with opened(url, name, 0) as response:
             check_head(name, response)
             headers = {name.lower(): value for name, value in response.headers.items()}
             return headers, _length(response), response.geturl()
 
-    headers, size, address = with_retries(name, look)
-    said = said_names(headers, address)
+    headers, size, address = with_retries(name, request)
+    names = server_names(headers, address)
     version = headers.get("etag") or headers.get("last-modified")
 
     def read(offset: int) -> tuple[int, Iterator[bytes]]:
         return _read(url, name, version, offset)
 
     if version is None:
-        return pinned_by_content(name, size, read, said)
+        return pinned_by_content(name, size, read, names)
     pin = f"etag:{version}" if "etag" in headers else f"of:{version}"
-    return Remote(name, pin, size, read, said)
+    return Remote(name, pin, size, read, names)
 
 
 def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, Iterator[bytes]]:
-    """From the offset on, or from the start where the server refuses to continue there."""
+    """The file from the offset on, or from its start if the server cannot continue there."""
     if offset:
         try:
             return _read_from(url, name, version, offset)
@@ -63,12 +63,12 @@ def _read(url: str, name: str, version: str | None, offset: int) -> tuple[int, I
 def _read_from(
     url: str, name: str, version: str | None, offset: int
 ) -> tuple[int, Iterator[bytes]]:
-    """Raises DataError where the server gives another version, or nothing from there on."""
+    """Raises DataError if the server gives another version, or nothing from the offset on."""
     stream = opened(url, name, offset)
     response = stream.__enter__()
     found = response.headers.get("ETag") or response.headers.get("Last-Modified")
-    is_part, told = response.status == 206, response.headers.get("Content-Range")
-    start = begins_at(told, offset) if is_part else 0
+    is_part, content_range = response.status == 206, response.headers.get("Content-Range")
+    start = range_start(content_range, offset) if is_part else 0
     if start > offset or (version is not None and found != version):
         stream.__exit__(None, None, None)
         raise changed(name)

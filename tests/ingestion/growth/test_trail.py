@@ -17,7 +17,7 @@ from tasks.ingestion.growth.marks import Mark, small_marks
 from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.params import Source
 from tasks.ingestion.places import prefixes
-from tasks.ingestion.places.files import match
+from tasks.ingestion.places.local_files import match_files
 from tasks.ingestion.places.prefixes import Prefixes
 from tasks.ingestion.unit import ingest_file
 
@@ -130,7 +130,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, place, change
     path.write_bytes(ROWS)
     os.utime(path, (0, 0))
     source = Source(name="s", path=str(path))
-    [file] = match(source)
+    [file] = match_files(source)
     workspace = Workspace(tmp_path / "work", 0)
 
     def advance(count: int) -> None:
@@ -149,7 +149,7 @@ def test_a_file_that_changes_once_it_is_read_has_no_marks_and_is_refused(
 ):
     path = tmp_path / "x.jsonl"
     path.write_bytes(ROWS[: 14 * 12_000])
-    [file] = match(Source(name="s", path=str(path)))
+    [file] = match_files(Source(name="s", path=str(path)))
     workspace = Workspace(tmp_path / "work", 0)
     asked = []
 

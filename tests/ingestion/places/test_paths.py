@@ -10,7 +10,8 @@ import pytest
 
 from tasks.errors import DataError
 from tasks.ingestion.params import IngestionParams, Source
-from tasks.ingestion.places.files import check_unchanged, match
+from tasks.ingestion.places.files import check_unchanged
+from tasks.ingestion.places.local_files import match_files
 from tests.ingestion.fuzz import zip_of
 
 
@@ -67,7 +68,7 @@ def test_an_unreadable_file_names_the_user(ingestion):
 def test_a_file_that_changed_since_it_was_hashed_is_refused(ingestion):
     path = ingestion.write("x.jsonl", '{"a":1}\n')
     step = ingestion.step({"name": "s", "path": str(path)})
-    [file] = match(Source(name="s", path=str(path)))
+    [file] = match_files(Source(name="s", path=str(path)))
     check_unchanged(file)
     path.write_text('{"a":1}\n{"a":2}\n')
     with pytest.raises(DataError, match="changed_during_read"):
@@ -84,7 +85,7 @@ def test_a_directory_gives_its_data_files_and_a_glob_crosses_directories(ingesti
     directory = ingestion.directory / ".at/raw"
     names = [f"{directory}/b.jsonl", f"{directory}/deep/a.jsonl"]
     for path in (f"{directory}", f"{directory}/**/*.jsonl"):
-        assert [file.name for file in match(Source(name="s", path=path))] == names
+        assert [file.name for file in match_files(Source(name="s", path=path))] == names
 
 
 @pytest.mark.catalogue(45)
@@ -205,9 +206,9 @@ def test_linked_directories_are_entered_once_and_without_loops(ingestion, caplog
     names = ["a.jsonl", "again/c.jsonl", "z/b.jsonl"]
     raw = at / "top/raw"
     for path in (raw, raw / "**", raw / "**/*.jsonl", at / "*/r?w/**/[abc].jsonl"):
-        found = match(Source(name="s", path=str(path)))
+        found = match_files(Source(name="s", path=str(path)))
         assert [file.name for file in found] == [f"{raw}/{name}" for name in names]
-    [below] = match(Source(name="s", path=f"{raw}/**/z/**/*.jsonl"))
+    [below] = match_files(Source(name="s", path=f"{raw}/**/z/**/*.jsonl"))
     assert below.name == f"{raw}/z/b.jsonl"
     (raw / "again").unlink()
     ingestion.write("far/part-0", "")

@@ -4,7 +4,7 @@
     redirected to https://host/files/pairs.csv                   ->  "pairs.csv"
     Content-Type: application/x-ndjson                           ->  "rows.jsonl"
 
-Asked only where the URL's own path ends in no known extension, and its source declares no format.
+Used only if the URL's own path ends in no known extension, and its source declares no format.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ EXTENSIONS = {
 """Content types that name a format; `text/plain` and `application/octet-stream` name none."""
 
 
-def said_names(headers: Mapping[str, str], address: str = "") -> tuple[str, ...]:
-    """The names that a response gives, the surest first.
+def server_names(headers: Mapping[str, str], address: str = "") -> tuple[str, ...]:
+    """The file names in a response, the surest first.
 
     `headers`: by lower-case name. `address`: the URL after redirects.
     """
