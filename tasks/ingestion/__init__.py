@@ -1,14 +1,14 @@
 """Raw rows of every source, verbatim, each with the file and the row that it came from.
 
-Files in, shards of rows out, nothing interpreted: which columns mean what is conversion's matter.
+Files in, shards of rows out, nothing interpreted: conversion decides what columns mean.
 
-    places/         where a source's files are, how they come here, what they are known by
+    places/         where a source's files are, how they are fetched, what identifies them
     formats/        from bytes to rows: one reader for each format
-    growth/         files that grow: what an earlier artifact holds of one is not read again
-    unit, account   one file from end to end, and what is counted of it
-    reading         the files of all sources, side by side
-    where, mixture  which rows of a source are taken
-    shards, shard_writer, row_groups, quarantine    rows on disk, and those that are none
+    growth/         files that grow: rows that an earlier artifact holds are not read again
+    unit, account   one file from end to end, and its counts
+    reading         the files of all sources, in parallel
+    where, mixture  which rows of a source are kept
+    shards, shard_writer, row_groups, quarantine    rows on disk, good and bad
     task            the stage
 """
 

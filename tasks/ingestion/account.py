@@ -1,4 +1,4 @@
-"""What is counted of one file while it is read: ledger, bad rows, an example of each fault."""
+"""The counts of one file while it is read: ledger, bad rows, an example of each fault."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from tasks.artifact import Ledger
 from tasks.errors import shown
 from tasks.ingestion.formats.batches import BadRow, Batch
 from tasks.ingestion.growth.appended import KeptBadRows, Past
-from tasks.ingestion.mixture import Sample
+from tasks.ingestion.mixture import UNWANTED, Sample, leave_out
 from tasks.ingestion.params import Source
 
 
 @dataclass
 class Account:
-    """What has been counted of one file so far."""
+    """The counts of one file so far."""
 
     source: Source
     file: str
@@ -25,15 +25,15 @@ class Account:
     counted: int = 0
 
     def add(self, batch: Batch) -> None:
-        """Books a batch: all of its rows as handed on."""
-        self._book(batch.read, len(batch.rows), len(batch.blank), batch.bad)
+        """Counts a batch, all of its rows as kept."""
+        self._count(batch.read, len(batch.rows), len(batch.blank), batch.bad)
 
     def add_past(self, past: Past) -> None:
-        """Books what is in place already."""
+        """Counts the part of the file that is in place already."""
         last = past.last
-        self._book(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
+        self._count(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
 
-    def _book(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
+    def _count(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
         source = self.source.name
         self.ledger.count_in(source, read)
         self.ledger.count_out(source, rows)
@@ -45,6 +45,13 @@ class Account:
             self.examples.setdefault(entry.fault.reason, _example(self.file, entry))
         self.bad.extend(bad)
         self.counted += rows + len(bad)
+
+    def leave_out_unselected(self) -> None:
+        """Counts the rows that the sample left out as dropped, once the file is read."""
+        leave_out(self.ledger, self.source.name, self.sample.left_out)
+        self.ledger.check()
+        if first := self.sample.first_unwanted:
+            self.examples[UNWANTED] = f"{self.file} {first}"
 
 
 def _example(name: str, bad: BadRow) -> str:

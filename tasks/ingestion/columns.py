@@ -1,7 +1,7 @@
-"""Declared columns: of one file, none that could be taken for another; of a source, the same ones.
+"""Checks declared columns: distinct names in one file, and the same ones in all files of a source.
 
-CSV, Parquet and Arrow files declare columns; JSON rows may each have fields of their own, which
-conversion judges row by row.
+CSV, Parquet and Arrow files declare columns. JSON rows may have different fields, which conversion
+checks row by row.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from tasks.errors import DataError, shown, some
 
 TEXT = "string"
 NAMED = 4
-"""Files that a message lists."""
+"""Number of files that a message lists."""
 
 Kind = TypeVar("Kind")
 
 
 def check_names(place: str, names: Sequence[str]) -> None:
-    """Raises DataError where a name stands twice, or twice but for case and outer spaces."""
+    """Raises DataError if two names are equal, or differ only in case or outer spaces."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
@@ -36,10 +36,10 @@ def check_names(place: str, names: Sequence[str]) -> None:
 
 
 def check_same_columns(source: str, columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Raises DataError where files of one source declare different columns, or kinds of them.
+    """Raises DataError if files of one source declare different columns, or different kinds of one.
 
     Args:
-        columns: of each file that declares any, name -> kind; the kind "null" agrees with all.
+        columns: file -> its columns as name -> kind; the kind "null" agrees with all.
     """
     groups: dict[frozenset[str], list[str]] = {}
     for file, declared in columns.items():

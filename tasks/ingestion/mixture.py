@@ -1,10 +1,9 @@
-"""Which rows of a source a mixture takes: decided by each row's own content.
+"""Which rows of a source are kept: `where`, `weight` and `cap` decide by each row's content.
 
-`where` takes the rows whose columns hold what is wanted; `weight` and `cap` take a part of those. A
-row's place in [0, 2**64) is a hash of the source's name and its bytes. `weight` keeps the rows
-below that share of the range; `cap` keeps the lowest places. So rows that come later move none
-that are there: with `weight` never, with `cap` each at most pushes out the highest. Equal rows
-share a place.
+`where` keeps the rows that meet its conditions. Of these, `weight` and `cap` keep a part. A row's
+place in [0, 2**64) is a hash of the source's name and the row's bytes. `weight` keeps the places
+below that share of the range; `cap` keeps the lowest places. So added rows change little: with
+`weight` no other row, with `cap` each removes at most the highest one. Equal rows share a place.
 """
 
 import hashlib
@@ -30,18 +29,17 @@ def place(source: str, raw: bytes) -> int:
 
 @dataclass
 class Sample:
-    """The rows that a source's `where` and `weight` keep of one file, and the places that `cap` has
-    to see."""
+    """Selects the rows of one file by `where` and `weight`, and collects their places for `cap`."""
 
     source: Source
     left_out: Counter[str] = field(default_factory=Counter[str])
-    """How many rows, by reason."""
+    """Number of rows, by reason."""
     first_unwanted: str | None = None
-    """Which row that is, and what of it."""
+    """The first row that does not meet `where`, and why."""
     places: list[int] = field(default_factory=list[int])
 
-    def of(self, batch: Batch) -> tuple[list[int], list[bytes]]:
-        """Row numbers and bytes of the batch's rows that are kept."""
+    def select(self, batch: Batch) -> tuple[list[int], list[bytes]]:
+        """Row numbers and bytes of the rows that are kept."""
         if self.source.where:
             return self._share(*self._wanted(batch))
         return self._share(batch.rows, batch.raws)
@@ -81,7 +79,7 @@ def lowest(places: Sequence[int], cap: int) -> list[int]:
 
 
 def leave_out(ledger: Ledger, source: str, counts: Mapping[str, int]) -> None:
-    """Moves rows of the source's account from those handed on to those left out, by reason."""
+    """Moves rows of the source's account from those kept to those dropped, by reason."""
     for reason, count in counts.items():
         if count:
             ledger.count_out(source, -count)
@@ -91,13 +89,13 @@ def leave_out(ledger: Ledger, source: str, counts: Mapping[str, int]) -> None:
 def apply_caps(
     workspace: Workspace, source: Source, units: Sequence[str], summaries: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The units' summaries after the source's `cap`: fewer shards, anew below `<unit>+capped`,
-    a name that no unit has."""
+    """The units' summaries after the source's `cap`; the remaining rows are written as new shards
+    below `<unit>+capped`, a name that no unit has."""
     if source.cap is None:
         return list(summaries)
     chosen = lowest([p for summary in summaries for p in summary["places"]], source.cap)
     highest = chosen[-1] if chosen else 0
-    equal = Counter(chosen)[highest]  # of rows that share the last place, the first so many
+    equal = Counter(chosen)[highest]  # so many rows of the last place are kept, the first ones
     capped: list[dict[str, Any]] = []
     for unit, summary in zip(units, summaries, strict=True):
         done = workspace.finished(f"{unit}+capped")
@@ -120,19 +118,19 @@ def _capped(
     highest: int,
     equal: int,
 ) -> dict[str, Any]:
-    """Writes the rows of a unit up to the place `highest`, of that place itself `equal`."""
+    """Writes the rows of a unit below the place `highest`, and the first `equal` ones at it."""
     from tasks.ingestion.shard_writer import ShardWriter
     from tasks.ingestion.shards import shard_rows
 
     name = f"{workspace.scratch.name}/{unit}+capped"
-    left_out = taken = 0
+    left_out = kept_equal = 0
     with ShardWriter(workspace.writing, name, source.name, summary["file"]) as shards:
         for index in range(summary["shards"]):
             for row, raw in shard_rows(workspace.scratch / unit / f"{index:05d}.parquet"):
-                found = place(source.name, raw)
-                if found > highest or (found == highest and taken == equal):
+                row_place = place(source.name, raw)
+                if row_place > highest or (row_place == highest and kept_equal == equal):
                     left_out += 1
                     continue
-                taken += found == highest
+                kept_equal += row_place == highest
                 shards.extend([row], [raw])
-    return {"shards": shards.shards, "left_out": left_out, "equal": taken}
+    return {"shards": shards.shards, "left_out": left_out, "equal": kept_equal}

@@ -1,4 +1,4 @@
-"""The `ingestion:` section: which files hold the raw rows, and how many of them are taken."""
+"""The `ingestion:` section: the files with raw rows, and which of their rows are kept."""
 
 from collections import Counter
 from typing import Annotated, Any, Literal, Self
@@ -17,8 +17,8 @@ FORMAT = rf"^({'|'.join((*ROW_FORMATS, *ARCHIVE_FORMATS))})(\.(gz|zst|bz2|xz))?$
 
 
 class Source(Params):
-    """One named set of files. `layout`, `columns`, `options` and `use` stand here for the reader's
-    sake: they say what conversion makes of the rows, and ingestion does not look at them."""
+    """One named set of files. Conversion uses `layout`, `columns`, `options` and `use`; ingestion
+    does not."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     """Names the source in every later table; lower case, at most 64 characters."""
@@ -92,7 +92,7 @@ class Source(Params):
 
     @field_serializer("path", when_used="json")
     def _without_secrets(self, path: str | None) -> str | None:
-        """What is recorded of a URL: a signed query is a secret."""
+        """The path for records: without the query of a URL, which may be a signature."""
         if path is None or not is_url(path):
             return path
         archive, found, members = path.partition("!/")
@@ -119,11 +119,11 @@ class IngestionParams(Params):
         return self
 
 
-def reading(source: Source) -> dict[str, Any]:
-    """What of a source changes the ingested rows, and so belongs to ingestion's key.
+def key_fields(source: Source) -> dict[str, Any]:
+    """The fields of a source that change the ingested rows, and so belong to ingestion's key.
 
-    The path itself does not: the files that it matched do, by name and content; nor does the hub's
-    revision: its commit does.
+    In place of the path, the key has the files that it matches; in place of the hub's revision, the
+    commit.
     """
     declared: dict[str, Any] = {} if source.format is None else {"format": source.format}
     declared |= {} if source.quotes else {"quotes": False}

@@ -1,4 +1,4 @@
-"""Quarantined rows of one file after the other, written as they come: not held in memory."""
+"""Writes quarantined rows as they come, without holding them in memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from tasks.artifact.ledger import quarantine_schema
 from tasks.ingestion.formats.batches import BadRow
 
 RAW_LIMIT_BYTES = 2**16
-"""A quarantined row is kept whole up to this size; of a larger one, its beginning."""
+"""Bytes of a quarantined row that are kept."""
 SCHEMA = quarantine_schema()
 _FLUSH_ROWS = 500
 
@@ -48,7 +48,7 @@ class QuarantineWriter:
 
 
 def merge(parts: Sequence[Path], path: Path) -> None:
-    """One quarantine file of many, in their order; present, with its columns, even when empty."""
+    """Joins quarantine files in their order; the result exists even without rows."""
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         for batch in _batches(parts):
             writer.write_batch(batch)

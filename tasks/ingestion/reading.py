@@ -1,7 +1,7 @@
-"""The files of all sources, read side by side; each is a unit that is done once.
+"""Reads the files of all sources in parallel; each is a unit that is done once.
 
-source without a limit    file 0 | file 1 | file 2      a lane each
-source with a limit       file 0 > file 1 > file 2      one lane: what is left of it goes on
+source without a limit    file 0 | file 1 | file 2      a lane for each
+source with a limit       file 0 > file 1 > file 2      one lane, so that each knows what is left
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,8 @@ def read_all(
 
 
 def _lanes(source: Source, files: int) -> list[range]:
-    """Which of a source's files are read one after the other: all, where a limit spans them."""
+    """Groups of a source's files that are read one after the other: all files if there is a
+    limit."""
     return [range(files)] if source.limit else [range(i, i + 1) for i in range(files)]
 
 

@@ -1,10 +1,10 @@
-"""Text without the secrets that URLs and settings carry, wherever params are printed or recorded.
+"""Removes the secrets in URLs and settings wherever params are printed or recorded.
 
     https://me:pass@host/a.jsonl?signature=x   ->  https://host/a.jsonl      (as a name)
     path=https://me:pass@host/a.jsonl?sig=x    ->  path=https://***@host/a.jsonl?***   (as a quote)
 
-A signed URL is used as it is and shown without what signs it: the user and password before the
-host, the query, the fragment. In settings, values under names that say secret are left out, too.
+Of a URL, user, password, query and fragment are removed. In settings, values under names such as
+`api_key` are replaced, too.
 """
 
 import re
@@ -24,7 +24,7 @@ _SECRET_NAME = re.compile(
     r"((^|_)|access|auth|session|refresh|bearer|hub)token$"
 )
 _SPECIAL_TOKEN = re.compile(r"(pad|eos|bos|unk|sep|cls|mask)_token$")
-"""Of tokenizers: no secret."""
+"""Settings of tokenizers: no secrets."""
 
 
 def without_secrets(url: str) -> str:
@@ -50,7 +50,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_value(value: Any) -> Any:
-    """A JSON value with every text in it redacted, and what secrets name left out."""
+    """A JSON value with every text in it redacted, and `***` for values under names of secrets."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -62,7 +62,7 @@ def redacted_value(value: Any) -> Any:
 
 
 def has_secrets(text: str) -> bool:
-    """Whether a URL in the text holds what may be a secret."""
+    """Whether a URL in the text may hold a secret."""
     return redacted(text) != text
 
 

@@ -24,7 +24,7 @@ def sizes_of(rows: Any) -> Sizes:
 
 
 def row_groups(rows: Any, sizes: Sizes) -> Iterator[Any]:
-    """A small shard's rows in row groups, cut by the same rule as those of any shard."""
+    """A small shard's rows in row groups, by the same rule as in any shard."""
     start = done = 0
     while start < len(sizes):
         left = sizes[start:] - done
@@ -35,8 +35,8 @@ def row_groups(rows: Any, sizes: Sizes) -> Iterator[Any]:
 
 
 def full_group(sizes: Sizes) -> int:
-    """How many rows make a full group, given the bytes up to the end of each; 0 where they do not
-    yet."""
+    """The number of rows in a full group, from the bytes up to the end of each row; 0 if there are
+    too few."""
     sizes = sizes[:GROUP_ROWS]
     full = int(np.searchsorted(sizes, GROUP_BYTES)) + 1
     return full if full <= len(sizes) else len(sizes) // GROUP_ROWS * GROUP_ROWS

@@ -1,4 +1,4 @@
-"""Writes rows as shards, in bounded memory; encoding and writing go on behind the caller.
+"""Writes rows as shards, in bounded memory; a background thread encodes and writes.
 
 extend ─> group of rows ─┬─ first shard: written at once ─────────────────────────> in its place
                          └─ others: held ─┬─ full: written as one shard ───────────────┤
@@ -23,7 +23,7 @@ from tasks.ingestion.shards import (
 )
 
 Writing = Callable[[str], AbstractContextManager[Path]]
-"""`Workspace.writing`: a temporary path that takes its place on success."""
+"""`Workspace.writing`: a temporary path, renamed into place on success."""
 Ended = Callable[[int, int, int], object]
 """Called for each full shard with the number of shards and of rows up to its end, and the row
 number of its last row. Later rows do not change such a shard."""
@@ -32,9 +32,9 @@ number of its last row. Later rows do not change such a shard."""
 class ShardWriter:
     """Writes the rows of one file of one source as numbered shards; a context manager.
 
-    Where the file's beginning is in place already: `shards` is the number of its shards, `rows` the
-    rows in full ones, and `small_rows` the rows in small ones behind these. The caller makes sure
-    that these and the rows to come do not fill a shard.
+    If the file's beginning is in place already: `shards` is the number of its shards, `rows` the
+    rows in full ones, and `small_rows` the rows in small ones after these. In that case, the small
+    ones and the rows to come must not fill a shard.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class ShardWriter:
     ) -> None:
         self.shards = shards
         self.small: list[tuple[int, int, int]] = []
-        """For each small shard that is complete, what `Ended` is called with for full ones."""
+        """For each complete small shard, the arguments that `Ended` has for full ones."""
         self._ended = ended
         self._writing, self._directory = writing, directory
         self._source, self._file = source, file
         self._behind = BackgroundCalls()
         self._open: list[ExitStack] = []
-        """One for each shard that is begun and has not been renamed into place."""
+        """One for each shard that is not renamed into place yet."""
         self._writer: Any = None
         self._held: list[Any] = []
         """Row groups of a shard that is not full yet: at most `SHARD_BYTES` and one group."""
@@ -85,14 +85,12 @@ class ShardWriter:
                 stack.__exit__(*failure)
 
     def extend(self, rows: Sequence[int], raws: Sequence[bytes]) -> None:
-        """Adds rows; what is full is written."""
+        """Adds rows; full shards are written."""
         start = 0
         while start < len(rows):
             part = raws[start : start + GROUP_ROWS - len(self._rows)]
             sizes = [*accumulate(map(len, part), initial=self._bytes)]
-            count = min(
-                len(part), bisect_left(sizes, GROUP_BYTES)
-            )  # sizes[count]: after `count` rows
+            count = min(len(part), bisect_left(sizes, GROUP_BYTES))  # sizes[i]: after i rows
             self._rows += rows[start : start + count]
             self._raws += part[:count]
             self._bytes = sizes[count]
@@ -101,7 +99,7 @@ class ShardWriter:
                 self._end_group()
 
     def _end_group(self) -> None:
-        """Takes a full row group; closes the shard when it is full, too."""
+        """Ends a full row group, and the shard if that is full, too."""
         last = self._rows[-1]
         self._flush()
         if is_full(self._before, self._shard_rows, self._shard_bytes):
@@ -114,7 +112,7 @@ class ShardWriter:
             self._close()
 
     def _flush(self) -> None:
-        """Makes a row group of the rows at hand."""
+        """Makes a row group of the collected rows."""
         if not self._rows:
             return
         import pyarrow as pa
@@ -124,7 +122,7 @@ class ShardWriter:
             pa.repeat(self._source, count),
             pa.repeat(self._file, count),
             pa.array(self._rows, pa.int64()),
-            pa.array(self._raws, pa.binary()).view(pa.string()),  # parsed or made by orjson: UTF-8
+            pa.array(self._raws, pa.binary()).view(pa.string()),  # orjson parsed or wrote them
         ]
         table = pa.Table.from_arrays(columns, names=["source", "file", "row", "raw"])
         if self._before:
@@ -136,8 +134,8 @@ class ShardWriter:
         self._rows, self._raws, self._bytes = [], [], 0
 
     def _end_in_small_shards(self) -> None:
-        """Writes the rows that do not fill a shard as small shards of a fixed number of rows, so
-        that a later run can append to them."""
+        """Writes the rows that do not fill a shard as small shards, to which a later run can
+        append."""
         if not self._held:
             return
         import pyarrow as pa
@@ -145,7 +143,7 @@ class ShardWriter:
         left = pa.concat_tables(self._held)
         done = self._before + self._shard_rows - left.num_rows
         for start in range(0, left.num_rows, SMALL_SHARD_ROWS):
-            # In one piece, or else its pages would depend on where the tables came from.
+            # In one chunk: else the pages would depend on the bounds of the tables.
             rows = left.slice(start, SMALL_SHARD_ROWS).combine_chunks()
             self._write(row_groups(rows, sizes_of(rows)))
             self._close()
@@ -154,7 +152,7 @@ class ShardWriter:
                 self.small.append((self.shards, done, rows["row"][-1].as_py()))
 
     def _write(self, groups: Iterable[Any]) -> None:
-        """Writes groups into the shard that is open, or opens one."""
+        """Writes groups into the open shard, or into a new one."""
         for group in groups:
             if self._writer is None:
                 self._writer = self._opened(group.schema)
@@ -163,7 +161,7 @@ class ShardWriter:
     def _opened(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
 
-        writer_class: Any = pq.ParquetWriter  # annotated by pyarrow as if it took no column names
+        writer_class: Any = pq.ParquetWriter  # pyarrow's annotations allow no column names
         name = f"{self._directory}/{self.shards:05d}.parquet"
         stack = ExitStack()
         self._open.append(stack)

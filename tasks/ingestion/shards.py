@@ -1,4 +1,4 @@
-"""Shards of rows on disk: where they end, and how they are read; `shard_writer` writes them.
+"""Shards of rows on disk: where they end and how to read them; `shard_writer` writes them.
 
     rows/00000.parquet   source, file: string; row: int64; raw: string (the row as JSON text)
 
@@ -6,9 +6,9 @@
     and more        |    10,000    |  4,000  |  4,000  | 1,000 | 1,000 | 1,000 | 50 |
     and more        |    10,000    |  4,000  |  4,000  |   4,000   | 700 |
 
-Where a full shard ends does not depend on later rows; rows that do not fill one are written as
-small shards. Appended rows change the last small shard only, until the small ones are enough to
-fill a full shard. The same rows always give the same bytes.
+Later rows do not change where a full shard ends. Rows that do not fill one are written as small
+shards. Appended rows change only the last small shard, until the small ones fill a full shard.
+The same rows always give the same bytes.
 """
 
 from collections.abc import Iterator
@@ -31,21 +31,21 @@ SHARD_BYTES = 32 * 2**20
 GROUP_ROWS = 2_000
 GROUP_BYTES = 4 * 2**20
 UNCOMPRESSED = "none"
-"""The compression of shards of rows and pairs: each is read once, by the next stage; to compress
-and decompress them took a tenth of preparation's time."""
+"""The compression of shards of rows and pairs: each is read once, by the next stage, and
+compression took a tenth of preparation's time."""
 
 
 def shard_rows_after(rows: int) -> int:
-    """How many rows fill a shard that begins behind `rows` rows of its file: a twenty-fifth of them
-    from 100,000 on."""
+    """The number of rows in a full shard that comes after `rows` rows of its file: a twenty-fifth
+    of these, from 100,000 on."""
     if rows == 0:
         return FIRST_SHARD_ROWS
     return min(MOST_SHARD_ROWS, max(LEAST_SHARD_ROWS, rows // SHARD_SHARE))
 
 
 def is_full(before: int, rows: int, size: int) -> bool:
-    """Whether a shard with `rows` rows and `size` bytes, which begins behind `before` rows of its
-    file, is full."""
+    """Whether a shard of `rows` rows and `size` bytes is full; `before` rows of its file precede
+    it."""
     return rows >= shard_rows_after(before) or size >= SHARD_BYTES
 
 

@@ -15,7 +15,7 @@ from tasks.artifact.ledger import QUARANTINE_FILE
 from tasks.errors import DataError
 from tasks.ingestion.columns import check_same_columns
 from tasks.ingestion.mixture import apply_caps
-from tasks.ingestion.params import IngestionParams, Source, reading
+from tasks.ingestion.params import IngestionParams, Source, key_fields
 from tasks.ingestion.places.files import SourceFile
 from tasks.ingestion.places.originals import Located, locate
 from tasks.ingestion.places.unread_files import some_of
@@ -50,7 +50,8 @@ def step(params: IngestionParams) -> Step:
         shelf=SHELF,
         params={
             "sources": [
-                reading(source) | dict(located[source.name].identity) for source in params.sources
+                key_fields(source) | dict(located[source.name].identity)
+                for source in params.sources
             ]
         },
         inputs={},

@@ -1,4 +1,4 @@
-"""One file of a source read from end to end: its rows in shards, its bad rows, its counts."""
+"""Reads one file of a source from end to end: rows to shards, bad rows to quarantine, counts."""
 
 import shutil
 from collections.abc import Callable, Generator, Iterator
@@ -20,7 +20,7 @@ from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, pa
 from tasks.ingestion.growth.full_shards import side_by_side_past
 from tasks.ingestion.growth.marks import Mark, small_marks
 from tasks.ingestion.growth.trail import Trail
-from tasks.ingestion.mixture import UNWANTED, Sample, leave_out, lowest
+from tasks.ingestion.mixture import Sample, lowest
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, changed, check_unchanged
 from tasks.ingestion.places.prefixes import stamp
@@ -40,33 +40,30 @@ def ingest_file(
     advance: Callable[[int], object],
     memo: Memo,
 ) -> dict[str, Any]:
-    """The unit's summary; shards and quarantine lie below `scratch/<unit>/`.
+    """Writes shards and quarantine below `scratch/<unit>/`; returns the unit's summary.
 
     The ledger's rows in are records counted before parsing (lines, array elements, a columnar
-    file's own row count). Rows beyond `limit` are not read, and not counted as rows in. What an
-    earlier artifact holds of a file that has grown since is taken from there.
+    file's own row count). Rows beyond `limit` are neither read nor counted. If the file has grown
+    since an earlier artifact, the shards of that one are used again.
 
     Raises:
         DataError: the file as a whole cannot be used.
     """
     directory = workspace.scratch / unit
-    shutil.rmtree(directory, ignore_errors=True)  # of an attempt that did not finish this unit
+    shutil.rmtree(directory, ignore_errors=True)  # of an unfinished attempt
     directory.mkdir()
     warnings: list[str] = []
     columns: dict[str, str] = {}
-    told = (advance, warnings.append, columns.update)
-    origin = Origin(file.path, file.name, file.codec, file.delimiter, directory, *told)
-    origin = replace(origin, quotes=file.quotes)
+    origin = replace(
+        file.origin(directory), advance=advance, warn=warnings.append, declare=columns.update
+    )
     account = Account(source, file.name, Sample(source), KeptBadRows())
     grows = is_appendable(source, file, limit)
     if grows:
         shards, marks = _read_behind_past(workspace, unit, account, origin, file, memo)
     else:
         shards, marks = _read_whole(workspace, unit, account, origin, file, limit), []
-    leave_out(account.ledger, source.name, account.sample.left_out)
-    account.ledger.check()
-    if first := account.sample.first_unwanted:
-        account.examples[UNWANTED] = f"{file.name} {first}"
+    account.leave_out_unselected()
     return {
         "ledger": account.ledger.to_json(),
         "shards": shards,
@@ -75,7 +72,7 @@ def ingest_file(
         "columns": columns,
         "places": lowest(account.sample.places, source.cap) if source.cap else [],
         "examples": account.examples,
-        "warnings": _cut(warnings, file.name),
+        "warnings": _first_warnings(warnings, file.name),
         "past": account.bad.summary(marks) if grows and not warnings else None,
     }
 
@@ -88,7 +85,7 @@ def _read_whole(
     file: SourceFile,
     limit: int | None,
 ) -> int:
-    """Reads and writes a file from its first byte; how many shards it has."""
+    """Reads a file from its first byte and writes its shards; returns their number."""
     check_unchanged(file)
     batches = limited(_batches(origin, file, Past()), limit, file.name)
     shards, _ = _write(workspace, unit, account, origin, batches, Past(), None)
@@ -104,8 +101,8 @@ def _read_behind_past(
     file: SourceFile,
     memo: Memo,
 ) -> tuple[int, list[Mark]]:
-    """Reads and writes what of a file no earlier artifact holds, and takes the rest from there; how
-    many shards it has then, and the marks by which the next run knows them."""
+    """Links the shards of an earlier artifact and reads the rest of the file; returns the number of
+    shards, and the marks by which the next run recognises them."""
     before = stamp(file.path)
     place = f"{workspace.scratch.name}/{unit}"
     past = _unless_gone(file, past_of, memo, unit, file, place)
@@ -119,18 +116,18 @@ def _read_behind_past(
         marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
     if marks[-1].prefix != file.digest:
         raise changed(file)
-    told_ends = file.path, *trail.marked, small, marks[-1]
-    marks[-1:] = [*_unless_gone(file, small_marks, *told_ends), marks[-1]]
+    ends = file.path, *trail.marked, small, marks[-1]
+    marks[-1:] = [*_unless_gone(file, small_marks, *ends), marks[-1]]
     if stamp(file.path) != before:
         check_unchanged(file)
     return shards, marks
 
 
 def _unless_gone(file: SourceFile, call: Callable[..., T], *args: Any) -> T:
-    """What the call gives, which looks into the file again.
+    """The result of a call that opens the file again.
 
     Raises:
-        DataError: the file is gone, or is not the one that was hashed any more.
+        DataError: the file is gone, or is no longer the one that was hashed.
     """
     try:
         return call(*args)
@@ -140,10 +137,10 @@ def _unless_gone(file: SourceFile, call: Callable[..., T], *args: Any) -> T:
 
 
 def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
-    """The file's batches behind its past.
+    """The file's batches after its past.
 
     Raises:
-        DataError: the file cannot be used, or is not the one that was hashed any more.
+        DataError: the file cannot be used, or is no longer the one that was hashed.
     """
     try:
         if past.marks:
@@ -151,7 +148,7 @@ def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
         else:
             yield from read_rows(file.format, origin)
     except (DataError, OSError):
-        check_unchanged(file)  # a file that changed, or is gone, has no fault of its own
+        check_unchanged(file)  # its error comes before that of the content
         raise
 
 
@@ -164,9 +161,9 @@ def _write(
     past: Past,
     ended: Ended | None,
 ) -> tuple[int, list[tuple[int, int, int]]]:
-    """How many shards the file has, once its past and its batches are written and booked, and of
-    each new small one the shards, rows and lines up to its end."""
-    # The quarantine is put in its place last, and with it all that stands beside it lasts.
+    """Writes and counts the past and the batches; returns the number of shards, and for each new
+    small shard the shards, rows and lines up to its end."""
+    # The quarantine is renamed into place last, after everything beside it.
     name = f"{workspace.scratch.name}/{unit}"
     of_file = account.source.name, account.file
     in_place = past.last.shards, past.last_full.rows, past.last.rows - past.last_full.rows
@@ -181,20 +178,20 @@ def _write(
         for batch in batches:
             account.add(batch)
             quarantine.extend(batch.bad)
-            writer.extend(*account.sample.of(batch))
+            writer.extend(*account.sample.select(batch))
             origin.advance(0)  # raises when the run is being stopped
     return writer.shards, writer.small
 
 
 @contextmanager
 def _hashed(workspace: Workspace, name: str) -> Generator[Path, None, None]:
-    """`Workspace.writing`, with the file hashed at its end: beside the caller, as it is written."""
+    """`Workspace.writing`, and the finished file is hashed, in the writer's thread."""
     with workspace.writing(name) as path:
         yield path
-    made = workspace.path / name
-    remember(made, hash_file(made))
+    written = workspace.path / name
+    remember(written, hash_file(written))
 
 
-def _cut(warnings: list[str], name: str) -> list[str]:
+def _first_warnings(warnings: list[str], name: str) -> list[str]:
     more = len(warnings) - WARNINGS_LIMIT
     return [*warnings[:WARNINGS_LIMIT], *([f"{name}: {more} more like these"] if more > 0 else [])]

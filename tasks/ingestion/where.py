@@ -1,10 +1,10 @@
-"""Which rows of a source are wanted, by what stands in their columns.
+"""Which rows of a source are kept, by the values in their columns.
 
     where: {language: [en, de], meta.score: {min: 4}, deleted: null}
 
-A row is taken where every column has one of its values, or lies in its range. Dotted paths reach
-into a column. `null` stands for null, for empty text and for a column that the row lacks. Cells
-that are text, as those of CSV files are, equal a number or a truth value that they spell.
+A row is kept if every column has one of the values, or lies in the range. Dotted paths reach into a
+column. `null` stands for null, empty text and a missing column. Text, as in CSV files, equals the
+number or truth value that it spells.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Range(Params):
 
 
 def _form(given: Any) -> str:
-    """Which of the forms of a condition is meant, so that what is wrong with it is told once."""
+    """The form of a condition, so that pydantic reports faults of that form only."""
     if isinstance(given, Mapping | Range):
         return "range"
     return "list" if isinstance(given, list | tuple) else "value"
@@ -64,12 +64,12 @@ Where = Mapping[str, Condition]
 
 
 def unmet(row: Mapping[str, Any], where: Where) -> str | None:
-    """The path of the first condition that a row does not meet; None where the row is wanted."""
+    """The path of the first condition that a row does not meet; None if it meets all."""
     return next((path for path in where if not _meets(value_at(row, path), where[path])), None)
 
 
 def refusal(row: Mapping[str, Any], where: Where, path: str) -> str:
-    """Why a row is not wanted, in words: `path` is that of a condition that it does not meet."""
+    """Message on a row that does not meet the condition at `path`."""
     has = f"{path} is {shown(value_at(row, path), 40)}"
     if path.partition(".")[0] not in row:
         has = f"has no {path!r} among {some([*row], 12)}{meant(path, row)}"
@@ -77,7 +77,7 @@ def refusal(row: Mapping[str, Any], where: Where, path: str) -> str:
 
 
 def value_at(row: Mapping[str, Any], path: str) -> Any:
-    """What stands at a dotted path, a column of that very name first; None where nothing does."""
+    """The value at a dotted path, or of a column with that whole name; None if there is neither."""
     if path in row:
         return row[path]
     value: Any = row
@@ -112,7 +112,7 @@ def _equal(value: Any, wanted: Value) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """The number that a cell is, or spells; a truth value is none."""
+    """The number that a value is or spells; None for others, and for truth values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

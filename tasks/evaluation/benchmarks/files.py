@@ -17,7 +17,6 @@ from tasks.errors import DataError
 from tasks.evaluation.benchmarks.catalogue import BENCHMARKS
 from tasks.evaluation.benchmarks.items import Item, Place
 from tasks.evaluation.params import BenchmarkParams
-from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.formats.readers import read_rows
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, check_unchanged
@@ -78,8 +77,7 @@ def _source(params: BenchmarkParams) -> Source:
 
 def _rows(file: SourceFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with TemporaryDirectory() as scratch:
-        origin = Origin(file.path, file.name, file.codec, file.delimiter, Path(scratch))
-        for batch in read_rows(file.format, origin):
+        for batch in read_rows(file.format, file.origin(Path(scratch))):
             for bad in batch.bad:
                 raise DataError(f"{file.name} row {bad.row}: {bad.fault.message}")
             yield from zip(batch.rows, map(orjson.loads, batch.raws), strict=True)

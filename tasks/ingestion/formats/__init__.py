@@ -1,1 +1,1 @@
-"""From bytes to rows: one reader for each format, and what a record of it has to be."""
+"""From bytes to rows: one reader for each format, and the checks of each record."""

@@ -1,4 +1,4 @@
-"""What every reader hands on: records as JSON object text, and those that could not be used.
+"""What every reader yields: records as JSON object text, and records that cannot be used.
 
 A record is one line of JSONL, one element of a JSON array, one record of a CSV file, one row of
 a columnar file. `row` is its 1-based line (JSONL, CSV: the line where it starts) or its number.
@@ -11,14 +11,14 @@ from pathlib import Path
 from tasks.errors import shown
 
 ROW_LIMIT_BYTES = 32 * 2**20
-"""A record above this is quarantined without being held in memory."""
+"""A larger record is quarantined without being held in memory."""
 EXCERPT_BYTES = 1_000
-"""What is kept of a record that is too large to be held."""
+"""Bytes kept of such a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a record cannot be used; `field` is empty when it is no single field's fault."""
+    """Why a record cannot be used; `field` is empty if no single field is at fault."""
 
     reason: str
     field: str
@@ -53,8 +53,8 @@ class Batch:
         return len(self.rows) + len(self.bad)
 
 
-def nobody(_: object) -> None:
-    """Told of what nobody asks for."""
+def ignore(_: object) -> None:
+    """A callback that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +63,25 @@ class Origin:
 
     path: Path
     name: str
-    """As it was matched; stands in every message and in the `file` column."""
+    """Its name in messages and in the `file` column."""
     codec: str
-    """What its name says of compression: one of `extensions.CODECS`, or empty."""
+    """Compression, by its name: one of `extensions.CODECS`, or empty."""
     delimiter: str
     scratch: Path
     """A directory for a decompressed copy, where a format needs one."""
-    advance: Callable[[int], object] = nobody
-    """Told of bytes on disk that have been read."""
-    warn: Callable[[str], object] = nobody
-    declare: Callable[[Mapping[str, str]], object] = nobody
-    """Told of the columns of a file that declares them: name -> kind."""
-    follow: Callable[[bytes], object] = nobody
-    """Given the bytes of a plain file as they are read."""
+    advance: Callable[[int], object] = ignore
+    """Called with the number of bytes on disk that were read since the last call."""
+    warn: Callable[[str], object] = ignore
+    declare: Callable[[Mapping[str, str]], object] = ignore
+    """Called with the columns of a file that declares them: name -> kind."""
+    follow: Callable[[bytes], object] = ignore
+    """Called with the bytes of a plain file as they are read."""
     quotes: bool = True
     """Whether quotes enclose cells."""
 
 
 def first_rows(batch: Batch, limit: int) -> Batch:
-    """The batch cut after `limit` records (`limit` >= 1); blank lines beyond the last go too."""
+    """The batch up to its `limit`-th record (`limit` >= 1), without the blank lines after that."""
     if batch.counted <= limit:
         return batch
     last = sorted([*batch.rows, *(bad.row for bad in batch.bad)])[limit - 1]
@@ -98,7 +98,7 @@ def first_rows(batch: Batch, limit: int) -> Batch:
 
 
 def not_utf8(error: UnicodeDecodeError) -> Fault:
-    """The fault of a record whose bytes are no UTF-8."""
+    """The fault of a record that is not UTF-8."""
     found = shown(error.object[error.start : error.start + 8])
     message = f"byte {error.start + 1} is not UTF-8 ({found}); convert the file to UTF-8"
     return Fault("bad_utf8", "", message)

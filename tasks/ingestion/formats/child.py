@@ -1,6 +1,6 @@
 """The process in which Parquet and Arrow files are read: `python -m tasks.ingestion.formats.child`.
 
-In:  requests on stdin, one file each. Out: answers on stdout; `isolation` says their form.
+Requests come on stdin, one file each; answers go to stdout. `isolation` describes both.
 """
 
 import os
@@ -22,7 +22,7 @@ READERS = {"parquet": read_parquet, "arrow": read_arrow}
 def main() -> None:
     """Serves one request after the other, until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # so that what a library prints does not mix with the answers
 
     def answer(kind: str, value: Any = None) -> None:
         pickle.dump((kind, value), answers)
@@ -46,16 +46,17 @@ def main() -> None:
             declare=lambda columns: answer("declare", dict(columns)),
         )
         try:
-            for batch in _timed(READERS[format_](origin)):
+            for batch in _cpu_limited(READERS[format_](origin)):
                 answer("batch", batch)
         except Exception as error:
-            answer("error", _too_much(name, error) or error)
+            answer("error", _memory_error(name, error) or error)
         else:
             answer("end")
 
 
-def _too_much(name: str, error: Exception) -> DataError | None:
-    """The plain word where memory ran out; pyarrow's sounds as if the file were damaged."""
+def _memory_error(name: str, error: Exception) -> DataError | None:
+    """The error if memory ran out, for which pyarrow's message sounds as if the file were
+    damaged."""
     if not isinstance(error, MemoryError) and not isinstance(error.__cause__, MemoryError):
         return None
     return DataError(
@@ -64,8 +65,8 @@ def _too_much(name: str, error: Exception) -> DataError | None:
     )
 
 
-def _timed(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches; SIGXCPU ends the process when one takes too long."""
+def _cpu_limited(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches; SIGXCPU ends the process if one takes more than `CPU_SECONDS`."""
     while True:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + CPU_SECONDS + 1)

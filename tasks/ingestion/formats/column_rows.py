@@ -1,9 +1,9 @@
 """Rows of record batches as JSON object text; null stays null.
 
 timestamp, date, time -> ISO 8601 text;  decimal -> text;  map with text keys -> object
-NaN, Infinity, -Infinity -> {"number": "NaN"} ...: what reads it, as a number or text, refuses it
-arrow.json, the `Json` of the `datasets` library -> what its text says, as it stands
-bytes, durations and whatever else JSON has no form for -> an error that names the column
+NaN, Infinity, -Infinity -> {"number": "NaN"} ..., which later stages refuse as a number or text
+arrow.json, the `Json` of the `datasets` library -> its JSON text, unchanged
+bytes, durations and all else that JSON cannot represent -> an error that names the column
 """
 
 import json
@@ -33,7 +33,7 @@ from tasks.ingestion.formats.json_rows import MAX_DEPTH, diagnose, json_fault
 
 BATCH_ROWS = 256
 UNREADABLE = (ValueError, KeyError, OverflowError, TypeError, pa.ArrowException)
-"""What a value raises that has no Python or JSON form: bad UTF-8, a date beyond year 9999."""
+"""Raised for a value that has no Python or JSON form: bad UTF-8, a date beyond year 9999."""
 
 
 def rows_of(
@@ -42,8 +42,8 @@ def rows_of(
     """The rows of all batches, numbered from 1.
 
     Raises:
-        DataError: a column holds what JSON has no form for, or two share a name.
-        DamagedFile: a column name is no text.
+        DataError: JSON cannot represent a column, or two columns share a name.
+        DamagedFile: a column name is not UTF-8.
     """
     try:
         check_types(origin, schema)
@@ -72,25 +72,25 @@ def _batch(origin: Origin, part: pa.RecordBatch, first: int) -> Batch:
         if is_binary(leaf.type) and leaf.null_count < len(leaf):
             raise no_form(origin, name, leaf.type)
     finite = all(_is_finite(leaf) for _, leaf in leaves)
-    given = any(holds_json(field.type) for field in part.schema)
+    has_json = any(holds_json(field.type) for field in part.schema)
     try:
         objects: list[dict[str, Any] | None] = [*rows_as_objects(part)]
     except UNREADABLE:
-        objects = [None] * part.num_rows  # one of them is bad: read one by one below
+        objects = [None] * part.num_rows  # one of them is bad: each is read alone below
     for i, value in enumerate(objects):
         row = first + i
         try:
             if value is None:
                 value = row_as_object(part.slice(i, 1))
-            raw = dumped(value if finite else _spelled(value), _text)
+            raw = dumped(value if finite else _finite(value), _text)
         except UNREADABLE as error:
             batch.bad.append(_unreadable(row, error))
             continue
-        _sort_in(batch, row, raw, json_fault(raw) if given else None)
+        _add(batch, row, raw, json_fault(raw) if has_json else None)
     return batch
 
 
-def _sort_in(batch: Batch, row: int, raw: bytes, fault: Fault | None) -> None:
+def _add(batch: Batch, row: int, raw: bytes, fault: Fault | None) -> None:
     if len(raw) > ROW_LIMIT_BYTES:
         batch.bad.append(too_large(row, len(raw), raw))
         return
@@ -115,7 +115,8 @@ def _unreadable(row: int, error: Exception) -> BadRow:
 
 
 def _text(value: Any) -> str:
-    """What orjson does not write itself: decimals, and timestamps finer than microseconds."""
+    """Text of values that orjson does not write: decimals, and timestamps finer than
+    microseconds."""
     if isinstance(value, Decimal):
         return str(value)
     if hasattr(value, "isoformat"):
@@ -145,10 +146,10 @@ def _is_finite(leaf: Any) -> bool:
     return pc.call_function("all", [pc.call_function("is_finite", [leaf])]).as_py() is not False
 
 
-def _spelled(value: Any) -> Any:
-    """The value with objects for the numbers that JSON does not know."""
+def _finite(value: Any) -> Any:
+    """The value with objects in place of NaN and infinities."""
     if isinstance(value, float):
         return value if isfinite(value) else {"number": json.dumps(value)}
     if isinstance(value, dict):
-        return {key: _spelled(child) for key, child in value.items()}
-    return [_spelled(child) for child in value] if isinstance(value, list) else value
+        return {key: _finite(child) for key, child in value.items()}
+    return [_finite(child) for child in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""The types of columns, as far as rows of JSON text can hold them.
+"""The types of columns, and which of them JSON can represent.
 
 timestamp, date, time, decimal -> text    map with text keys -> object    binary, duration -> none
-arrow.json, the `Json` of the `datasets` library -> the value that its text is
+arrow.json, the `Json` of the `datasets` library -> the value in its text
 """
 
 import pyarrow as pa
@@ -12,18 +12,15 @@ from tasks.ingestion.formats.batches import Origin
 
 
 def check_types(origin: Origin, schema: pa.Schema) -> None:
-    """Refuses columns that rows of text cannot hold, whatever their values are.
-
-    Raises:
-        DataError: a type has no form in JSON, or two columns share a name.
-    """
+    """Raises DataError if JSON cannot represent a column's type, or if two columns share a name."""
     check_names(origin.name, schema.names)
     for field in schema:
         _check_type(origin, field.name, field.type)
 
 
 def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
-    """Raises DataError for a type without JSON form; binary is looked at row by row instead."""
+    """Raises DataError for a type without JSON form. Binary passes: a column of nulls is
+    allowed."""
     is_ = pa.types
     if is_json(kind):
         return None
@@ -61,7 +58,7 @@ def _check_type(origin: Origin, name: str, kind: pa.DataType) -> None:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """What a person calls the type, as far as rows of JSON can tell."""
+    """The type's name in messages: that of its JSON form."""
     is_ = pa.types
     if is_json(kind):
         return "JSON"
@@ -79,25 +76,25 @@ def kind_of(kind: pa.DataType) -> str:
 
 
 def is_json(kind: pa.DataType) -> bool:
-    """Whether its values are JSON text that stands for what it says."""
+    """Whether the values are JSON text that stands for its value."""
     return isinstance(kind, pa.JsonType)
 
 
 def holds_json(kind: pa.DataType) -> bool:
-    """Whether such values stand in it or below it."""
+    """Whether the type, or one nested in it, is JSON text."""
     below = children_of(kind) if pa.types.is_nested(kind) else []
     return is_json(kind) or any(holds_json(child) for _, child in below)
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether its values are bytes."""
+    """Whether the values are bytes."""
     is_ = pa.types
     tests = (is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary, is_.is_binary_view)
     return any(test(kind) for test in tests)
 
 
 def no_form(origin: Origin, name: str, kind: pa.DataType) -> DataError:
-    """The error of a column whose values have no form in JSON."""
+    """The error of a column that JSON cannot represent."""
     return DataError(
         f"{origin.name}: column {shown(name)} is of type {kind}, which JSON cannot represent; "
         "leave the column out, or write it as text (images: as their paths)"
@@ -105,5 +102,5 @@ def no_form(origin: Origin, name: str, kind: pa.DataType) -> DataError:
 
 
 def children_of(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Name and type of what a nested type is made of."""
+    """Name and type of each part of a nested type."""
     return [(kind.field(i).name, kind.field(i).type) for i in range(kind.num_fields)]

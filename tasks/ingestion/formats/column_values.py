@@ -1,9 +1,9 @@
-"""A column's values as Python has them, nested ones put together from their parts.
+"""A column's values as Python objects, nested ones assembled from their parts.
 
 In:  an Arrow array.
 Out: what its `to_pylist` gives (maps as objects), in a quarter of the time for lists of messages.
-     Where it raises, that might not: what stands behind a null is looked at, too. JSON text of
-     the type for it is put in as it stands.
+     This also reads the bytes behind a null, so it may raise where `to_pylist` does not. Values of
+     arrow.json are inserted as they are.
 
     list<struct<role, content>>     offsets 0 2 3
                                     role    "user" "assistant" "user"    each part in one go,
@@ -21,14 +21,14 @@ from tasks.ingestion.formats.column_types import holds_json, is_json
 
 Values = list[Any]
 AT_ONCE_BYTES = 4 * 2**20
-"""Of texts that are decoded in one go, which takes twice their memory."""
+"""Texts up to this size are decoded in one go, which takes twice their memory."""
 
 
 def rows_as_objects(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows of a batch as objects.
 
     Raises:
-        ValueError, KeyError, OverflowError, TypeError, ArrowException: a value has no such form.
+        ValueError, KeyError, OverflowError, TypeError, ArrowException: a value has no Python form.
     """
     columns = [values_of(column) for column in batch.columns]
     if not columns:
@@ -37,14 +37,14 @@ def rows_as_objects(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def row_as_object(row: pa.RecordBatch) -> dict[str, Any]:
-    """The same of a batch of one row, of which what stands behind a null is left alone; so it may
-    have a form where many rows have none."""
-    [found] = (
+    """The same for a batch of one row. The bytes behind a null are not read, so this may succeed
+    where `rows_as_objects` raises."""
+    [row_object] = (
         rows_as_objects(row)
         if any(holds_json(field.type) for field in row.schema)
         else row.to_pylist(maps_as_pydicts="strict")
     )
-    return found
+    return row_object
 
 
 def values_of(column: Any) -> Values:
@@ -56,8 +56,7 @@ def values_of(column: Any) -> Values:
         return _lists(column)
     if is_.is_struct(kind) and kind.num_fields == len(set(kind.names)) > 0:
         parts = column.flatten()  # a part is null where the whole is
-        found: Values = _objects(kind.names, [values_of(part) for part in parts])
-        return _with_nulls(column, found)
+        return _with_nulls(column, _objects(kind.names, [values_of(part) for part in parts]))
     if is_json(kind):
         return [_json(text) for text in values_of(column.storage)]
     if is_.is_string(kind) or is_.is_large_string(kind):
@@ -66,7 +65,7 @@ def values_of(column: Any) -> Values:
 
 
 def _json(text: str | None) -> orjson.Fragment | None:
-    """What is put into a row as it stands, once it is known to be one value of JSON."""
+    """The text as a fragment that orjson inserts; raises JSONDecodeError if it is not one value."""
     if text is None:
         return None
     orjson.loads(text)
@@ -96,8 +95,8 @@ def _texts(column: Any) -> Values:
 
 
 def _ends(column: Any) -> tuple[list[int], list[int]]:
-    """Where the column's values begin and end, counted from the first one; and so in the array
-    or buffer that holds them."""
+    """The bounds of the column's values: from its first one, and in the array or buffer that holds
+    them."""
     large = pa.types.is_large_list(column.type) or pa.types.is_large_string(column.type)
     count = column.offset + len(column) + 1
     offsets = np.frombuffer(column.buffers()[1], np.int64 if large else np.int32, count)
@@ -106,10 +105,10 @@ def _ends(column: Any) -> tuple[list[int], list[int]]:
 
 
 def _with_nulls(column: Any, values: Values) -> Values:
-    """None in place of those that are null. (`to_numpy` would import pandas, for longer than
-    thousands of rows take.)"""
+    """The values with None for nulls. (`to_numpy` would import pandas, which takes longer than
+    thousands of rows.)"""
     if column.null_count:
-        for place, there in enumerate(column.is_valid().to_pylist()):
-            if not there:
-                values[place] = None
+        for i, is_valid in enumerate(column.is_valid().to_pylist()):
+            if not is_valid:
+                values[i] = None
     return values

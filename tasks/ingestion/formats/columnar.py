@@ -1,6 +1,6 @@
 """Parquet and Arrow files, read a few rows at a time; damage is an error that says where.
 
-Arrow files may be of either kind (file or stream), so those of the `datasets` library, too.
+Arrow data may be in the file or the stream format; the `datasets` library writes streams.
 """
 
 from collections.abc import Generator, Iterator
@@ -17,9 +17,9 @@ from tasks.ingestion.formats.column_rows import BATCH_ROWS, rows_of
 from tasks.ingestion.formats.decompression import PIECE_BYTES, DamagedFile, cause, pieces
 
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What pyarrow raises on damaged files; the last where a column's name is no text any more."""
+"""Raised by pyarrow for damaged files; the last if a column's name is not UTF-8."""
 NULL_OF_FIXED_SIZE = "Expected all lists to be of size"
-"""What pyarrow says of a sound file with a null among lists of a fixed size."""
+"""In pyarrow's message on a sound file with a null among lists of a fixed size."""
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -28,7 +28,7 @@ def read_parquet(origin: Origin) -> Iterator[Batch]:
 
     Raises:
         DamagedFile: the footer or a page is broken.
-        DataError: a column holds what JSON has no form for, or what Arrow cannot read.
+        DataError: JSON cannot represent a column, or Arrow cannot read it.
     """
     with _plain_file(origin) as path:
         size = path.stat().st_size
@@ -54,7 +54,7 @@ def read_arrow(origin: Origin) -> Iterator[Batch]:
 
     Raises:
         DamagedFile: no Arrow data, or it ends too soon.
-        DataError: a column holds what JSON has no form for.
+        DataError: JSON cannot represent a column.
     """
     with _plain_file(origin) as path, pa.OSFile(str(path), "rb") as file:
         if not file.size():
@@ -134,9 +134,9 @@ def _arrow_batches(origin: Origin, reader: Any, is_file: bool) -> Iterator[pa.Re
 
 
 def _check_offsets(column: pa.Array) -> None:
-    """Raises ArrowInvalid for offsets out of bounds: Arrow would abort the process on their use.
+    """Raises ArrowInvalid for offsets out of bounds, whose use would abort the process.
 
-    Text that is not UTF-8 is left to be quarantined row by row, where it is no part of a nest.
+    Top-level text is not checked for UTF-8 here, so that only its bad rows are quarantined.
     """
     kind = column.type
     if pa.types.is_string(kind):

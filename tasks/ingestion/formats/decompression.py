@@ -1,7 +1,7 @@
 """The decompressed bytes of a file, in pieces of bounded size.
 
-Content decides: a plain name over compressed bytes is read as what it is; a name that promises
-a codec over other bytes is an error. Damage and bombs are errors, never a shorter file.
+Compressed bytes under a plain name are decompressed; a name with a codec that the bytes do not have
+is an error. Damage and bombs are errors, never a shorter file.
 """
 
 import bz2
@@ -16,7 +16,7 @@ from tasks.ingestion.formats.batches import Origin
 
 PIECE_BYTES = 2**20
 NEXT_PIECE_BYTES = 2**18
-"""Of a plain file, behind the first piece, which tells how lines end: what stays in the cache."""
+"""Of a plain file after the first piece: fits the processor's cache."""
 _BOMB_BYTES = 100 * 10**6
 _BOMB_RATIO = 200
 """Above `_BOMB_BYTES` out, more than this many bytes out per byte in are refused."""
@@ -29,7 +29,7 @@ _MAGIC = {
 }
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 _BZ2_STARTS = (b"1AY&SY", b"\x17rE8P\x90")
-"""Of the first block, or of the end where nothing is compressed."""
+"""The magic numbers of the first block, and of the end of the stream if there is none."""
 _NAMES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 _DECODERS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
@@ -43,7 +43,7 @@ class DamagedFile(DataError):
 
 
 def cause(error: Exception) -> str:
-    """What a library says of damage, as one printable line of bounded length."""
+    """A library's error as one printable line of bounded length."""
     return shown(" ".join(str(error).split()), 200)[1:-1]
 
 
@@ -51,7 +51,7 @@ def pieces(origin: Origin) -> Iterator[bytes]:
     """The file's bytes, decompressed, at most `PIECE_BYTES` at a time.
 
     Raises:
-        DataError: the bytes are not of the codec that the name promises, or they are a bomb.
+        DataError: the bytes do not have the codec in the name, or they are a bomb.
         DamagedFile: truncated or corrupt.
     """
     with origin.path.open("rb") as file:
@@ -61,7 +61,7 @@ def pieces(origin: Origin) -> Iterator[bytes]:
             return
         codec = _codec(origin, head)
         if codec:
-            yield from _watched(origin, file, codec)
+            yield from _decompressed(origin, file, codec)
             return
     yield from plain_pieces(origin, 0)
 
@@ -79,22 +79,20 @@ def plain_pieces(origin: Origin, start: int, end: int = sys.maxsize) -> Iterator
 
 
 def codec_of(head: bytes) -> str:
-    """The codec that a file's first bytes tell, or empty."""
-    found = next((c for c, magic in _MAGIC.items() if head.startswith(magic)), "")
-    if found == ".bz2" and head[4:10] not in _BZ2_STARTS:
-        found = ""
+    """The codec by a file's first bytes, or empty."""
     if head[1:4] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50:
-        found = ".zst"
-    return found
+        return ".zst"
+    codec = next((c for c, magic in _MAGIC.items() if head.startswith(magic)), "")
+    return "" if codec == ".bz2" and head[4:10] not in _BZ2_STARTS else codec
 
 
-def check_bomb(origin: Origin, size_in: int, size_out: int, instead: str) -> None:
-    """Raises DataError for a file that decompresses to far more bytes than rows ever do; `instead`
-    says what to do if it is meant to."""
+def check_bomb(origin: Origin, size_in: int, size_out: int, advice: str) -> None:
+    """Raises DataError for a file that decompresses to far more bytes than rows ever do; `advice`
+    is for a file that is meant to."""
     if size_out > _BOMB_BYTES and size_out > _BOMB_RATIO * size_in:
         raise DataError(
             f"{origin.name}: decompressed >{_BOMB_RATIO}:1 ({size_in:,} bytes gave {size_out:,}); "
-            f"{instead} if it is meant to be so"
+            f"{advice} if it is meant to be so"
         )
 
 
@@ -108,16 +106,16 @@ def _codec(origin: Origin, head: bytes) -> str:
     return found
 
 
-def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
-    size_out = told = 0
+def _decompressed(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
+    size_out = reported = 0
     stream = _zstd(file) if codec == ".zst" else _members(file, _DECODERS[codec])
     try:
         for piece in stream:
             size_out += len(piece)
             size_in = file.tell()
             check_bomb(origin, size_in, size_out, "decompress it yourself")
-            origin.advance(size_in - told)
-            told = size_in
+            origin.advance(size_in - reported)
+            reported = size_in
             yield piece
     except EOFError as error:
         raise DamagedFile(
@@ -137,7 +135,7 @@ def _watched(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:
 
 
 def _members(file: BinaryIO, new_decoder: Callable[[], Any]) -> Iterator[bytes]:
-    """Of every member in turn; zero padding behind a member is skipped.
+    """The bytes of every member in turn; zero padding after a member is skipped.
 
     Raises:
         EOFError: the last member is not complete.
@@ -169,7 +167,7 @@ def _members(file: BinaryIO, new_decoder: Callable[[], Any]) -> Iterator[bytes]:
 
 
 def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    """Through pyarrow: bounded output and a word on truncation, which zstandard's reader lacks."""
+    """By pyarrow, which bounds its output and reports truncation, unlike zstandard's reader."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""CSV and TSV: every cell a string, nothing guessed; a record becomes a JSON object of strings.
+"""CSV and TSV: every cell is a string; a record becomes a JSON object of strings.
 
     prompt,chosen,rejected        ->  {"prompt":"NA","chosen":"007","rejected":""}
     NA,007,
@@ -19,11 +19,11 @@ from tasks.ingestion.formats.batches import (
     not_utf8,
 )
 from tasks.ingestion.formats.decompression import pieces
-from tasks.ingestion.formats.header import header_of
+from tasks.ingestion.formats.header import read_header
 from tasks.ingestion.formats.json_bytes import dumped
 from tasks.ingestion.formats.lines import blocks, mixed_ends, parts, text_pieces
 from tasks.ingestion.formats.record_lines import OR_UNQUOTED, Oversized, RecordLines, unclosed
-from tasks.ingestion.formats.refused_records import whole
+from tasks.ingestion.formats.refused_records import complete_record
 
 BATCH_RECORDS = 512
 
@@ -34,8 +34,8 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
     """The records of a file under the names of its header row.
 
     Raises:
-        DataError: the header cannot be used, a quote is never closed, where a record ends cannot
-            be told, or a line holds several, for lines end in CR here and in LF there.
+        DataError: the header cannot be used, a quote is never closed, the end of a record is
+            ambiguous, or a line holds several records because CR and LF are mixed.
     """
     lines = RecordLines(origin, blocks(text_pieces(origin, pieces(origin))))
     records = _reader(origin, lines, strict=True)
@@ -44,10 +44,10 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
     for cells in _cells(origin, lines, records):
         if header is None:
             if isinstance(cells, BadRow) or "".join(cells).strip():
-                header = header_of(origin, lines.row, cells, lines.held[0])
+                header = read_header(origin, lines.row, cells, lines.held[0])
             continue
-        _sort_in(batch, lines, header, cells)
-        if batch.counted + len(batch.blank) >= BATCH_RECORDS:
+        _add(batch, lines, header, cells)
+        if _total(batch) >= BATCH_RECORDS:
             yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
             batch = Batch(read=0)
     yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
@@ -82,7 +82,7 @@ def _cells(
 
 
 def _refused(error: csv.Error, line: bytes) -> Fault:
-    """What the csv module says of a record whose last line is `line`, and what to do."""
+    """The fault of a record that the csv module refuses; `line` is its last line."""
     if "new-line character" not in str(error):
         return Fault("csv_quote", "", f"{error}; write a quote inside a cell as two{OR_UNQUOTED}")
     end = "carriage return (CR)" if b"\r" in line else "line feed (LF)"
@@ -90,13 +90,11 @@ def _refused(error: csv.Error, line: bytes) -> Fault:
     return Fault("csv_quote", "", message + "where it ends rows, write their ends as LF or CRLF")
 
 
-def _sort_in(
-    batch: Batch, lines: RecordLines, header: list[str], cells: list[str] | BadRow
-) -> None:
+def _add(batch: Batch, lines: RecordLines, header: list[str], cells: list[str] | BadRow) -> None:
     if isinstance(cells, BadRow):
         if _holds_several(lines, header):
             raise mixed_ends(lines.origin, lines.row)
-        batch.bad.append(whole(lines, header, cells))
+        batch.bad.append(complete_record(lines, header, cells))
         return
     row = lines.row
     if not cells or (len(cells) == 1 < len(header) and not cells[0].strip()):
@@ -111,7 +109,7 @@ def _sort_in(
 
 
 def _holds_several(lines: RecordLines, header: list[str]) -> bool:
-    """Whether line ends of the other kind part the last line into full records of several cells."""
+    """Whether line ends of the other kind split the last line into several complete records."""
     within = lines.held[-1][:ROW_LIMIT_BYTES]  # so no cell is above the module's limit
     texts = (part.decode("utf-8", "replace") for part in parts(within))
     records = _reader(lines.origin, texts)
@@ -119,8 +117,8 @@ def _holds_several(lines: RecordLines, header: list[str]) -> bool:
 
 
 def _is_rows(held: list[bytes], cells: int) -> bool:
-    """Whether a record of several lines is as many rows, whose quotes enclose nothing: text has
-    few tabs."""
+    """Whether each line of a record has as many tabs as a full row: then its quotes enclose
+    nothing, since text has few tabs."""
     return len(held) > 1 < cells and all(line.count(b"\t") == cells - 1 for line in held)
 
 

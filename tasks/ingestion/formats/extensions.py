@@ -1,4 +1,4 @@
-"""What a file is, by the extension of its name.
+"""A file's format and compression, by the extension of its name.
 
 a.jsonl.gz -> jsonl, .gz        a.TSV -> csv        a.tar.zst -> an archive        part-0 -> ?
 """
@@ -26,31 +26,26 @@ EXPECTED = (
 
 def is_data(name: str) -> bool:
     """Whether a file of this name holds rows."""
-    return _format(name) is not None
+    return Path(split_codec(name)[0]).suffix in FORMATS
 
 
 def has_known_extension(name: str) -> bool:
-    """Whether the extension of a file's name tells what it is."""
+    """Whether a file's extension is that of rows or of an archive."""
     return is_data(name) or is_archive(name)
 
 
 def extension_of(name: str) -> str:
-    """That by which a file's name tells what it is; empty where it does not."""
+    """The extension without that of compression; empty if it is unknown."""
     return Path(split_codec(name)[0]).suffix if has_known_extension(name) else ""
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name holds files."""
+    """Whether a file of this name is an archive."""
     return Path(split_codec(name)[0]).suffix in ARCHIVES
 
 
 def split_codec(name: str) -> tuple[str, str]:
-    """`("a.jsonl", ".gz")` of `a.JSONL.gz`."""
+    """The name in lower case without its compression, and that: `("a.jsonl", ".gz")`."""
     lower = name.lower()
     codec = next((c for c in CODECS if lower.endswith(c)), "")
     return lower.removesuffix(codec), codec
-
-
-def _format(name: str) -> str | None:
-    stem = split_codec(name)[0]
-    return FORMATS.get(Path(stem).suffix)

@@ -1,34 +1,32 @@
-"""The header row of CSV and TSV: the names of a file's columns, or what the file is instead."""
-
-from typing import Any
-
-import orjson
+"""The header row of CSV and TSV: the names of a file's columns."""
 
 from tasks.errors import DataError, shown
 from tasks.ingestion.columns import TEXT, check_names
 from tasks.ingestion.formats.batches import BadRow, Origin
+from tasks.ingestion.formats.json_rows import is_object
 
 _OTHER_DELIMITERS = ";\t|,"
 _SEP_BYTES = len("sep=;")
 
 
-def header_of(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes) -> list[str]:
-    """The names in the first record, `cells`, which begins with `line` and is row `row`.
+def read_header(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes) -> list[str]:
+    """The names in the first record: `cells`, from row `row`, whose first line is `line`.
 
     Raises:
-        DataError: no names, or no usable ones: a line of JSON or for Excel, another delimiter,
-            another encoding.
+        DataError: they cannot be used: it is a line of JSON or one for Excel, or the file has
+        another
+            delimiter or encoding.
     """
     where = f"{origin.name} line {row}"
-    if _is_object(line):
+    if is_object(line):
         raise DataError(
             f"{where}: found a JSON object, expected the names of the columns: the file holds JSON "
             "lines; set format: jsonl on its source"
         )
-    if (told := line.strip(b"\r\n")).lower().startswith(b"sep=") and len(told) == _SEP_BYTES:
+    if (mark := line.strip(b"\r\n")).lower().startswith(b"sep=") and len(mark) == _SEP_BYTES:
         raise DataError(
-            f"{where}: found {shown(told)}, which tells Excel the delimiter, expected the names of "
-            f"the columns: remove the line, and set delimiter={chr(told[-1])!r} on its source"
+            f"{where}: found {shown(mark)}, which tells Excel the delimiter, expected the names of "
+            f"the columns: remove the line, and set delimiter={chr(mark[-1])!r} on its source"
         )
     if isinstance(cells, BadRow):
         raise DataError(f"{where}: no usable header ({cells.fault.message})")
@@ -43,11 +41,3 @@ def header_of(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes) 
         )
     origin.declare(dict.fromkeys(cells, TEXT))
     return cells
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        value: Any = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(value, dict)

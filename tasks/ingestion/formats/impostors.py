@@ -1,8 +1,8 @@
-"""Files that are something else than lines, whatever their names say: told by their first bytes.
+"""Recognises files that are no text, whatever their names say, by their first bytes.
 
     a workbook as votes.csv, a Parquet file as rows.jsonl, a web page as rows.jsonl
 
-As text they would be bad rows, or seem to be UTF-16 that one has to convert.
+Read as text they would be bad rows, or seem to be UTF-16.
 """
 
 from tasks.errors import DataError, shown
@@ -28,16 +28,16 @@ _PAGES = (b"<!doctype html", b"<html")
 _TAR_MARK = b"ustar"
 _TAR_MARK_AT = 257
 HEAD_BYTES = _TAR_MARK_AT + len(_TAR_MARK)
-"""By which they are told."""
+"""Bytes that suffice to recognise them."""
 
 
 def check_is_text(origin: Origin, head: bytes) -> None:
-    """Raises DataError where a text file's first decompressed bytes are those of another kind."""
-    kind, do = _kind_of(origin, head)
+    """Raises DataError if the first decompressed bytes are those of no text file."""
+    kind, advice = _kind_of(origin, head)
     if kind:
         raise DataError(
             f"{origin.name}: found {kind} (starts with {shown(head[:8])}), expected rows as text: "
-            f"{do}"
+            f"{advice}"
         )
 
 

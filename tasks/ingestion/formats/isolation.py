@@ -1,8 +1,8 @@
 """Readers of binary formats in a process of their own: a crash there is an error here.
 
-pyarrow checks much of a damaged file, not all: some end the process, or never come back. So a
-child reads Parquet and Arrow files and sends the rows; it may use `CPU_SECONDS` per batch and
-`MEMORY_BYTES` in all. A child that lived through a file reads the next one, too.
+Some damaged files crash pyarrow, or make it loop. So a child process reads Parquet and Arrow files
+and sends the rows; it may use `CPU_SECONDS` per batch and `MEMORY_BYTES` in all. A child that has
+read a file serves the next one.
 
     request:  pickle of (format, path, name, codec, scratch)
     answers:  pickles of ("batch", Batch), ("advance", bytes), ("warn", text),
@@ -24,9 +24,9 @@ from tasks.ingestion.formats.batches import Batch, Origin
 from tasks.ingestion.formats.decompression import DamagedFile
 
 CPU_SECONDS = 10
-"""Of computing for one batch of at most 256 rows; waiting for a disk does not count."""
+"""CPU time for one batch of at most 256 rows; waiting for a disk does not count."""
 MEMORY_BYTES = 2 * 2**30
-"""Of the child: a damaged file may claim any size."""
+"""Data memory of the child: a damaged file may claim any size."""
 
 COMMAND = ("-m", "tasks.ingestion.formats.child")
 
@@ -34,13 +34,13 @@ _idle: list["_Child"] = []
 
 
 def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
-    """The batches that the format's reader gives, read in a child.
+    """The batches of the format's reader, which runs in a child.
 
     Raises:
-        DamagedFile: the child died of the file. What the reader raises is raised as it is.
+        DamagedFile: the file crashed the child. Errors of the reader are raised as they are.
     """
     child = _idle.pop() if _idle else _Child()
-    well = False
+    is_reusable = False
     try:
         child.send((format_, origin.path, origin.name, origin.codec, origin.scratch))
         while True:
@@ -54,13 +54,13 @@ def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
             elif kind == "declare":
                 origin.declare(value)
             elif kind == "error":
-                well = True
+                is_reusable = True
                 raise value
             else:
-                well = True
+                is_reusable = True
                 return
     finally:
-        if well:
+        if is_reusable:
             _idle.append(child)
         else:
             child.end()
@@ -68,7 +68,7 @@ def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
 
 @atexit.register
 def close_idle() -> None:
-    """Ends the children that wait for another file."""
+    """Ends the children that wait for a file."""
     while _idle:
         _idle.pop().end()
 
@@ -90,7 +90,7 @@ class _Child:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def send(self, request: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # receive tells why
+        with contextlib.suppress(BrokenPipeError):  # `receive` raises the cause
             pickle.dump(request, self.stdin)
             self.stdin.flush()
 
@@ -98,7 +98,7 @@ class _Child:
         """The next answer.
 
         Raises:
-            DamagedFile: there is none, as the child died by a signal.
+            DamagedFile: the child was killed by a signal.
         """
         try:
             return pickle.load(self.stdout)

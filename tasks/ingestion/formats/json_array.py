@@ -1,8 +1,7 @@
-"""JSON: one array of objects, split into its elements without holding more than one of them.
+"""JSON: one array of objects, split into its elements with only one of them in memory.
 
-A `.json` file that holds one object per line is read as JSONL. The splitter follows strings and
-brackets only; whether an element is sound JSON is asked of each on its own, so a bad element
-costs one row and not the file.
+A `.json` file with one object per line is read as JSONL. The splitter only follows strings and
+brackets; each element is then parsed on its own, so a bad element costs one row and not the file.
 """
 
 import re
@@ -33,8 +32,7 @@ def read_json(origin: Origin) -> Iterator[Batch]:
     """The elements of a top-level array, numbered from 1.
 
     Raises:
-        DataError: the top level is neither an array nor one object per line, as its first line
-            tells.
+        DataError: by its first line, the file is neither an array nor one object per line.
         DamagedFile: the array is not closed.
     """
     text = text_pieces(origin, pieces(origin))
@@ -56,8 +54,7 @@ def read_json(origin: Origin) -> Iterator[Batch]:
 
 
 def _to_line_end(start: bytes, text: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces that belong to the line which begins with `start`, and no more of them than a row
-    may hold."""
+    """The further pieces of the line that begins with `start`, up to the size of a row."""
     piece, size = start, len(start)
     while b"\n" not in piece and size <= ROW_LIMIT_BYTES and (piece := next(text, b"")):
         size += len(piece)
@@ -70,7 +67,7 @@ def _elements(origin: Origin, text: Iterator[bytes]) -> Iterator[Batch]:
     for piece in text:
         elements = splitter.feed(piece)
         batch = Batch(read=len(elements))
-        for row, (raw, size) in enumerate(elements, row + 1):  # noqa: B020 (goes on counting)
+        for row, (raw, size) in enumerate(elements, row + 1):  # noqa: B020 (continues the count)
             if size > ROW_LIMIT_BYTES:
                 batch.bad.append(too_large(row, size, raw))
                 continue
@@ -96,10 +93,10 @@ class _Splitter:
         self.depth = 0
         self.closed = False
         self._in_string = False
-        self._carry = b""  # a backslash that ended a piece: its partner comes with the next
+        self._carry = b""  # a backslash at the end of a piece, until the next piece comes
         self._held: list[bytes] = []
         self._size = 0
-        self._found = 0
+        self._count = 0
 
     def feed(self, piece: bytes) -> list[tuple[bytes, int]]:
         """The elements that end in this piece: `(bytes, or an excerpt; full size)`."""
@@ -125,7 +122,7 @@ class _Splitter:
                 self.depth += 1
                 start = position if self.depth == 1 else start
             elif mark == b",":
-                done.append(self._take(piece[start : position - 1]))
+                done.append(self._finish(piece[start : position - 1]))
                 start = position
             else:
                 self.depth -= 1
@@ -157,17 +154,17 @@ class _Splitter:
         if self._size > ROW_LIMIT_BYTES:
             self._held = [b"".join(self._held[:1])[:EXCERPT_BYTES]]
 
-    def _take(self, end: bytes) -> tuple[bytes, int]:
+    def _finish(self, end: bytes) -> tuple[bytes, int]:
         self._hold(end)
         raw, size = b"".join(self._held).strip(_SPACE), self._size
         self._held, self._size = [], 0
-        self._found += 1
+        self._count += 1
         return raw, size
 
     def _last(self, end: bytes) -> list[tuple[bytes, int]]:
         """The element before the closing bracket; none in `[]`."""
-        raw, size = self._take(end)
-        if not raw and self._found > 1:
+        raw, size = self._finish(end)
+        if not raw and self._count > 1:
             self.origin.warn(f"{self.origin.name}: a comma before the closing bracket was ignored")
         return [(raw, size)] if raw else []
 

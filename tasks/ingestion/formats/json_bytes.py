@@ -1,7 +1,7 @@
-"""JSON as bytes that take no more memory than they are long, for when many of them are kept.
+"""JSON as bytes that take no more memory than their length, to keep many of them.
 
-orjson returns the buffer that it wrote to, which for a short text is 4 KB and is never shrunk. For
-two thousand pairs of three texts each that is 25 MB instead of 3.
+orjson returns its whole buffer, which is 4 KB for a short text: 25 MB instead of 3 for two thousand
+pairs of three texts each.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ import orjson
 def dumped(
     value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None
 ) -> bytes:
-    """The value's JSON, as `orjson.dumps` gives it.
+    """The value's JSON, by `orjson.dumps`.
 
     Raises:
-        orjson.JSONEncodeError: it has none.
+        orjson.JSONEncodeError: JSON cannot represent it.
     """
-    # Joining two parts makes a copy; with one part, `join` would return the same object.
+    # Two parts, because `join` returns a single one without copying it.
     return b"".join((orjson.dumps(value, default, option), b""))

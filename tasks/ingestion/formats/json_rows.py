@@ -1,13 +1,13 @@
-"""Whether a record's bytes are one sound JSON object, and if not, why.
+"""Checks that a record is one sound JSON object, and diagnoses what is wrong with it.
 
-orjson answers for nearly all rows: it refuses bad UTF-8, lone surrogates, NaN, infinities and
-trailing data. What it lets pass (duplicate keys, NUL, depth) shows in two cheap counts; only rows
-that fail are read a second time, by the standard library's decoder, to tell what is wrong.
+orjson decides for nearly all rows: it refuses bad UTF-8, lone surrogates, NaN, infinities and
+trailing data. What it accepts (duplicate keys, NUL, depth) is detected by two cheap counts. Only
+rows that fail are parsed again, by the standard library's decoder, for the message.
 
     {"id": 3, "score": NaN}  ->  {"id": 3, "score": {"number": "NaN"}}
 
-Python writes NaN and infinities, which JSON has no form for. As in a table's rows they become
-objects: what reads one, as a number or text, refuses it; a row where nobody reads it is none worse.
+Python writes NaN and infinities, which JSON cannot represent. They become objects, as in rows of
+Parquet: a later stage that needs the number or text refuses it, other rows can still be used.
 """
 
 import json
@@ -22,18 +22,18 @@ from tasks.errors import shown
 from tasks.ingestion.formats.batches import Fault, not_utf8
 
 MAX_DEPTH = 64
-"""Objects and lists within each other, the row's own object included."""
+"""Levels of objects and lists, including the row's own object."""
 
 _CONTAINERS = frozenset({dict, list})
 _ends_of_keys = re.compile(rb'"[ \t\r\n]*:').findall
-"""Every key's end, and what looks like one within strings."""
+"""Every key's end, and what looks like one in a string."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NAMES = re.compile(_STRING.pattern + rb"|(NaN|-?Infinity)", re.DOTALL)
 _SPACE = " \t\r\n"
 
 
 def sound_row(raw: bytes) -> tuple[bytes, Fault | None]:
-    """The row with NaN and infinities as objects, and None, or what else is wrong with it."""
+    """The row with NaN and infinities as objects, and its fault; None for a sound row."""
     fault = json_fault(raw)
     if fault and fault.reason == "non_finite":
         named = _NAMES.sub(lambda m: b'{"number":"%b"}' % m[1] if m[1] else m[0], raw)
@@ -43,7 +43,7 @@ def sound_row(raw: bytes) -> tuple[bytes, Fault | None]:
 
 
 def json_fault(raw: bytes) -> Fault | None:
-    """None for a sound JSON object, else what is wrong with it."""
+    """What is wrong with a record; None for a sound JSON object."""
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -53,7 +53,7 @@ def json_fault(raw: bytes) -> Fault | None:
     keys, depth = len(value), 1
     if not _CONTAINERS.isdisjoint(map(type, value.values())):
         keys, depth = _keys_and_depth(value)
-    # More ends of keys than keys: one came twice, or a string holds a quote before a colon.
+    # More ends of keys than keys: a key is duplicate, or a string has a quote before a colon.
     if depth > MAX_DEPTH or (
         keys != len(_ends_of_keys(raw)) and keys != len(_ends_of_keys(_without_escapes(raw)))
     ):
@@ -62,7 +62,7 @@ def json_fault(raw: bytes) -> Fault | None:
 
 
 def is_object(raw: bytes) -> bool:
-    """Whether it is one JSON object to orjson."""
+    """Whether orjson parses it as an object."""
     try:
         return isinstance(orjson.loads(raw), dict)
     except orjson.JSONDecodeError:
@@ -70,13 +70,14 @@ def is_object(raw: bytes) -> bool:
 
 
 def _without_escapes(raw: bytes) -> bytes:
-    """The row with its escaped backslashes and quotes masked: every quote left is a string's."""
+    """The row with escaped backslashes and quotes masked, so that all quotes left delimit
+    strings."""
     return raw.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
 
 def _keys_and_depth(value: dict[str, Any]) -> tuple[int, int]:
-    if (usual := _of_messages(value)) is not None:
-        return usual
+    if (counts := _keys_and_depth_of_messages(value)) is not None:
+        return counts
     keys = depth = 0
     level: list[Any] = [value]
     while level:
@@ -92,8 +93,9 @@ def _keys_and_depth(value: dict[str, Any]) -> tuple[int, int]:
     return keys, depth
 
 
-def _of_messages(value: dict[str, Any]) -> tuple[int, int] | None:
-    """The same, at most, of a row of lists of objects that hold no list or object; else None."""
+def _keys_and_depth_of_messages(value: dict[str, Any]) -> tuple[int, int] | None:
+    """The same, fast, for a row whose only containers are lists of flat objects; else None. The
+    depth is an upper bound."""
     keys = len(value)
     for column in value.values():
         if type(column) is dict:
@@ -109,7 +111,7 @@ def _of_messages(value: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def diagnose(raw: bytes) -> Fault | None:
-    """The first fault of a record, or None; exact, but five times as slow as orjson."""
+    """The first fault of a record, or None; five times as slow as orjson."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

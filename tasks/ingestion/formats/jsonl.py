@@ -1,4 +1,4 @@
-"""JSONL: one JSON object per line, kept verbatim (but for NaN, see `json_rows`)."""
+"""JSONL: one JSON object per line, kept verbatim except for NaN (see `json_rows`)."""
 
 import sys
 from collections.abc import Iterator
@@ -20,17 +20,18 @@ def read_jsonl(origin: Origin) -> Iterator[Batch]:
 def read_jsonl_from(
     origin: Origin, start: int, first: int, end: int = sys.maxsize
 ) -> Iterator[Batch]:
-    """The lines of a plain file from byte `start`, where the one with number `first` begins, up to
-    byte `end`."""
+    """The lines of a plain file from byte `start` to byte `end`; `first` is the number of the line
+    at `start`."""
     text = plain_pieces(origin, start, end)
     return lines_as_rows(origin, text if start else text_pieces(origin, text), first)
 
 
 def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iterator[Batch]:
-    """The same for bytes whose encoding has been looked at already; `first` numbers their lines.
+    """The lines of bytes whose encoding is already checked; `first` is the number of the first
+    line.
 
     Raises:
-        DataError: a line holds several rows, for lines end in CR here and in LF there.
+        DataError: a line holds several rows because CR and LF are mixed.
     """
     for block in blocks(text, first):
         yield _batch(origin, block)
@@ -54,7 +55,7 @@ def _batch(origin: Origin, block: Block) -> Batch:
 
 
 def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | None) -> None:
-    """Adds one line that has to be looked at."""
+    """Adds one line after checking it alone."""
     raw = unmarked(origin, row, line.removesuffix(b"\r"))
     bad = None
     if full_size is not None:
@@ -78,5 +79,5 @@ def _add(batch: Batch, origin: Origin, row: int, line: bytes, full_size: int | N
 
 
 def _holds_several(line: bytes) -> bool:
-    """Whether line ends of the other kind part the line into objects."""
+    """Whether line ends of the other kind split the line into several objects."""
     return len([*islice(filter(is_object, parts(line)), 2)]) == 2

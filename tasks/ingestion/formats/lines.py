@@ -1,9 +1,8 @@
 """The lines of a stream of bytes, each with its number, in bounded memory.
 
-Lines end at b"\\n" only: U+2028, U+0085 and their like are text. A file without any b"\\n" in its
-first piece whose records are parted by b"\\r" is split there; whether a line holds several rows all
-the same, for its file has both, is for the readers to see (`parts`). Of a line that is longer than
-`ROW_LIMIT_BYTES` no more than that, and a piece, is held.
+Lines end at b"\\n" only: U+2028, U+0085 and their like are text. If the first piece has b"\\r" and
+no b"\\n", lines end at b"\\r". A file with both kinds is detected by the readers (`parts`). Of a
+line longer than `ROW_LIMIT_BYTES`, that many bytes and a piece are held.
 """
 
 import re
@@ -22,15 +21,15 @@ _WIDE = (
     (b"\xfe\xff", "utf-16"),
 )
 _HEAD_BYTES = 64
-"""By which an encoding is told that has no mark."""
+"""Bytes by which an encoding without a byte order mark is recognised."""
 _LONE_RETURN = re.compile(rb"\r[^\r\n]")
 _BETWEEN_ENDS = re.compile(rb"[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive lines without their ends; `oversized` maps the index of a line of which only the
-    beginning is held to its full size."""
+    """Consecutive lines without their ends. `oversized`: index of a line of which only the
+    beginning is held -> its full size."""
 
     first: int
     """Number of the first line, from 1."""
@@ -42,7 +41,7 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The same bytes without a byte order mark.
 
     Raises:
-        DataError: the first bytes are UTF-16 or UTF-32, or those of no text.
+        DataError: the first bytes are UTF-16 or UTF-32, or not text at all.
     """
     first = b""  # a compressed file may give its first bytes one by one
     while len(first) < HEAD_BYTES and (piece := next(pieces, b"")):
@@ -62,7 +61,7 @@ def text_pieces(origin: Origin, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def unmarked(origin: Origin, row: int, line: bytes) -> bytes:
-    """A line without the mark with which a file begins that was put behind another one."""
+    """The line without a byte order mark, which a file appended to another one leaves inside."""
     if not line.startswith(BOM):
         return line
     origin.warn(f"{origin.name} line {row}: a byte order mark inside the file was removed")
@@ -70,13 +69,13 @@ def unmarked(origin: Origin, row: int, line: bytes) -> bytes:
 
 
 def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
-    """The lines, some per block; a last line without an end counts, an empty one does not.
+    """The lines in blocks; a last line without an end counts, an empty one does not.
 
-    `first` is the number of the first one: above 1 where the pieces begin within a file.
+    `first` is the number of the first line: above 1 if the pieces begin within a file.
     """
     separator = b"\n"
     number = first
-    held: list[bytes] = []  # the open line's bytes so far; once it is oversized, its beginning
+    held: list[bytes] = []  # of the open line; its beginning once it is oversized
     size = 0
     for piece in pieces:
         if number == 1 and not size and b"\n" not in piece and _LONE_RETURN.search(piece):
@@ -97,24 +96,24 @@ def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
 
 
 def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
-    """The open line's bytes with `more`, unless there are too many of them, and its full size."""
+    """The open line with `more` bytes, which are not held if it is oversized, and its full size."""
     keep = more and size <= ROW_LIMIT_BYTES
     return ([*held, more] if keep else held), size + len(more)
 
 
 def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
-    """The open line closed by `end`, and its full size; its beginning where that is too large."""
+    """The open line closed by `end`, or its beginning if it is oversized, and its full size."""
     whole, full_size = _held(held, size, end)
     return b"".join(whole), full_size
 
 
 def parts(line: bytes) -> Iterator[bytes]:
-    """What stands between a line's line ends of any kind, one after the other."""
+    """The parts of a line between line ends of any kind."""
     return (found[0] for found in _BETWEEN_ENDS.finditer(line))
 
 
 def mixed_ends(origin: Origin, row: int) -> DataError:
-    """What is to be said of a file of which one line holds several rows."""
+    """The error of a line that holds several rows."""
     return DataError(
         f"{origin.name} line {row}: several rows stand in it: line ends are mixed, CR and LF; "
         "expected one kind in the whole file: write all as LF, for example with "

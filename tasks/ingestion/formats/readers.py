@@ -1,4 +1,4 @@
-"""The reader of every format, by name, and a reading that ends after so many records."""
+"""The reader of every format, by name, and a limit on the number of records."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,7 +31,7 @@ def read_rows(format_: str, origin: Origin) -> Iterator[Batch]:
 
 
 def limited(batches: Iterator[Batch], limit: int | None, name: str) -> Iterator[Batch]:
-    """The batches up to `limit` records; damage is told with the rows that came before it."""
+    """The batches up to `limit` records; an error of damage says how many rows came before it."""
     counted = 0
     try:
         for whole in batches:

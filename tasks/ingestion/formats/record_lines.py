@@ -1,4 +1,4 @@
-"""The lines of a CSV file as the csv module takes them, by records, and those ahead."""
+"""The lines of a CSV file for the csv module, with the record that they belong to."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -12,16 +12,19 @@ OR_UNQUOTED = ", or set quotes: false on the source where they enclose nothing"
 
 
 class Oversized(Exception):
-    """A physical line above the limit was met."""
+    """A physical line is longer than `ROW_LIMIT_BYTES`."""
 
 
 class RecordLines:
-    """Hands lines to the csv module and knows where the present record started."""
+    """Iterates over lines for the csv module; keeps those of the current record.
+
+    The caller sets `at_start` before each record.
+    """
 
     def __init__(self, origin: Origin, source: Iterator[Block]) -> None:
         self.origin = origin
         self.row = 0
-        """Line on which the record starts."""
+        """Number of the line on which the record starts."""
         self.at_start = True
         self.oversized: BadRow | None = None
         self.held: list[bytes] = []
@@ -51,8 +54,8 @@ class RecordLines:
         return _text(line)
 
     def ahead(self) -> Iterator[str]:
-        """The lines behind the record's so far, which stay to be read; no more of them than it may
-        have."""
+        """The lines after the record's so far, without consuming them, up to the size of a
+        record."""
         size = self._size
         for index in count():
             if index == len(self._ahead):
@@ -66,10 +69,10 @@ class RecordLines:
             yield _text(line)
 
     def take(self, lines: int) -> int:
-        """Adds so many of those to the record; the number of the last."""
-        taken = [self._ahead.popleft() for _ in range(lines)]
-        self.held += [line for _, line, _ in taken]
-        return taken[-1][0]
+        """Adds so many lines of `ahead` to the record; returns the number of the last one."""
+        added = [self._ahead.popleft() for _ in range(lines)]
+        self.held += [line for _, line, _ in added]
+        return added[-1][0]
 
 
 def _text(line: bytes) -> str:
@@ -77,7 +80,7 @@ def _text(line: bytes) -> str:
 
 
 def unclosed(origin: Origin, row: int) -> DataError:
-    """What is to be said of a file of which a record does not end."""
+    """The error of a record with a quoted cell that is not closed."""
     limit = ROW_LIMIT_BYTES // 2**20
     return DataError(
         f"{origin.name} line {row}: a quoted cell of the record that starts here is not closed "

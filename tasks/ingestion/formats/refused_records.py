@@ -1,10 +1,11 @@
-"""Where a CSV record ends that the csv module refuses, for quotes within its cells.
+"""Finds the end of a CSV record that the csv module refuses because of quotes in its cells.
 
-"print \\"hi\\"?","use:          the record of three names begins here,
-puts,printf,write              goes on in a cell that is open: this is no row,
+Under three names:
+"print \\"hi\\"?","use:          the record begins here,
+puts,printf,write              goes on within an open cell (this line is no row),
 or cout",no                    and ends here
 
-7,"a 5" pipe",y                ends where it begins: three cells, and what follows closes none
+7,"a 5" pipe",y                a record of one line: three cells, none of them open
 """
 
 import csv
@@ -21,11 +22,11 @@ from tasks.ingestion.formats.record_lines import OR_UNQUOTED, RecordLines
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 
-def whole(lines: RecordLines, header: list[str], bad: BadRow) -> BadRow:
-    """A refused record with all its lines, so that none is taken for a row.
+def complete_record(lines: RecordLines, header: list[str], bad: BadRow) -> BadRow:
+    """The refused record with all its lines, so that none of them is read as a row.
 
     Raises:
-        DataError: where it ends cannot be told.
+        DataError: its end is ambiguous.
     """
     if bad.fault.reason != "csv_quote" or not lines.origin.quotes:
         return bad
@@ -44,14 +45,14 @@ def whole(lines: RecordLines, header: list[str], bad: BadRow) -> BadRow:
 
 
 def _lines_behind(text: str, ahead: Iterator[str], names: int, delimiter: str) -> int | None:
-    """How many of the lines `ahead` belong to the refused record whose lines so far are `text`,
-    under so many names; None where its quotes leave that open.
+    """The number of lines `ahead` that belong to the refused record that begins with `text`; None
+    if its quotes leave that open. `names` is the number of columns.
 
-    A backslash is taken to escape a quote where the record holds one before a quote.
+    If a backslash stands before any quote in `text`, backslashes escape quotes.
     """
     escaped = '\\"' in text
     dialect = {"delimiter": delimiter, "escapechar": "\\" if escaped else None}
-    cells, is_open = _leniently(text, dialect)
+    cells, is_open = _count_cells(text, dialect)
     is_paired = (_ESCAPED.sub("", text) if escaped else text).count('"') % 2 == 0
     if is_paired and not is_open and cells == names:
         return 0
@@ -61,9 +62,9 @@ def _lines_behind(text: str, ahead: Iterator[str], names: int, delimiter: str) -
     return behind
 
 
-def _leniently(text: str, dialect: dict[str, Any]) -> tuple[int, bool]:
-    """How many cells a text has whose stray quotes are taken as they are, and whether the last one
-    is open at its end."""
+def _count_cells(text: str, dialect: dict[str, Any]) -> tuple[int, bool]:
+    """The number of cells in a text, with stray quotes read as characters, and whether the last
+    cell is still open at its end."""
     records = csv.reader([text.replace("\r", " ") + "\n", '"'], **dialect)
     try:
         cells = next(records)
@@ -73,7 +74,8 @@ def _leniently(text: str, dialect: dict[str, Any]) -> tuple[int, bool]:
 
 
 def _to_close(ahead: Iterator[str], names: int, dialect: dict[str, Any]) -> int | None:
-    """How many of the lines close an open cell and complete its record, without a stray quote."""
+    """The number of lines that close an open cell and complete its record; None if a stray quote
+    comes first."""
     first = next(ahead, None)
     if first is None:
         return None

@@ -1,7 +1,7 @@
-"""Checks many records at once: which may be something else than sound JSON objects.
+"""Checks many records at once: finds those that may not be sound JSON objects.
 
-In:  the bytes of some records, as `json_rows` takes them one by one.
-Out: the places of those that have to be checked one by one; all others are sound.
+In:  the bytes of some records.
+Out: the indices of those that `json_rows` has to check one by one; all others are sound.
 
 orjson rejects nearly all that is wrong, but not a duplicate key, of which it keeps the last value.
 Duplicate keys show in two counts over many records at once:
@@ -10,9 +10,9 @@ Duplicate keys show in two counts over many records at once:
     {"a":1,"b":2,"a":3}      3 times `":`    2 keys: one is gone
     {"a":":-("}              2 times `":`    1 key: the other one is part of a text
 
-Every key that is written is followed by `":` (white space in between is searched for apart), and
-orjson never finds more keys than were written: if both counts are equal, no key was lost. If not,
-records with a `":` that looks unlike the end of a key are set aside, and the rest is counted again.
+Every key is followed by `":` (white space in between is searched for separately), and orjson never
+finds more keys than were written: if both counts are equal, no key is duplicate. If not, records
+with a `":` that looks unlike the end of a key are set aside, and the rest is counted again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from tasks.ingestion.formats.json_rows import MAX_DEPTH
 _QUOTE, _BACKSLASH, _COLON, _SPACE, _U, _LIST = b'"\\: u['
 _SPACES = np.isin(np.arange(256), list(b" \t\r\n"))
 _SELDOM_IN_KEYS = np.isin(np.arange(256), list(b" \t\\:,[{"))
-"""Bytes before a quote that begins a text or is escaped; a key hardly ends with one of them."""
+"""Bytes before a quote that begins a text or is escaped; keys seldom end with one of them."""
 SOME_BYTES = 2**16
-"""Bytes of records that are checked at once: they and their values fit into the cache."""
+"""Bytes of records that are checked at once: with their values, they fit the processor's cache."""
 MOST_BYTES = 4 * 2**20
-"""Larger groups are checked record by record, which bounds memory."""
+"""A larger group is checked record by record, which bounds memory."""
 _BEFORE = b"\n" * 3
 """Padding before the text, so that looking back a few bytes stays within it."""
 
@@ -42,7 +42,7 @@ Values = list[Any]
 
 
 def doubtful(raws: Sequence[bytes]) -> list[int]:
-    """The places of records that may be something else than one sound JSON object, in order."""
+    """The indices of the records that may not be sound JSON objects, in order."""
     size = sum(map(len, raws)) + len(raws)
     step = max(1, len(raws) * SOME_BYTES // max(1, size))
     doubts: list[int] = []
@@ -67,7 +67,7 @@ def _doubtful(raws: Sequence[bytes]) -> Sequence[int]:
         return everyone
     ends = (text[:-1] == _QUOTE) & (text[1:] == _COLON)
     count = int(np.count_nonzero(ends))
-    keys, lists, levels = _found(objects, count)
+    keys, lists, levels = _counts(objects, count)
     odd: set[int] = set()
     if keys != count:
         places = np.flatnonzero(ends)
@@ -75,17 +75,17 @@ def _doubtful(raws: Sequence[bytes]) -> Sequence[int]:
         odd = {*records[_SELDOM_IN_KEYS[text[places - 1]]].tolist()}
         count = int(np.count_nonzero(~np.isin(records, [*odd])))
         others = [value for i, value in enumerate(objects) if i not in odd]
-        keys, lists, levels = _found(others, count)
+        keys, lists, levels = _counts(others, count)
         if keys != count:
             return everyone
-    # Of what is within each other, lists and one empty object at the end may not have been found.
+    # The count of levels may lack lists, and one empty object at the end.
     if levels + np.count_nonzero(text == _LIST) - lists >= MAX_DEPTH:
         odd.update(i for i, r in enumerate(raws) if r.count(b"{") + r.count(b"[") > MAX_DEPTH)
     return sorted(odd)
 
 
 def _objects(raws: Sequence[bytes]) -> Values | None:
-    """The records' values; None where one of them is no JSON object."""
+    """The records' values; None if one of them is no JSON object."""
     try:
         values: Values = [*map(orjson.loads, raws)]
     except orjson.JSONDecodeError:
@@ -94,14 +94,14 @@ def _objects(raws: Sequence[bytes]) -> Values | None:
 
 
 def _records_at(places: Sequence[int] | Places, raws: Sequence[bytes]) -> Places:
-    """Which record is at each of these places of the text."""
+    """The index of the record at each of these offsets of the text."""
     lasts = np.cumsum([len(raw) + 1 for raw in raws]) + len(_BEFORE)
     return np.searchsorted(lasts, places, "right")
 
 
-def _found(objects: Values, most: int) -> tuple[int, int, int]:
-    """How many keys, lists and levels these objects and those within them have; counting stops
-    once `most` keys are found."""
+def _counts(objects: Values, most: int) -> tuple[int, int, int]:
+    """The numbers of keys, lists and levels in these objects and those within them; counting stops
+    at `most` keys."""
     keys = lists = levels = 0
     while objects:
         levels += 1
@@ -125,8 +125,8 @@ def _found(objects: Values, most: int) -> tuple[int, int, int]:
 
 
 def _strange_places(whole: bytes, text: Text) -> Iterator[int]:
-    """Places where a quote may be separated from its colon; and of tabs, carriage returns and
-    escaped NUL characters."""
+    """Offsets of tabs, carriage returns, escaped NUL characters, and quotes that white space may
+    separate from their colon."""
     before, behind = text[:-1], text[1:]
     parted = (before == _SPACE) & (behind == _COLON)
     if parted.any():

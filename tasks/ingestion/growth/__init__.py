@@ -1,1 +1,1 @@
-"""Growing files: the part of a file that an earlier artifact holds is not read again."""
+"""Growing files: the part of which an earlier artifact has the rows is not read again."""

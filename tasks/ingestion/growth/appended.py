@@ -24,7 +24,7 @@ from tasks.ingestion.places.files import SourceFile
 from tasks.ingestion.places.prefixes import PiecesHash
 
 MOST_EARLIER = 3
-"""Earlier artifacts of the same file that are considered."""
+"""Number of earlier artifacts of the same file that are considered."""
 MOST_BAD_BYTES = 2**20
 """Bad rows are kept for the next run up to this size; a file with more is then read whole."""
 
@@ -62,7 +62,7 @@ def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
 
 
 def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
-    """The longest part of the file that an earlier artifact holds; its shards are linked into
+    """The longest part of the file that an earlier artifact holds, with its shards linked into
     `directory`."""
     known = [*islice(memo.known(unit), MOST_EARLIER)]
     marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}

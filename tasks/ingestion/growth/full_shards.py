@@ -49,17 +49,18 @@ def side_by_side_past(
     before: Stamp,
     advance: Callable[[int], object],
 ) -> Past:
-    """Makes the full shards behind `past` in `directory`, as many as follow without a gap; the past
-    up to the last of them. The same past, where the file is too small for several processes.
+    """Makes the full shards after `past` in `directory`, as many as follow without a gap; returns
+    the past up to the last of them. If the file is too small for several processes, `past` is
+    returned.
 
-    `before`: the file's stamp before any of it was read. `advance` is told how many bytes are done,
-    and raises when the run is being stopped.
+    `before`: the file's stamp before any of it was read. `advance` is called with the number of
+    bytes done, and raises when the run is being stopped.
 
     Raises:
         DataError: the file was deleted or replaced.
     """
     processes = _processes(file.size - past.last.end)
-    if processes < 2 or past.last.small:  # small shards: then few bytes follow
+    if processes < 2 or past.last.small:  # after small shards, few bytes follow
         return past
     if not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
         return past
@@ -118,7 +119,7 @@ def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, Pi
     with path.open("rb", buffering=0) as file:
         for span in some:
             hash_on(file, state, span.start, span.end)
-            found.append((Mark(*span.told, span.end, state.hexdigest()), state.copy()))
+            found.append((Mark(*span.shard_end, span.end, state.hexdigest()), state.copy()))
     return found
 
 
@@ -145,8 +146,8 @@ class MakeShard:
         """Makes one shard."""
         full: list[bool] = []
 
-        def ended(*told: int) -> None:
-            if told != span.told:  # rows were shorter than their lines: without a CR
+        def ended(*shard_end: int) -> None:
+            if shard_end != span.shard_end:  # rows were shorter than their lines: without a CR
                 raise _NotAllRowsError
             full.append(True)
 

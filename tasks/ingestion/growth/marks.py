@@ -51,22 +51,29 @@ def line_ends(path: Path, start: int) -> Iterator[Ends]:
 
 
 def small_marks(
-    path: Path, last: Mark, state: PiecesHash, told: Sequence[tuple[int, int, int]], whole: Mark
+    path: Path,
+    last: Mark,
+    state: PiecesHash,
+    shard_ends: Sequence[tuple[int, int, int]],
+    whole: Mark,
 ) -> list[Mark]:
-    """The marks of the small shards behind the mark `last`; `state` is that of the hash there.
+    """The marks of the small shards after the mark `last`; `state` is that of the hash there.
 
-    `told` has for each small shard the number of shards, rows and lines up to its end; `whole` is
-    the mark at the file's end. None are made if the file has changed since.
+    `shard_ends`: for each small shard, the numbers of shards, rows and lines up to its end. `whole`
+    is the mark at the file's end. There are none if the file has changed since it was read.
     """
-    if not told:
+    if not shard_ends:
         return []
     found: list[Mark] = []
     state, line, done = state.copy(), last.line, last.end
     with path.open("rb", buffering=0) as file:
         for ends in line_ends(path, last.end):
-            while len(found) < len(told) and (number := told[len(found)][2] - line) <= len(ends):
+            while len(found) < len(shard_ends):
+                number = shard_ends[len(found)][2] - line
+                if number > len(ends):
+                    break
                 done = hash_on(file, state, done, int(ends[number - 1]))
-                found.append(Mark(*told[len(found)], done, state.hexdigest(), small=True))
+                found.append(Mark(*shard_ends[len(found)], done, state.hexdigest(), small=True))
             line += len(ends)
         hash_on(file, state, done, whole.end)
     return found if state.hexdigest() == whole.prefix else []
@@ -77,6 +84,5 @@ def may_fill(path: Path, last: Mark) -> bool:
     room, size = shard_rows_after(last.rows), path.stat().st_size - last.end
     if size >= SHARD_BYTES:
         return True
-    return (
-        sum(len(ends) for ends in line_ends(path, last.end)) + 1 >= room
-    )  # the last line may have no line end
+    lines = sum(len(ends) for ends in line_ends(path, last.end)) + 1  # the last may have no end
+    return lines >= room

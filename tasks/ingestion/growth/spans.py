@@ -34,8 +34,8 @@ class Span:
     """Lines of the span."""
 
     @property
-    def told(self) -> tuple[int, int, int]:
-        """What a `ShardWriter` passes to `Ended` when it has filled this shard."""
+    def shard_end(self) -> tuple[int, int, int]:
+        """The arguments of `Ended` when a `ShardWriter` has filled this shard."""
         return self.shards + 1, self.rows + self.count, self.line + self.count
 
 

@@ -8,6 +8,7 @@ An archive is refused as a whole if it is a bomb, or if any member leads out of 
 a device. Names of members never become paths on disk.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -67,8 +68,7 @@ def unpack(
         DataError: the archive is unsafe, a bomb or damaged, no member matches, or the name of one
             has characters that no line can hold.
     """
-    size = origin.path.stat().st_size
-    if not size:
+    if not origin.path.stat().st_size:
         raise DataError(f"{origin.name}: empty_file: an archive of no bytes; fetch it again")
     read = zip_members if kind == "zip" else tar_members
     found: list[Member] = []
@@ -86,15 +86,9 @@ def unpack(
                 f"{origin.name}: the name of member {shown(name, 200)} {fault}; pack it again "
                 "under another"
             )
-        path, digest, written = target / f"{len(found):05d}", PiecesHash(), 0
-        with path.open("wb") as file:
-            for piece in content:
-                file.write(piece)
-                digest.update(piece)
-                written += len(piece)
-                check_bomb(origin, size, total + written, "unpack it yourself")
-        total += written
-        found.append(Member(name, path, written, digest.hexdigest()))
+        member = _extract(origin, name, content, target / f"{len(found):05d}", total)
+        total += member.size
+        found.append(member)
     if not found:
         raise DataError(
             f"{origin.name}: none of its {count:,} members "
@@ -106,6 +100,18 @@ def unpack(
     if twice := next((a.name for a, b in pairwise(found) if a.name == b.name), None):
         raise DataError(f"{origin.name}: member {shown(twice)} is in it twice; pack it again")
     return Unpacked(found, sorted(left_out))
+
+
+def _extract(origin: Origin, name: str, content: Iterator[bytes], path: Path, total: int) -> Member:
+    """Writes one member to `path`; `total` bytes were unpacked before it."""
+    digest, written, packed = PiecesHash(), 0, origin.path.stat().st_size
+    with path.open("wb") as file:
+        for piece in content:
+            file.write(piece)
+            digest.update(piece)
+            written += len(piece)
+            check_bomb(origin, packed, total + written, "unpack it yourself")
+    return Member(name, path, written, digest.hexdigest())
 
 
 def _chooses(pattern: str | None, is_data: Wanted) -> Wanted:

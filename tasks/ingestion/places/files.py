@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.errors import DataError, shown
+from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.formats.extensions import (
     ARCHIVES,
     EXPECTED,
@@ -48,6 +49,10 @@ class SourceFile:
     def is_archive(self) -> bool:
         """Whether the rows are in files within it."""
         return self.format in ARCHIVES.values()
+
+    def origin(self, scratch: Path) -> Origin:
+        """The file as readers take it; `scratch` is a directory for temporary files."""
+        return Origin(self.path, self.name, self.codec, self.delimiter, scratch, quotes=self.quotes)
 
 
 def declaring(source: Source, names: Sequence[str]) -> Callable[[str], Source]:

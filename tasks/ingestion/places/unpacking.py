@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tasks.artifact import Workspace
 from tasks.errors import DataError
-from tasks.ingestion.formats.batches import Origin
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.archives import SEPARATOR, Member, Unpacked, unpack
 from tasks.ingestion.places.files import (
@@ -79,8 +78,7 @@ def _members(
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
     # No progress is reported here: the bytes are counted when the members are read.
-    origin = Origin(file.path, file.name, file.codec, "", target)
-    found = unpack(origin, file.format, members, wanted, target)
+    found = unpack(file.origin(target), file.format, members, wanted, target)
     check_unchanged(file)
     entries = [
         {"name": m.name, "place": m.path.name, "size": m.size, "digest": m.digest}

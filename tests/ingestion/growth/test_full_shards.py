@@ -272,7 +272,7 @@ def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, si
         raws = [b'"' + b"x" * (each - 2) + b'"' for each in sizes]
         path = directory / "a.jsonl"
         path.write_bytes(b"".join(raw + b"\n" for raw in raws))
-        found = [span.told for span in spans(path, Past())]
+        found = [span.shard_end for span in spans(path, Past())]
         told: list[tuple[int, int, int]] = []
         with ShardWriter(
             lambda name: writing(directory / name),
