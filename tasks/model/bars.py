@@ -1,4 +1,4 @@
-"""Progress bars of transformers, which a command or a log has no place for."""
+"""Turns off the progress bars of transformers, which do not belong in logs."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_bars() -> Generator[None, None, None]:
-    """Within, transformers shows no progress while it loads or saves a model."""
+    """Within, transformers shows no progress bars while it loads or saves a model."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

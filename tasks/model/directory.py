@@ -1,7 +1,6 @@
-"""What a model directory holds, told apart: the tokenizer's files and the weights.
+"""The files of a model directory: those of the tokenizer, and the weights.
 
-Their digests stand in different keys: a stage that only tokenizes is not rebuilt because a weight
-has changed.
+Their digests are in different keys: a stage that only tokenizes is not rebuilt for other weights.
 """
 
 import json
@@ -28,13 +27,13 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-"""And `*.model`, of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
+"""Beside `*.model`, the files of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
 WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A base model on this machine, with the digests that stand for it in keys."""
+    """A base model on this machine, with its digests for keys."""
 
     path: Path
     tokenizer_digest: str
@@ -53,7 +52,7 @@ def tokenizer_digest(directory: Path) -> str:
     """Digest of the tokenizer's and the chat template's bytes.
 
     Raises:
-        ModelError: there is no tokenizer in the directory, or one that reads no special token.
+        ModelError: the directory has no tokenizer, or one that does not match special tokens.
     """
     names = tokenizer_files(directory)
     vocabularies = {"tokenizer.json", "vocab.txt", "vocab.json"}
@@ -78,8 +77,8 @@ def weights_digest(directory: Path) -> str:
     """Digest of the config and the safetensors files.
 
     Raises:
-        ModelError: the directory has no config, no safetensors, asks for code, or is of a family
-            that gives no reward.
+        ModelError: there is no config or no safetensors, the config refers to code, or the family
+            cannot be a reward model.
     """
     config = directory / "config.json"
     if not config.is_file():
@@ -101,10 +100,10 @@ def weights_digest(directory: Path) -> str:
 
 
 def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
-    """The base model that stands in `directory`.
+    """The base model in `directory`.
 
     Raises:
-        ModelError: it cannot serve as one.
+        ModelError: there is none, or it cannot be used.
     """
     if not directory.is_dir():
         raise ModelError(f"model.path {directory} is no directory; give the path of a saved model")
@@ -114,11 +113,7 @@ def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
 
 
 def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
-    """Refuses a model (`name`) of an encoder and a decoder: T5, BART and the like.
-
-    Raises:
-        ModelError: it is one.
-    """
+    """Raises ModelError for a model (`name`) of an encoder and a decoder: T5, BART and the like."""
     if is_encoder_decoder:
         raise ModelError(
             f"{name} has an encoder and a decoder; a reward is read at the last token of one "

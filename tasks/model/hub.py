@@ -1,6 +1,6 @@
 """The files of a hub repository at a commit, on this machine.
 
-Which commit a branch or a tag means is asked by `tasks.ingestion.places.hub`, as for datasets.
+`tasks.ingestion.places.hub` resolves a branch or a tag to its commit, as for datasets.
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ from tasks.errors import ModelError
 from tasks.ingestion.places.hub import endpoint, hub_error
 
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.codes", "*.txt")
-"""No pickles and no Python: only what is read here is fetched."""
+"""No pickles and no Python: only files that are read here."""
 
 
 def download(repository: str, commit: str) -> Path:
-    """The local directory of a repository at a commit, fetched unless it is there already.
+    """The local directory of a repository at a commit; downloads what is not cached.
 
     Raises:
         ModelError: the hub cannot be reached, or has no such repository or commit.

@@ -32,19 +32,18 @@ CHAT_TEMPLATE = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-"""Turns between markers, tool calls as JSON, nothing invented: every part of a message is kept."""
+"""Turns between markers, tool calls as JSON: every part of a message, and nothing else."""
 
 TOKENIZER_TEXT_BYTES = 100 * 2**20
-"""Text beyond this changes a small vocabulary no more; it bounds the time of the training."""
+"""Bounds the time of the training; more text hardly changes a small vocabulary."""
 
 MOST_TOKEN_CHARACTERS = 128
-"""A line of 200,000 equal characters made tokens as long as itself, whose merges fastokens took
-minutes to read; the longest of tokenizers in use are runs of so many spaces."""
-
+"""A line of 200,000 equal characters made tokens as long as itself, whose merges took fastokens
+minutes to load. Tokenizers in use have runs of up to this many spaces."""
 
 LONGEST_RUN = 1000
-"""Characters of one kind in a row beyond which text is cut: BPE's training takes the square of a
-word's length in time, a minute for 262,144 equal characters."""
+"""Longer runs of characters of one kind are cut: the time of BPE's training is quadratic in a
+word's length, a minute for 262,144 equal characters."""
 _RUN = re.compile(rf"(\w{{{LONGEST_RUN}}}|[^\w\s]{{{LONGEST_RUN}}}|\s{{{LONGEST_RUN}}})")
 
 
@@ -73,7 +72,7 @@ def texts(row_shards: list[Path]) -> Iterator[str]:
 
 
 def _cut(text: str) -> list[str]:
-    """The text, in pieces where a run is too long."""
+    """The text in pieces, cut where a run is too long."""
     if len(text) < LONGEST_RUN:
         return [text]
     spaces = any(space * LONGEST_RUN in text for space in " \n\t")

@@ -1,7 +1,7 @@
-"""The base model, resolved once: what later stages read and what stands for it in their keys.
+"""The base model, resolved once: where later stages read it, and its digests for their keys.
 
-A local directory and a hub snapshot stay where they are and are described; a scratch model is
-built into the artifact itself.
+The artifact of a local directory or a hub snapshot describes it; a scratch model is built into the
+artifact itself.
 """
 
 import logging
@@ -24,19 +24,19 @@ SHELF = "model"
 VERSION = 3
 DESCRIPTION = "model.json"
 HEADS = ("ForSequenceClassification", "RewardModel")
-"""What the classes of models with a trained head of one number are called."""
+"""Endings of the class names of models with a trained reward head."""
 PLACES = {
     "commit": "model.revision",
     **{name: f"model.scratch.{name}" for name in ScratchParams.model_fields},
 }
-"""Where the params file has what a step's params name."""
+"""Name in a step's params -> key of the params file."""
 
 
 def step(params: ModelParams, ingestion: Artifact | None) -> Step:
     """The step that gives the base model; only a scratch model needs rows, for its tokenizer.
 
     Raises:
-        ModelError: a path or a hub repository cannot serve as one.
+        ModelError: the path or hub repository is no usable model.
     """
     if params.scratch is not None:
         assert ingestion is not None, "a scratch model is made of rows"
@@ -61,7 +61,7 @@ def step(params: ModelParams, ingestion: Artifact | None) -> Step:
 
 
 def warnings_of(directory: Path) -> list[str]:
-    """A sentence where the base model has been trained on preferences already."""
+    """A warning if the base model is already a reward model."""
     config: dict[str, Any] = read_json(directory / "config.json") or {}
     heads = [name for name in config.get("architectures") or () if name.endswith(HEADS)]
     if not heads or len(config.get("id2label") or ()) > 1:  # two labels: another task's head
@@ -74,7 +74,7 @@ def warnings_of(directory: Path) -> list[str]:
 
 
 def base_model(artifact: Artifact) -> BaseModel:
-    """The base model that the artifact stands for."""
+    """The base model of the artifact."""
     described: dict[str, Any] | None = read_json(artifact.path / DESCRIPTION)
     if described is None:
         return describe(artifact.path, {"scratch": artifact.record["ingredients"]["params"]})

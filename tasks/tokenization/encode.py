@@ -1,7 +1,7 @@
 """Text as token ids, in batches, without Python touching an id.
 
-Conversations come rendered, with all their special tokens; plain text gets those that the
-tokenizer adds (a BOS, where it has one).
+Rendered conversations already have all special tokens; plain text gets those that the tokenizer
+adds, such as a BOS.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Encoder:
-    """Token ids of rendered texts, by a tokenizer of transformers."""
+    """Encodes texts with a tokenizer of transformers."""
 
     tokenizer: Any
 

@@ -1,15 +1,15 @@
-"""Which encoder a shard's texts go through, and the proof that its ids are the tokenizer's own.
+"""Chooses the encoder of a shard, and checks that its ids are the tokenizer's own.
 
 In:  the saved tokenizer, `tokenization.encoder`, and each shard's first texts.
-Out: flat ids, and in words which encoder made them and why.
+Out: an encoder, its name, and why no faster one was chosen.
 
     once            fixed texts ─┬─ fastokens   ─┐
     for each shard  first texts ─┼─ by pieces   ─┼─ equal ids? the first of them whose are
                                  └─ as they are ─┘
 
-Every encoder is held against `tokenizers` encoding each text as it is: on fixed texts (every added
-token in company, other scripts, white space) once, and on the first texts of every shard. One
-difference, and the shard goes to the next of them; the last is the reference itself.
+The reference is `tokenizers` with each text as it is. Every other encoder is compared with it: once
+on fixed texts (every added token in context, other scripts, white space), and on the first texts of
+every shard. After one difference, the next encoder is tried; the last is the reference itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ from tasks.tokenization.params import Choice, fastokens_version
 
 PROBED_ROWS = 4
 PROBED_BYTES = 8 * 2**10
-"""Rows at the beginning of every shard whose ids are made by both encoders: so many, and no more
-text than that but for the first two. The reference takes as long for them as fastokens for 120."""
+"""First rows of every shard that both encoders encode: at most this many, and beyond the first two
+no more text than this. They take the reference as long as 120 rows take fastokens."""
 MOST_TOKENS = 64
 CASES = (
     *("", " ", "  ", "\n", "\n\n\n", "\t", "\r\n", "a", " a", "a ", "  a  b   ", "a\n b\n\n  c\t"),
@@ -65,15 +65,16 @@ class StageEncoder:
     reference: TokenizersEngine
     fast: Engine | None
     why: str
-    """Why there is no fast one; empty where there is."""
+    """Why there is no fast one; empty if there is."""
 
     def engine_for(
         self, texts: Sequence[str], *, add_special_tokens: bool
     ) -> tuple[Engine, str, str]:
-        """The encoder for a shard that begins with these texts, its name, and why no faster one.
+        """The encoder for a shard that begins with these texts, its name, and why no faster one is
+        used.
 
         Raises:
-            DataError: `encoder: fastokens` was asked for, and its ids differ.
+            DataError: the params require fastokens, and its ids differ.
         """
         why = self.why
         wanted = self.reference.whole(texts, add_special_tokens=add_special_tokens)
@@ -92,11 +93,11 @@ class StageEncoder:
 
 
 def stage_encoder(directory: Path, choice: Choice) -> StageEncoder | None:
-    """The encoders of the tokenizer saved in `directory`; None where it has no tokenizer.json.
+    """The encoders of the tokenizer saved in `directory`; None if it has no tokenizer.json.
 
     Raises:
-        DataError: `choice` is fastokens, and it is not there, does not load the tokenizer, or
-            gives other ids on the fixed texts.
+        DataError: `choice` is fastokens, which is not installed, does not load the tokenizer, or
+            gives other ids for the fixed texts.
     """
     file = tokenizer_file(directory)
     return None if file is None else encoders_of(file, choice)
@@ -104,8 +105,8 @@ def stage_encoder(directory: Path, choice: Choice) -> StageEncoder | None:
 
 @lru_cache(maxsize=2)
 def encoders_of(file: TokenizerFile, choice: Choice) -> StageEncoder:
-    """The encoders of a tokenizer.json, held against each other on the fixed texts; once for all
-    shards of a process, and for all stages."""
+    """The encoders of a tokenizer.json, compared on the fixed texts; cached for all shards and
+    stages of a process."""
     if choice != "tokenizers" and fastokens_version() is not None:
         file.begin()
     reference = TokenizersEngine(file)
@@ -122,7 +123,7 @@ def encoders_of(file: TokenizerFile, choice: Choice) -> StageEncoder:
 
 
 def slow_engine(tokenizer: object) -> Engine:
-    """The encoder of a tokenizer that only Python knows."""
+    """The encoder of a tokenizer without tokenizer.json."""
     encode = Encoder(tokenizer)
 
     def engine(texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
@@ -137,12 +138,12 @@ def _fast(
     if fastokens_version() is None:
         return None, "fastokens is not installed (extra `fast`)"
     words = [token for token in file.added if token["single_word"] and token["normalized"]]
-    if words:  # seen in one text of a thousand, which no probe need hold
+    if words:  # differs in one text of a thousand, which a probe may miss
         named = shown(str(words[0]["content"]), 40)
         return None, f"fastokens looks for {named}, a single word and normalized, in other places"
     try:
         fast = FastokensEngine(file)
-    except BaseException as error:  # whatever a native loader says of a tokenizer it does not know
+    except BaseException as error:  # a native loader may raise anything for an unknown tokenizer
         if not failed(error):
             raise
         return None, f"fastokens does not load the tokenizer: {shown(str(error), 200)}"
@@ -153,7 +154,7 @@ def _fast(
 
 
 def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: bool) -> str:
-    """The first text whose ids are not those wanted, in a sentence; empty where there is none."""
+    """Names the first text whose ids are not those wanted; empty if there is none."""
     try:
         found = engine(texts, add_special_tokens=special)
     except BaseException as error:
@@ -169,7 +170,8 @@ def _difference(engine: Engine, texts: Sequence[str], wanted: FlatIds, special: 
 
 
 def _cases(tokens: list[str]) -> list[str]:
-    """The fixed texts, and every added token alone, in text, in white space and twice."""
+    """The fixed texts, and texts with every added token alone, in text, in white space and
+    twice."""
     some = tokens[:MOST_TOKENS] + tokens[-MOST_TOKENS:]
     around = [
         f for t in some for f in (t, f"a{t}b", f" a {t} b ", f"\n{t}\n\n{t}{t}", t[:-1] + " " + t)

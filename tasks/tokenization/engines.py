@@ -1,8 +1,8 @@
-"""The two encoders of a `tokenizer.json`, each from texts to flat ids: equal ids, unequal speed.
+"""The two encoders of a `tokenizer.json`: equal ids at different speeds.
 
-fastokens      native BPE over all cores; texts between special tokens that it saw before are
-               looked up. Not every tokenizer loads, and equality is probed: see `encoder`.
-tokenizers     the reference. Where the tokenizer's parts do not look across a special token, each
+fastokens      native BPE over all cores; caches texts between special tokens. It does not load
+               every tokenizer, and `encoder` checks its ids.
+tokenizers     the reference. If no part of the tokenizer looks across a special token, each
                distinct text between special tokens is encoded once:
 
     <|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\nYes<|im_end|>      chosen
@@ -32,7 +32,7 @@ LOCAL = frozenset(
         *("ByteFallback", "Precompiled"),
     }
 )
-"""Normalizers and pre-tokenizers that see one stretch between special tokens at a time, whatever
+"""Normalizers and pre-tokenizers whose result for a text between special tokens does not depend on
 its place. Metaspace is none of them: it marks the beginning of a text."""
 
 
@@ -61,7 +61,7 @@ class FastokensEngine:
 
 
 class TokenizersEngine:
-    """Encodes with tokenizers: by pieces, if `boundaries` say where a text may be split."""
+    """Encodes with tokenizers: by pieces, if `boundaries` split texts."""
 
     def __init__(self, file: TokenizerFile) -> None:
         self.backend = file.backend
@@ -75,7 +75,7 @@ class TokenizersEngine:
         return self._by_pieces(texts, self.boundaries)
 
     def whole(self, texts: Sequence[str], *, add_special_tokens: bool) -> FlatIds:
-        """The ids of every text, encoded as it is: what everything else is held against."""
+        """The ids of every text, encoded as it is: the reference for all else."""
         try:
             found = self.backend.encode_batch_fast(
                 list(texts), add_special_tokens=add_special_tokens
@@ -110,19 +110,19 @@ class TokenizersEngine:
 
 
 def panicked(error: BaseException) -> bool:
-    """Whether native code gave up within itself: no Exception, and its class cannot be imported."""
+    """Whether native code panicked: its error is no Exception, and its class cannot be imported."""
     return type(error).__name__ == "PanicException"
 
 
 def failed(error: BaseException) -> bool:
-    """Whether native code refused what it was given, or gave up; not that it was interrupted."""
+    """Whether native code failed or panicked, and was not interrupted."""
     return isinstance(error, Exception) or panicked(error)
 
 
 def _boundaries(file: TokenizerFile) -> "re.Pattern[str] | None":
-    """What splits a text where its parts can be encoded apart, kept as parts; None: nothing does.
+    """An expression that splits a text into pieces that can be encoded apart; None: there is none.
 
-    The expression finds special tokens as the tokenizer does: leftmost, of several the longest.
+    It finds special tokens as the tokenizer does: the leftmost one, and of several the longest.
     """
     flags = ("lstrip", "rstrip", "single_word", "normalized")
     if not file.added or any(token[flag] for token in file.added for flag in flags):

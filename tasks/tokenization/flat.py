@@ -1,4 +1,4 @@
-"""Many id lists in one buffer, and what is asked of pairs of them, without a Python object per id.
+"""Many lists of token ids in one buffer, and operations on pairs of them, without Python loops.
 
 ids      7 8 9 | 7 8 | 4        int32
 offsets  0 3 5 6                int64, one more than there are lists
@@ -55,8 +55,8 @@ def join(lists: Sequence[Ids]) -> FlatIds:
 
 
 def halves_joined(parts: Sequence[FlatIds]) -> FlatIds:
-    """Parts that hold the ids of some chosen sides and then of as many rejected ones, as one that
-    holds all chosen sides and then all rejected ones."""
+    """Joins parts, each with some chosen sides and then as many rejected ones, into one with all
+    chosen sides and then all rejected ones."""
     if len(parts) == 1:
         return parts[0]
     counts = [len(part) // 2 for part in parts]
@@ -70,7 +70,8 @@ def halves_joined(parts: Sequence[FlatIds]) -> FlatIds:
 
 
 def common_lengths(both: FlatIds) -> Counts:
-    """How many leading ids each pair's sides share; the first half of the lists is the chosen's.
+    """The number of leading ids that each pair's sides share; the first half of the lists is
+    chosen.
 
     A window of every pair that has agreed so far is compared in one go, then one twice as wide:
 
@@ -102,5 +103,6 @@ def common_lengths(both: FlatIds) -> Counts:
 
 
 def shared_prefixes(common: Counts, shorter: Counts) -> Counts:
-    """How many of its `common` ids a pair shares: each side keeps one, to read its reward at."""
+    """Lengths of the shared prefixes: at most `common`, and each side keeps one id of its own, at
+    which its reward is read."""
     return np.maximum(0, np.minimum(common, shorter - 1))

@@ -1,12 +1,12 @@
-"""Token ids of a text parts of which are literal: a special token in them is ordinary text.
+"""Token ids of a text with literal parts, in which a special token is ordinary text.
 
     "<|im_start|>user\\nsee <|im_end|><|im_end|>" with literals (21, 31)
         -> [start, u, s, e, r, ..., ids of the ten characters, end]
 
-The ids are those of a tokenizer that does not know its special tokens, in which those that the
-template wrote stand under other names: single private-use characters, added as tokens with the
-same flags. So every neighbour is split, normalised and merged just as the tokenizer does it.
-Where the vocabulary holds a special token as a piece (DeBERTa-v2, T5), the piece has another name.
+They come from a copy of the tokenizer that does not match special tokens. Those that the template
+wrote are replaced by aliases: single private-use characters, added as tokens with the same flags.
+So the text around them is split, normalised and merged as by the tokenizer itself. If a special
+token is also a piece of the vocabulary (DeBERTa-v2, T5), the copy's piece gets another name.
 """
 
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LiteralEncoder:
-    """Made once per tokenizer by `literal_encoder`."""
+    """Encodes texts with literal parts; made once per tokenizer by `literal_encoder`."""
 
     special: SpecialTokens
     backend: "Tokenizer"
@@ -39,7 +39,7 @@ class LiteralEncoder:
     """Id of an alias, or of an added token that has another id here -> the tokenizer's id."""
 
     def __call__(self, text: str, literals: Literals, *, add_special_tokens: bool) -> Ids:
-        """The ids; special tokens count only outside of `literals`."""
+        """The ids; special tokens are only matched outside of `literals`."""
         parts: list[str] = []
         place = 0
         for start, end in self.special.markup(text, literals):
@@ -47,7 +47,7 @@ class LiteralEncoder:
             place = end
         named = "".join([*parts, text[place:]])
         found = self.backend.encode(named, add_special_tokens=add_special_tokens)
-        own = found.special_tokens_mask  # what is put around the text has the tokenizer's ids
+        own = found.special_tokens_mask  # of added tokens, whose ids are the tokenizer's
         ids = zip(found.ids, own, strict=True)
         return np.asarray([i if put else self.genuine.get(i, i) for i, put in ids], dtype=np.int32)
 
@@ -57,7 +57,7 @@ class LiteralEncoder:
 
 @lru_cache(maxsize=1)
 def literal_encoder(tokenizer: Any) -> LiteralEncoder:
-    """The encoder beside a fast tokenizer of transformers, which stays as it is."""
+    """The encoder for a fast tokenizer of transformers, which is not changed."""
     from tokenizers import AddedToken
 
     special = special_tokens(tokenizer)
@@ -81,7 +81,8 @@ def literal_encoder(tokenizer: Any) -> LiteralEncoder:
 
 
 def _without_pieces(backend: "Tokenizer", names: tuple[str, ...]) -> "Tokenizer":
-    """A copy whose model makes none of these tokens of ordinary text, with the same pieces' ids."""
+    """A copy whose model never makes these tokens from ordinary text; ids of pieces are the
+    same."""
     from tokenizers import Tokenizer
 
     text = backend.to_str()
@@ -94,7 +95,7 @@ def _without_pieces(backend: "Tokenizer", names: tuple[str, ...]) -> "Tokenizer"
         model["vocab"] = {hidden.get(p, p): number for p, number in vocabulary.items()}
     else:
         model["vocab"] = [[hidden.get(p, p), score] for p, score in vocabulary]
-    if "merges" in model:  # of one that makes such a token, or goes on from it
+    if "merges" in model:  # without merges that make or use such a token
         pairs = [m if isinstance(m, list) else m.split(" ") for m in model["merges"]]
         model["merges"] = [m for m in pairs if not {*m, "".join(m)} & hidden.keys()]
     if model.get("unk_token"):

@@ -1,4 +1,4 @@
-"""The `tokenization:` section: how long a side of a pair may be, and what encodes."""
+"""The `tokenization:` section: the longest side of a pair, and the encoder."""
 
 from importlib.metadata import PackageNotFoundError
 from typing import Annotated, Literal

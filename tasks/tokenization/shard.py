@@ -2,8 +2,8 @@
 
 texts/NNNNN.arrow  ->  train/NNNNN.arrow, eval/NNNNN.arrow
 
-Only columns and flat buffers are handled; a row becomes a Python object only where it is left out
-with a message, or holds text that has to be encoded as literal.
+It works on columns and flat buffers; a row becomes a Python object only if it is quarantined, or
+has literal text.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from tasks.tokenization.tokenizer_source import SavedTokenizer
 
 BATCH_ROWS = 2048
 BATCH_BYTES = 8 * 2**20
-"""Text that is handed on in one go."""
+"""Bytes of text in one batch."""
 ROWS_A_RUN = 4
-"""So many rows there have to be for each run: else copying run by run is no faster."""
+"""With fewer rows of a batch per run, copying run by run is no faster than `filter`."""
 FIELDS = {
     "pair_id": pa.string(),
     "source": pa.string(),
@@ -39,12 +39,12 @@ FIELDS = {
     "weight": pa.float32(),
 }
 OPTIONAL_FIELDS = {"margin": pa.float32(), "preference": pa.float32(), "comparison": pa.string()}
-"""Present only where any pair says something else than the default."""
+"""Present only if a pair has another value than the default."""
 
 
-def schema(given: Iterable[str]) -> pa.Schema:
-    """The columns of every Arrow file, with these of the optional ones."""
-    return pa.schema(FIELDS | {name: OPTIONAL_FIELDS[name] for name in given})
+def schema(optional: Iterable[str]) -> pa.Schema:
+    """The columns of every Arrow file, including these optional ones."""
+    return pa.schema(FIELDS | {name: OPTIONAL_FIELDS[name] for name in optional})
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,16 @@ class TokenizeShard:
     schema: pa.Schema
 
     def __call__(self, shard: Path, ledger: Ledger, quarantine: Quarantine) -> dict[str, Any]:
-        """Writes the shard's Arrow files; how many pairs and tokens, and by which encoder."""
+        """Writes the shard's Arrow files; returns the numbers of pairs and tokens, and the
+        encoders."""
         directory = self.workspace.path / TOKENIZER_DIRECTORY
         encoders = ShardEncoders(SavedTokenizer(directory), self.choice)
         counts = Counter[str](dict.fromkeys(SPLITS, 0))
         longer: list[int] = []
         with ExitStack() as open_files:
             writers: dict[str, Any] = {}
-            given = prefetch(text_batches(shard, BATCH_ROWS, BATCH_BYTES))
-            for batch in prefetch(map(encoders.encoded, given)):
+            batches = prefetch(text_batches(shard, BATCH_ROWS, BATCH_BYTES))
+            for batch in prefetch(map(encoders.encoded, batches)):
                 _leave_out(batch.pictured, ledger, quarantine)
                 rows, fits = self._judged(batch.rows, batch.ids, ledger, quarantine)
                 sides = batch.ids.lengths.reshape(2, -1)
@@ -105,7 +106,7 @@ class TokenizeShard:
         ledger: Ledger,
         quarantine: Quarantine,
     ) -> tuple[pa.RecordBatch, Mask]:
-        """All rows as `schema` has them, and which of them fit; the others are accounted for."""
+        """All rows with the columns of `schema`, and which of them fit; counts all of them."""
         count = rows.num_rows
         lengths = ids.lengths
         shared = common_lengths(ids)
@@ -130,9 +131,9 @@ class TokenizeShard:
 
 
 def _rows_where(rows: pa.RecordBatch, wanted: Mask) -> pa.RecordBatch:
-    """The rows as `filter` gives them, which looks at every id; few runs of rows are copied whole.
+    """The wanted rows. `filter` copies id by id; if they form few runs, these are copied whole.
 
-    With nulls the bytes behind them would be others.
+    With nulls, `filter` is used: else the bytes behind nulls would differ.
     """
     edges: list[int] = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
     runs = list(zip(edges[::2], edges[1::2], strict=True))
@@ -142,7 +143,7 @@ def _rows_where(rows: pa.RecordBatch, wanted: Mask) -> pa.RecordBatch:
 
 
 def _leave_out(rows: pa.RecordBatch, ledger: Ledger, quarantine: Quarantine) -> None:
-    """Accounts for rows with images."""
+    """Counts and quarantines rows with images."""
     message = (
         "the row has images, and the reward models trained here read text only: they would judge "
         "the answers without seeing them; leave such rows out of the source, or give the texts and "
@@ -158,7 +159,7 @@ def _leave_out(rows: pa.RecordBatch, ledger: Ledger, quarantine: Quarantine) -> 
 def _account(
     rows: pa.RecordBatch, too_long: Mask, same: Mask, ledger: Ledger, quarantine: Quarantine
 ) -> None:
-    """Every row's line in the ledger; rows with equal ids in the quarantine."""
+    """Counts every row in the ledger; quarantines rows with equal ids."""
     sources = rows["source"].dictionary_encode()
     numbers = np.asarray(sources.indices)
     for number, source in enumerate(sources.dictionary.to_pylist()):

@@ -1,10 +1,10 @@
-"""The texts of one shard's batches as token ids, by the encoder that its first rows allow.
+"""Encodes the texts of one shard, with the encoder chosen by its first rows.
 
 In:  record batches of templating's pairs.
 Out: the ids of all chosen sides, then of all rejected ones, in flat buffers.
 
-Texts and renderings are encoded apart, since only texts get the tokenizer's special tokens. Rows
-with images are not encoded at all: they are handed back beside the others.
+Texts and renderings are encoded separately, since only texts get the tokenizer's special tokens.
+Rows with images are not encoded; they are returned separately.
 """
 
 from dataclasses import dataclass, field
@@ -37,12 +37,12 @@ class Encoded:
     rows: pa.RecordBatch
     ids: FlatIds
     pictured: pa.RecordBatch
-    """Rows with images, which are not among the others."""
+    """Rows with images, which are not in `rows`."""
 
 
 @dataclass
 class ShardEncoders:
-    """Encodes the batches of one shard; which encoder for which kind of row its first rows say."""
+    """Encodes the batches of one shard; for each kind of row, the first ones choose the encoder."""
 
     source: TokenizerSource
     choice: Choice
@@ -51,7 +51,7 @@ class ShardEncoders:
     engines: dict[str, Engine] = field(default_factory=dict[str, Engine])
 
     def encoded(self, rows: pa.RecordBatch) -> Encoded:
-        """The batch, its rows with images apart."""
+        """The batch and its ids, with rows with images apart."""
         if "images" not in rows.schema.names:
             return Encoded(rows, self(rows), rows.slice(0, 0))
         pictured = mask(rows["images"].is_valid())
@@ -73,7 +73,7 @@ class ShardEncoders:
         return self._with_literals(rows, standard, ids)
 
     def _ids(self, kind: str, pairs: pa.RecordBatch) -> FlatIds:
-        """The same of pairs of one kind."""
+        """The ids of pairs of one kind."""
         engine, special = self._engine(kind, pairs), kind == "standard"
         parts = (pairs.slice(n, ROWS_AT_ONCE) for n in range(0, pairs.num_rows, ROWS_AT_ONCE))
         return halves_joined([engine(_texts(p), add_special_tokens=special) for p in parts])
@@ -114,7 +114,7 @@ def equals(column: pa.StringArray, text: str) -> Mask:
 
 
 def _probed(pairs: pa.RecordBatch) -> pa.RecordBatch:
-    """The first pairs, by which an encoder is chosen."""
+    """The first pairs, which choose the encoder."""
     first = pairs.slice(0, PROBED_ROWS)
     sizes = sum(np.asarray(COMPUTE.binary_length(first[side]), np.int64) for side in TEXTS)
     return first.slice(0, max(2, int((np.cumsum(sizes) <= PROBED_BYTES).sum())))
@@ -126,7 +126,7 @@ def _texts(pairs: pa.RecordBatch) -> list[str]:
 
 
 def _in_order(found: list[FlatIds], standard: Mask) -> FlatIds:
-    """Ids of texts, then of renderings, back in the order of the rows."""
+    """Puts the ids of texts and of renderings in the order of the rows."""
     kinds = np.tile(standard, 2)
     order = np.concatenate([np.flatnonzero(kinds), np.flatnonzero(~kinds)])
     lists = [ids for flat in found for ids in flat.lists()]

@@ -1,8 +1,8 @@
-"""Where this stage's files stand, and how later stages find them and their ids.
+"""Where this stage's files are, and how later stages find them and their ids.
 
 train/NNNNN.arrow, eval/NNNNN.arrow   ids of the pairs of one shard, where it has any
 tokenizer/                            the tokenizer as it was used, with the chat template
-rendering.json                        what of templating whoever serves the model has to know
+rendering.json                        settings of templating that serving needs
 """
 
 from pathlib import Path
@@ -14,6 +14,6 @@ IDS = ("chosen_input_ids", "rejected_input_ids")
 
 
 def shards_in(directory: Path) -> list[Path]:
-    """The shards of a split's directory, in order; `datasets.Dataset.from_file` maps each. No
-    `cache-*.arrow` that `map` or `filter` of an opened data set left beside them."""
+    """The shards in a split's directory, in order, without any `cache-*.arrow` that `map` or
+    `filter` of an opened data set left there."""
     return sorted(directory.glob("[0-9]*.arrow"))

@@ -35,7 +35,7 @@ STAGE = "tokenization"
 SHELF = "4_tokenization"
 VERSION = 7
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
-"""The settings of templating that whoever serves the model has to know."""
+"""The settings of templating that serving needs."""
 
 
 def step(
@@ -67,8 +67,8 @@ def _build(
     from tasks.tokenization.shard import OPTIONAL_FIELDS, TokenizeShard, schema
 
     _save_tokenizer(workspace, templating, model)
-    given = [name for name in OPTIONAL_FIELDS if templating.report[f"with_{name}"]]
-    work = TokenizeShard(workspace, params.encoder, params.max_length, schema(given))
+    optional = [name for name in OPTIONAL_FIELDS if templating.report[f"with_{name}"]]
+    work = TokenizeShard(workspace, params.encoder, params.max_length, schema(optional))
     shards = text_shards(templating)
     digests = input_digests(templating, TEXTS_DIRECTORY)
     try:
@@ -78,7 +78,7 @@ def _build(
             shards,
             work,
             workers=params.workers,
-            memo=Memo(workspace, digests, given),
+            memo=Memo(workspace, digests, optional),
         )
     except DataError:
         if error := _all_too_long(workspace, shards, params):
@@ -102,12 +102,12 @@ def _build(
 
 
 def _fastokens(params: TokenizationParams) -> tuple[str, ...]:
-    """fastokens among the libraries of the key, where it may be used."""
+    """fastokens, for the libraries in the key, if it may be used."""
     return ("fastokens",) if params.encoder != "tokenizers" and fastokens_version() else ()
 
 
 def _encoders(numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How many shards each encoder did, its version, and why it was not a faster one."""
+    """For each encoder, its number of shards and why no faster one was used."""
     shards: Counter[str] = Counter()
     why: dict[str, str] = {}
     for name, reason in ((n, r) for shard in numbers for n, r in shard["encoders"].items()):
@@ -119,7 +119,7 @@ def _encoders(numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _all_too_long(
     workspace: Workspace, shards: Sequence[Path], params: TokenizationParams
 ) -> DataError | None:
-    """The error of data none of which fits, with what would."""
+    """The error if no pair fits, with the lengths of pairs; else None."""
     import numpy as np
 
     done = [workspace.finished(shard.stem) for shard in shards]
@@ -135,10 +135,9 @@ def _all_too_long(
 
 
 def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel) -> None:
-    """The tokenizer as it is used here, with the effective chat template, kept for the model.
+    """Saves the tokenizer with the effective chat template, or links it from an earlier artifact.
 
-    Saved anew by every attempt, so it need not last before the artifact is committed; or taken
-    from an earlier artifact.
+    Every attempt saves it anew, so it need not be durable before the artifact is committed.
     """
     from tasks.templating.tokenizer.saving import save
 
@@ -147,7 +146,7 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
     # The model's own tokenizer is in the key of every unit.
     memo = Memo(workspace, {directory.name: digest_json(template)})
     if directory.exists():
-        shutil.rmtree(directory)  # nothing is written into what was taken
+        shutil.rmtree(directory)  # linked files are not written to
     if memo.take(directory.name) is None:
         save(model.path, templating.path / CHAT_TEMPLATE_FILE, directory)
         saved = [path.relative_to(workspace.path).as_posix() for path in files_below(directory)]
@@ -155,9 +154,9 @@ def _save_tokenizer(workspace: Workspace, templating: Artifact, model: BaseModel
 
 
 def _write_rendering(workspace: Workspace, templating: Artifact, pairs: int, texts: int) -> None:
-    """`formats`: which the training pairs have, `texts` of all `pairs` being no conversations."""
-    said = templating.record["ingredients"]["params"]
-    rendering: dict[str, Any] = {name: said.get(name) for name in RENDERING_FIELDS}
+    """Writes the settings and the formats of the training pairs, of which `texts` are standard."""
+    settings = templating.record["ingredients"]["params"]
+    rendering: dict[str, Any] = {name: settings.get(name) for name in RENDERING_FIELDS}
     counts = {"standard": texts, "conversational": pairs - texts}
     rendering["formats"] = [name for name, count in counts.items() if count]
     write_json(workspace.path / RENDERING_FILE, rendering, "later")

@@ -1,7 +1,7 @@
-"""Where encoders and the tokenizer itself come from: a saved folder, or a tokenizer in memory.
+"""Where a tokenizer and its encoders come from: a saved folder, or a tokenizer in memory.
 
-In:  the folder that a stage has, or a tokenizer of transformers that a script brings.
-Out: the same encoders, held against the same reference.
+In:  the folder of a stage, or a script's tokenizer of transformers.
+Out: the same encoders, compared with the same reference.
 """
 
 from contextlib import suppress
@@ -17,10 +17,10 @@ from tasks.tokenization.params import Choice
 
 
 class TokenizerSource(Protocol):
-    """What encoding asks of a tokenizer, wherever it is."""
+    """What encoding needs of a tokenizer."""
 
     def encoder(self, choice: Choice) -> StageEncoder | None:
-        """Its encoders; None where Python alone knows how it encodes."""
+        """Its encoders; None if it has no tokenizer.json."""
         ...
 
     def whole(self) -> Any:
@@ -45,9 +45,9 @@ class SavedTokenizer:
 
 @dataclass
 class GivenTokenizer:
-    """A tokenizer in memory, as it was when its encoders were first asked for.
+    """A tokenizer in memory; later changes to it do not reach encoders that were built.
 
-    `as_it_is`: no encoders are built, which takes seconds of a vocabulary in use.
+    `as_it_is`: no encoders are built, which takes seconds for usual vocabularies.
     """
 
     tokenizer: Any
@@ -63,7 +63,7 @@ class GivenTokenizer:
     def _file(self) -> TokenizerFile | None:
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is not None:
-            with suppress(Exception):  # a part that is written in Python cannot be written down
+            with suppress(Exception):  # a part that is written in Python cannot be serialised
                 return of_content(backend.to_str(pretty=True).encode())
         return None
 
