@@ -1,4 +1,4 @@
-"""Commands about registered versions: their aliases are moved by hand, old ones retired."""
+"""Commands about registered versions: move their aliases by hand, retire old versions."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.console import AsJson, Root, told_in_one_sentence
+from flows.console import AsJson, Root, errors_in_one_sentence
 
 if TYPE_CHECKING:
     from tasks.registration.aliases.by_hand import Moved
@@ -15,29 +15,31 @@ if TYPE_CHECKING:
 aliases = typer.Typer()
 
 Model = Annotated[str, typer.Argument(help="The registered model's name.")]
-Why = Annotated[str, typer.Option(help="The reason; it stays in the alias's history.")]
-TrackingUri = Annotated[str | None, typer.Option(help="Another MLflow than mlruns/.")]
+Why = Annotated[str, typer.Option(help="The reason, for the alias's history.")]
+TrackingUri = Annotated[str | None, typer.Option(help="MLflow's address, if not mlruns/.")]
 
 
 @aliases.command()
 def promote(
     model: Model,
-    version: Annotated[int, typer.Argument(help="Its version.")],
+    version: Annotated[int, typer.Argument(help="The version that gets the alias.")],
     why: Why,
-    alias: Annotated[str, typer.Option(help="champion, challenger, ...")] = "champion",
-    despite_gate: Annotated[bool, typer.Option(help="Also one that the gate rejected.")] = False,
+    alias: Annotated[str, typer.Option(help="The alias: champion, challenger, ...")] = "champion",
+    despite_gate: Annotated[
+        bool, typer.Option(help="Allow a version that the gate rejected.")
+    ] = False,
     tracking_uri: TrackingUri = None,
     root: Root = Path(),
 ) -> None:
-    """Give an alias to a version, once its files and its score contract are proved again."""
+    """Give an alias to a version, after checking its files and its score contract again."""
     from tasks.registration.aliases.promotion import promote as promoted
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         params = _registry_of(model, tracking_uri)
         moved = promoted(
             params, root.resolve(), version, why=why, alias=alias, despite_gate=despite_gate
         )
-    _tell(moved)
+    _print_moved(moved)
 
 
 @aliases.command()
@@ -46,21 +48,19 @@ def rollback(
     why: Why,
     from_version: Annotated[
         int | None,
-        typer.Option(
-            "--from", help="The champion to go back from; needed to go further than one back."
-        ),
+        typer.Option("--from", help="The champion to roll back; needed to go back more than once."),
     ] = None,
     tracking_uri: TrackingUri = None,
     root: Root = Path(),
 ) -> None:
-    """Make the former champion champion again, once it is proved again. Asked twice, it is one
-    rollback; --from goes one further."""
+    """Give the alias champion back to the previous champion, after checking it again. Repeating the
+    command changes nothing; --from goes back one further."""
     from tasks.registration.aliases.rollback import rollback as rolled_back
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         params = _registry_of(model, tracking_uri)
         moved = rolled_back(params, root.resolve(), why=why, from_version=from_version)
-    _tell(moved)
+    _print_moved(moved)
 
 
 @aliases.command("alias-history")
@@ -70,33 +70,33 @@ def alias_history(
     root: Root = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Show who moved which alias, from where to where, when and why."""
+    """Show every move of an alias: when, from which version to which, by whom and why."""
     from dataclasses import asdict
 
     from tasks.registration.aliases.promotion import moves
 
-    with told_in_one_sentence():
-        made = moves(_registry_of(model, tracking_uri), root.resolve())
+    with errors_in_one_sentence():
+        history = moves(_registry_of(model, tracking_uri), root.resolve())
     if as_json:
-        print(json.dumps([asdict(move) for move in made]))
+        print(json.dumps([asdict(move) for move in history]))
         return
-    for m in made:
+    for m in history:
         print(f"{m.when}  {m.alias}: {m.previous} -> {m.version}  {m.how} by {m.who}: {m.why}")
 
 
 @aliases.command()
 def retire(
     model: Model,
-    keep: Annotated[int, typer.Option(min=1, help="Newest versions that stay.")] = 10,
-    dry_run: Annotated[bool, typer.Option(help="Tell, and take nothing.")] = False,
+    keep: Annotated[int, typer.Option(min=1, help="Number of newest versions to keep.")] = 10,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would be deleted.")] = False,
     tracking_uri: TrackingUri = None,
     root: Root = Path(),
 ) -> None:
-    """Delete old versions and their models' files; what has an alias stays, and the champion that a
-    rollback would go back to. Then gc frees what they were made from."""
+    """Delete old versions and their models' files, except versions with an alias and the champion
+    that a rollback would restore. gc then frees the artifacts that they were made from."""
     from tasks.registration.retirement import retire as retired_by
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         params = _registry_of(model, tracking_uri)
         retired = retired_by(params, root.resolve(), keep=keep, dry_run=dry_run)
     for entry in retired:
@@ -118,7 +118,7 @@ def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":
         raise ParamsError("; ".join(sentences(RegistrationParams, error))) from error
 
 
-def _tell(moved: "Moved") -> None:
+def _print_moved(moved: "Moved") -> None:
     before = "nobody" if moved.previous is None else f"version {moved.previous}"
     if moved.already:
         print(f"{moved.name}: {moved.alias} is version {moved.version} already (before: {before})")

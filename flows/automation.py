@@ -60,9 +60,9 @@ def silent_runs_have_crashed() -> Automation:
 
 
 def ensure() -> str:
-    """What had to be done: `created`, `updated` (an older version had made it), or `is there`.
+    """Creates or updates the automation on the server; returns `created`, `updated` or `is there`.
 
-    One that was switched off stays so.
+    One that was switched off stays off.
     """
     wanted = silent_runs_have_crashed()
     with get_client(sync_client=True) as client:
@@ -71,14 +71,14 @@ def ensure() -> str:
         wanted.create()
         return "created"
     wanted.id, wanted.enabled = found[0].id, found[0].enabled
-    if _told(found[0]) == _told(wanted):
+    if _definition(found[0]) == _definition(wanted):
         return "is there"
     wanted.update()
     return "updated"
 
 
-def _told(automation: AutomationCore) -> dict[str, Any]:
-    """What it does and when, without what the server adds."""
+def _definition(automation: AutomationCore) -> dict[str, Any]:
+    """The automation without the fields that the server adds."""
     return automation.model_dump(
         include={
             "description": True,
@@ -89,7 +89,7 @@ def _told(automation: AutomationCore) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Says what was done; a server that does not answer, or refuses, in one sentence."""
+    """Prints what was done; if the server does not answer, or refuses, exits with one sentence."""
     try:
         print(f"automation {NAME}: {ensure()}")
     except (httpx.HTTPError, PrefectException) as error:

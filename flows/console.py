@@ -1,4 +1,4 @@
-"""What the commands share: where they look, how they speak, and how they fail."""
+"""What the commands share: options, logging, and how errors are reported."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 @contextmanager
-def told_in_one_sentence() -> Generator[None, None, None]:
-    """Errors raised on purpose end in their sentence and an exit code; others keep the traceback.
+def errors_in_one_sentence() -> Generator[None, None, None]:
+    """Our own errors are printed without traceback and set the exit code; others keep theirs.
 
-    SIGTERM and Ctrl-C are interruptions: the training child saves its state before this ends.
+    SIGTERM and Ctrl-C interrupt: the training child saves its state before this ends.
     """
     heard = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupt) for number in heard}
@@ -42,7 +42,7 @@ def told_in_one_sentence() -> Generator[None, None, None]:
 
 
 def start_logging() -> None:
-    """Says on stderr what the pipeline logs, from the level that REWARD_PIPELINE_LOG names on."""
+    """Logs to stderr, from the level in REWARD_PIPELINE_LOG on."""
     level = os.environ.get("REWARD_PIPELINE_LOG", "").strip().upper() or "INFO"
     if level not in LEVELS:
         print(
@@ -79,9 +79,9 @@ def usable_root(root: Path) -> Path:
     except ParamsError:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL character
-        said = getattr(error, "strerror", None) or error
+        cause = getattr(error, "strerror", None) or error
         raise ParamsError(
-            f"root {root} is no directory, and none can be made there ({said}); give another as "
+            f"root {root} is no directory, and none can be made there ({cause}); give another as "
             "--root"
         ) from error
     _check_open(root)
@@ -89,7 +89,7 @@ def usable_root(root: Path) -> Path:
 
 
 def _check_open(root: Path) -> None:
-    """Refuses a store whose owner keeps it closed: to look for artifacts there finds none."""
+    """Refuses a store that this user may not read: it would look empty."""
     for place in (root / "data", root / "mlruns"):
         if place.exists() and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
             raise ParamsError(
@@ -99,7 +99,7 @@ def _check_open(root: Path) -> None:
 
 
 def _usable_root(root: Path) -> Path:
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         return usable_root(root)
 
 
@@ -117,8 +117,8 @@ Root = Annotated[
     Path,
     typer.Option(
         envvar="REWARD_PIPELINE_ROOT",
-        help="Directory of data/ and mlruns/.",
+        help="Directory that holds data/ and mlruns/.",
         callback=_usable_root,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

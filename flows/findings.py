@@ -1,4 +1,4 @@
-"""What a run found out, as sections of a Markdown page: decision, warnings, benchmarks, reports.
+"""The results of a run, as sections of a Markdown page: decision, warnings, benchmarks, reports.
 
 In: what the evaluation's and the registration's records and the run's summary hold. Out: lists of
 paragraphs; empty where there is nothing to tell.
@@ -17,17 +17,16 @@ DETAILS = ("bounds", "warnings", "benchmarks", "report_uri")
 
 
 def decided(registered: Mapping[str, Any]) -> str:
-    """What a version was found to be, and why, in one line."""
+    """The outcome for a version, and the reason, in one line."""
     return as_of_now(registered, f"{registered['outcome']}: {registered['decision']}")
 
 
-def as_of_now(registered: Mapping[str, Any], told: str) -> str:
-    """What was decided; if the version no longer has the alias that this gave it, with the one that
-    it has."""
+def as_of_now(registered: Mapping[str, Any], line: str) -> str:
+    """The line of a decision, with the version's present alias if that is another one."""
     alias, outcome = registered.get("alias"), registered["outcome"]
     if alias == (None if outcome == "rejected" else outcome):
-        return told
-    return f"when registered: {told}; now {alias or 'no alias'}"
+        return line
+    return f"when registered: {line}; now {alias or 'no alias'}"
 
 
 def decision(registered: Mapping[str, Any]) -> list[str]:

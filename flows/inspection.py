@@ -67,9 +67,9 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
     with in_use(store):
         ingestion = store.obtain(pipeline.step("ingestion", {}))
         conversion, failure = _converted(pipeline, ingestion)
-        made = [artifact for artifact in (ingestion, conversion) if artifact]
-        ledgers = {artifact.stage: artifact.report["ledger"] for artifact in made}
-        quarantines = {artifact.stage: artifact.path / QUARANTINE_FILE for artifact in made}
+        done = [artifact for artifact in (ingestion, conversion) if artifact]
+        ledgers = {artifact.stage: artifact.report["ledger"] for artifact in done}
+        quarantines = {artifact.stage: artifact.path / QUARANTINE_FILE for artifact in done}
         report = dict(conversion.report) if conversion else {}
         report.pop("ledger", None)
         lengths, examples = (
@@ -154,12 +154,12 @@ def turns(value: Any) -> Iterator[tuple[str, str]]:
         return
     for turn in cast(list[dict[str, Any]], value):
         calls = turn.get("tool_calls")
-        said = [f"[{name}] {turn[name]}" for name in REASONING if turn.get(name)]
-        said += [_said(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
-        yield turn["role"], "\n".join(part for part in said if part)
+        parts = [f"[{name}] {turn[name]}" for name in REASONING if turn.get(name)]
+        parts += [_content_text(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
+        yield turn["role"], "\n".join(part for part in parts if part)
 
 
-def _said(content: Any) -> str:
+def _content_text(content: Any) -> str:
     """A content's text; of a list of parts, the texts with a mark in place of each image."""
     if not isinstance(content, list):
         return content or ""

@@ -41,8 +41,8 @@ def print_inspection(found: Inspection, width: int | None = None) -> None:
 
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     console.print(_source_table(found))
-    for told, row in _unusable(found):
-        console.print(told)
+    for fault, row in _unusable(found):
+        console.print(fault)
         console.print(f"    {row}", style="dim")
     if found.failure and found.path:
         console.print("a run fails (see the end); what follows is of the rows that can be used")
@@ -82,12 +82,12 @@ def _unusable(found: Inspection) -> Iterator[tuple[str, str]]:
         for row in rows:
             account = found.ledgers[stage][row["source"]]
             field = f", {row['field']}" if row["field"] else ""
-            told = (
+            fault = (
                 f"{row['source']}: {row['reason']} ({account['dropped'][row['reason']]:,}x), first "
                 f"{row['file']} row {row['row']}{field}: {row['message']}"
             )
             raw = visible(row["raw"]).replace("\n", "\\n")
-            yield visible(told), _shortened(raw, LONGEST_ROW)
+            yield visible(fault), _shortened(raw, LONGEST_ROW)
 
 
 def _length_table(found: Inspection) -> Any:
@@ -162,9 +162,9 @@ def _pair(row: Mapping[str, Any], number: str) -> Any:
     text = Text(f"pair {number}: {visible(origin)}\n", style="bold")
     for name, style in (("prompt", "dim"), ("chosen", "green"), ("rejected", "red")):
         text.append(f"{name}\n", style=f"not bold {style} underline")
-        for role, said in turns(row[name]):
+        for role, content in turns(row[name]):
             label = f"[{role}] " if role else ""
-            text.append(label + _shortened(visible(said)) + "\n", style=f"not bold {style}")
+            text.append(label + _shortened(visible(content)) + "\n", style=f"not bold {style}")
     text.rstrip()
     return text
 

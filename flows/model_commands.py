@@ -1,4 +1,4 @@
-"""Commands about a model that stands: replay its contract, serve it over HTTP."""
+"""Commands about a trained model: replay its score contract, serve it over HTTP."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.console import EXIT_FAILED, AsJson, Root, told_in_one_sentence
+from flows.console import EXIT_FAILED, AsJson, Root, errors_in_one_sentence
 
 models = typer.Typer()
 
@@ -14,9 +14,9 @@ Source = Annotated[
     str, typer.Argument(help="models:/name@alias, models:/name/version, or a directory.")
 ]
 Host = Annotated[str, typer.Option(help="Address to bind; beyond this machine only with a token.")]
-Port = Annotated[int, typer.Option(help="0 takes a free one, and the log names it.")]
+Port = Annotated[int, typer.Option(help="Port; 0 takes a free one, which the log names.")]
 Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda.", show_default="cuda if there is one")
+    str | None, typer.Option(help="Device: cpu or cuda.", show_default="cuda if there is one")
 ]
 Threads = Annotated[
     int | None,
@@ -26,38 +26,42 @@ Threads = Annotated[
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(help="A name that clients ask by, beside addresses and localhost; repeatable."),
+    typer.Option(help="Host name that clients may use beside addresses and localhost; repeatable."),
 ]
 QueryForm = Annotated[
     str,
     typer.Option(
-        help="How bare strings are read: rendered (by the chat template; one that stops at the end "
-        "token gets what the template writes behind it), text (the end token is added), or auto "
-        "(rendered if there is a template)."
+        help="What bare strings are: rendered (by the chat template; after a final end token, the "
+        "template's own ending is added), text (the end token is added), or auto (rendered if "
+        "there is a template)."
     ),
 ]
 TooLong = Annotated[
-    str, typer.Option(help="Longer sequences: error, or cut_start (the end is scored).")
+    str,
+    typer.Option(help="Sequences over --max-tokens: error, or cut_start (their end is scored)."),
 ]
 ScaleOfAnswers = Annotated[
-    str, typer.Option("--scale", help="Of the answers: raw, normalized, champion or reference.")
+    str,
+    typer.Option("--scale", help="Scale of the rewards: raw, normalized, champion or reference."),
 ]
 SpecialTokens = Annotated[
-    str | None, typer.Option(help="In a row's own words: quarantine or encode.")
+    str | None, typer.Option(help="Special tokens in a request's own text: quarantine or encode.")
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option(help="Of one sequence.", show_default="the model's positions")
+    int | None, typer.Option(help="Tokens in one sequence.", show_default="the model's positions")
 ]
-MaxSequences = Annotated[int, typer.Option(help="Of one request.")]
+MaxSequences = Annotated[int, typer.Option(help="Sequences in one request.")]
 MaxWaiting = Annotated[
-    int, typer.Option(help="Accepted at a time; more are told to ask again (503).")
+    int, typer.Option(help="Requests accepted at a time; others get status 503.")
 ]
-WindowMs = Annotated[float, typer.Option(help="How long the first of a batch waits for others.")]
+WindowMs = Annotated[
+    float, typer.Option(help="Milliseconds that the first request of a batch waits for others.")
+]
 BatchTokens = Annotated[
     int | None,
-    typer.Option(help="Tokens scored together.", show_default="16384, on a CPU 4096"),
+    typer.Option(help="Tokens in one batch.", show_default="16384, on a CPU 4096"),
 ]
-Grace = Annotated[int, typer.Option(help="Time for requests in flight after SIGTERM.")]
+Grace = Annotated[int, typer.Option(help="Seconds for requests in flight after SIGTERM.")]
 TrackingUri = Annotated[
     str | None, typer.Option(help="MLflow's address.", show_default="mlruns/ below the root")
 ]
@@ -65,15 +69,15 @@ TrackingUri = Annotated[
 
 @models.command("verify-model")
 def verify_model(
-    directory: Annotated[Path, typer.Argument(help="A reward model with its contract.")],
-    device: Annotated[str, typer.Option(help="Where it is loaded: cpu, cuda.")] = "cpu",
+    directory: Annotated[Path, typer.Argument(help="Directory of a reward model.")],
+    device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Replay a model's score contract: text, ids and rewards. Exit code 1: something differs."""
+    """Replay a model's score contract (text, ids, rewards). Exit code 1: something differs."""
     from flows.verification import check_asked, print_verdicts
     from tasks.training.handover.contract import replay
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         check_asked(directory, device)
         verdicts = replay(directory, device)
     if as_json:
@@ -112,7 +116,7 @@ def serve(
     from tasks.registration.serving.server import serve as serve_model
     from tasks.registration.serving.settings import settings_from
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         settings = settings_from(
             host=host,
             port=port,

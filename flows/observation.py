@@ -1,7 +1,6 @@
 """What a run shows in Prefect beside its states: artifacts of plan, stages and result, and logs.
 
-Nothing in here decides anything: when the server cannot take a picture or a table, the run says so
-in its log and goes on.
+If the server cannot take one of them, the run logs that and goes on.
 """
 
 import logging
@@ -35,8 +34,8 @@ PREFIX = "reward-pipeline"
 """Artifact keys are `reward-pipeline-<what>`; equal keys form one history in the UI."""
 UPDATE_SECONDS = 2.0
 REST_PER_UPDATE = 10.0
-"""Times its own length that an update is followed by none: whoever reads the training's lines waits
-for it, which is a minute where the server is away, and the training waits for the reader."""
+"""Pause after an update, as a multiple of its duration: training waits for updates, and one takes a
+minute if the server is away."""
 
 
 def show_plan(planned: Iterable[Planned]) -> None:
@@ -110,7 +109,7 @@ class TrainingProgress:
 
 @contextmanager
 def logs_in_run(*names: str) -> Generator[None, None, None]:
-    """What these loggers say, from whichever thread, also stands in the log of the current run."""
+    """Records of these loggers, from any thread, also go to the log of the current run."""
     handler = _RunLogHandler(flow_run.id, task_run.id)
     loggers = [logging.getLogger(name) for name in names]
     levels = [each.level for each in loggers]
@@ -139,29 +138,29 @@ class _RunLogHandler(APILogHandler):
         super().emit(record)
 
 
-class ToldByState(logging.Filter):
-    """Drops the traceback that Prefect's engine logs when a run ends in one of our errors: the
-    state has said it in a sentence already. Other exceptions keep theirs."""
+class PipelineErrorFilter(logging.Filter):
+    """Drops the traceback that Prefect's engine logs when a run ends in one of our errors: its
+    state has the message already. Other exceptions keep theirs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
-            record.exc_info = None  # of a state that no exception led to: "NoneType: None"
+            record.exc_info = None  # else "NoneType: None" is logged
         return not isinstance(error, PipelineError)
 
 
-_TOLD_BY_STATE = ToldByState()
+_PIPELINE_ERROR_FILTER = PipelineErrorFilter()
 
 
 def without_tracebacks() -> None:
-    """From now on Prefect's logs have none of our own errors."""
+    """Removes the tracebacks of our own errors from Prefect's logs."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).addFilter(_TOLD_BY_STATE)
+        logging.getLogger(name).addFilter(_PIPELINE_ERROR_FILTER)
 
 
 @contextmanager
 def _unless_refused(what: str) -> Generator[None, None, None]:
-    """A server that is away or refuses costs the picture of the run, never the run."""
+    """Logs errors of the server as warnings: they cost a page of the run, never the run."""
     try:
         yield
     except (httpx.HTTPError, PrefectException, OSError) as error:

@@ -154,5 +154,5 @@ def _fault(error: Exception) -> str:
         return redacted(str(error))
     mark = error.problem_mark or error.context_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    said = [part for part in (error.context, error.problem) if part]
-    return redacted(f"{place}{', '.join(said)}")
+    parts = [part for part in (error.context, error.problem) if part]
+    return redacted(f"{place}{', '.join(parts)}")

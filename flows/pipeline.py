@@ -37,7 +37,7 @@ class Pipeline:
     params: RewardPipelineParams
     root: Path
     on_metrics: MetricsCallback | None = None
-    """Told of every metrics record while the model trains."""
+    """Called with every metrics record during training."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Where the params came from: file and overrides; for the registry's lineage."""
 
@@ -48,7 +48,7 @@ class Pipeline:
         return Store(self.root / "data", str(Path(file).resolve()) if file else None)
 
     def needs(self, stage: str) -> tuple[str, ...]:
-        """The stages whose artifacts it takes; a model of a directory is there without any."""
+        """The stages whose artifacts it needs; a model from a directory needs none."""
         alone = stage == "model" and self.params.model.path is not None
         return () if alone else NEEDS[stage]
 
@@ -83,13 +83,13 @@ def _training(p: Pipeline, done: Artifacts) -> Step:
     base = model.base_model(done["model"])
     listeners: list[MetricsCallback] = [p.on_metrics] if p.on_metrics else []
 
-    def tell_all(record: dict[str, Any]) -> None:
+    def on_record(record: dict[str, Any]) -> None:
         for listener in listeners:
             listener(record)
 
     tokenized = done["tokenization"]
     step = training.step(
-        p.params.training, tokenized, base, done["model"], tell_all, done.get("conversion")
+        p.params.training, tokenized, base, done["model"], on_record, done.get("conversion")
     )
     sink = MetricsSink(p.params.registration, p.root, step.key)
     listeners.append(sink)
@@ -97,9 +97,8 @@ def _training(p: Pipeline, done: Artifacts) -> Step:
 
 
 def _closing(sink: MetricsSink, build: Callable[[Workspace], None]) -> Callable[[Workspace], None]:
-    """The build, with the MLflow run closed at its end: as finished, which registration takes up
-    again, as failed, or as killed where it was stopped (Prefect's signals, like Ctrl-C, are no
-    `Exception`)."""
+    """The build, after which the MLflow run is closed as finished, failed or, if it was
+    interrupted, killed. (Prefect's signals, like Ctrl-C, are no `Exception`.)"""
 
     def build_and_close(workspace: Workspace) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a run would do, stage by stage: looked at, without touching anything."""
+"""What a run would do, stage by stage; nothing is changed."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tasks.artifact.durable import read_json
 from tasks.artifact.step import FAILED
 
 LONGEST_ERROR = 240
-"""Characters of an earlier error that a plan tells; the same run tells it whole."""
+"""Characters of an earlier attempt's error that a plan shows."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,17 @@ class Planned:
         return "; ".join(self.causes)
 
     def to_json(self) -> dict[str, str | None]:
-        """An object of what `plan --json` prints."""
-        told = {"stage": self.stage, "verdict": self.verdict, "key": self.key}
-        return told | {"reason": self.reason}
+        """One object of `plan --json`."""
+        return {
+            "stage": self.stage,
+            "verdict": self.verdict,
+            "key": self.key,
+            "reason": self.reason,
+        }
 
 
 def plan(pipeline: Pipeline) -> list[Planned]:
-    """What a run would do; looks, and touches nothing."""
+    """What a run would do with each stage; changes nothing."""
     check_given(pipeline.params)
     done: dict[str, Artifact] = {}
     planned: list[Planned] = []
@@ -54,7 +58,7 @@ def plan(pipeline: Pipeline) -> list[Planned]:
 
 
 def _earlier_attempt(store: Store, step: Step) -> list[str]:
-    """Why an attempt failed, and what one that did not come to its end left to continue from."""
+    """Why an earlier attempt failed, and what it left to resume from."""
     work = store.work(step)
     failed = read_json(work / FAILED)
     found = [f"failed last time: {_shortened(failed['error'])}"] if failed else []

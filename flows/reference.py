@@ -1,7 +1,7 @@
-"""What a params file may say, as the code itself knows it: its keys, and the layouts of rows.
+"""The keys of a params file and the layouts of rows, as the code itself defines them.
 
 The keys come from the classes that check a params file, the layouts from the modules that read
-them, so that what is told here is what happens.
+them, so this cannot differ from what happens.
 
     keys_of(RewardPipelineParams)   conversion.eval_fraction   0 <= number < 1   0.05   Share of ...
     keys_of(ScoredOptions)          better   higher | lower   "higher"   `lower` for ranks and ...
@@ -39,7 +39,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class LayoutTold:
+class LayoutReference:
     """One layout of rows."""
 
     name: str
@@ -70,15 +70,15 @@ def keys_of(params: type[BaseModel], above: str = "") -> Iterator[Key]:
     schema = params.model_json_schema()
     defined = schema.get("$defs", {})
     for name, field in params.model_fields.items():
-        told = schema["properties"][name]
+        node = schema["properties"][name]
         inner = params_class(field.annotation)
         default = REQUIRED if field.is_required() else DECIDED
-        if "default" in told:
-            default = json.dumps(told["default"])
+        if "default" in node:
+            default = json.dumps(node["default"])
         yield Key(
             key=above + name,
-            takes=_takes(told, defined),
-            default="" if inner is not None and told.get("default") else default,
+            takes=_takes(node, defined),
+            default="" if inner is not None and node.get("default") else default,
             changes_result=Inert not in field.metadata,
             meaning=" ".join((field.description or "").split()),
         )
@@ -94,8 +94,8 @@ def _within(annotation: Any) -> str:
     return "N." if is_listed(annotation) else ""
 
 
-def layout_told(name: str) -> LayoutTold:
-    """What a layout's own module says of it.
+def layout_reference(name: str) -> LayoutReference:
+    """The description of a layout, from its module.
 
     Raises:
         ParamsError: no layout is called so.
@@ -106,7 +106,7 @@ def layout_told(name: str) -> LayoutTold:
     module = inspect.getmodule(layout.read)
     meaning = inspect.cleandoc((module and module.__doc__) or "")
     first = meaning.partition("\n\n")[0]
-    return LayoutTold(
+    return LayoutReference(
         name=name,
         summary=" ".join(first.partition(": ")[2].split()),
         meaning=meaning,
@@ -122,22 +122,22 @@ def schema() -> dict[str, Any]:
     )
 
 
-def _takes(told: dict[str, Any], defined: dict[str, Any]) -> str:
+def _takes(node: dict[str, Any], defined: dict[str, Any]) -> str:
     """What a value may be, in words, from its JSON Schema."""
-    if "$ref" in told:
-        told = defined[told["$ref"].rpartition("/")[2]] or {"type": "any"}
-    if "anyOf" in told:
-        return " or ".join(_takes(one, defined) for one in told["anyOf"])
-    if "enum" in told:
-        return " | ".join(map(str, told["enum"]))
-    if "const" in told:
-        return str(told["const"])
-    if told.get("type") == "array":
-        return f"list of {_takes(told.get('items', {}), defined)}"
+    if "$ref" in node:
+        node = defined[node["$ref"].rpartition("/")[2]] or {"type": "any"}
+    if "anyOf" in node:
+        return " or ".join(_takes(one, defined) for one in node["anyOf"])
+    if "enum" in node:
+        return " | ".join(map(str, node["enum"]))
+    if "const" in node:
+        return str(node["const"])
+    if node.get("type") == "array":
+        return f"list of {_takes(node.get('items', {}), defined)}"
     kind = {"object": "mapping", "string": "text", "boolean": "true | false"}
-    words = kind.get(told.get("type", "any"), told.get("type", "any"))
-    low = next((f"{told[k]} {sign} " for k, sign in _LOW if k in told), "")
-    high = next((f" {sign} {told[k]}" for k, sign in _HIGH if k in told), "")
+    words = kind.get(node.get("type", "any"), node.get("type", "any"))
+    low = next((f"{node[k]} {sign} " for k, sign in _LOW if k in node), "")
+    high = next((f" {sign} {node[k]}" for k, sign in _HIGH if k in node), "")
     return f"{low}{words}{high}"
 
 

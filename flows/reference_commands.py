@@ -1,4 +1,4 @@
-"""Commands that tell what may be written into a params file."""
+"""Commands that document the params file."""
 
 import json
 import textwrap
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.console import AsJson, told_in_one_sentence
+from flows.console import AsJson, errors_in_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,16 +22,18 @@ WIDEST = 100
 
 @reference.command()
 def keys(
-    prefix: Annotated[str, typer.Argument(help="training, ingestion.sources, ...")] = "",
+    prefix: Annotated[
+        str, typer.Argument(help="Only keys below this: training, ingestion.sources, ...")
+    ] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="JSON Schema of the whole file, for an editor.")
+        bool, typer.Option("--json", help="JSON Schema of the whole file, for editors.")
     ] = False,
 ) -> None:
-    """Tell every key that a params file may have: what it takes, its default, what it means."""
+    """List the keys of a params file: values, default and meaning of each."""
     from flows.reference import keys as keys_at
     from flows.reference import schema
 
-    with told_in_one_sentence():
+    with errors_in_one_sentence():
         found = keys_at(prefix)
     if as_json:
         print(json.dumps(schema(), indent=2))
@@ -43,25 +45,25 @@ def keys(
 
 @reference.command()
 def layouts(
-    name: Annotated[str | None, typer.Argument(help="One of them: all about it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Describe only this layout, in full.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the layouts of rows that are read, or all about one of them."""
-    from flows.reference import layout_told
+    """List the layouts of rows that can be read, or describe one of them."""
+    from flows.reference import layout_reference
     from tasks.conversion.layouts.known import NAMES
 
-    with told_in_one_sentence():
-        told = [layout_told(one) for one in ([name] if name else NAMES)]
+    with errors_in_one_sentence():
+        found = [layout_reference(one) for one in ([name] if name else NAMES)]
     if as_json:
-        print(json.dumps([asdict(one) for one in told]))
+        print(json.dumps([asdict(one) for one in found]))
     elif name is None:
-        for one in told:
+        for one in found:
             print(f"{one.name:17} {one.summary}")
     else:
-        print(f"{told[0].meaning}\n\nIt reads: {', '.join(told[0].reads)}")
-        if told[0].options:
+        print(f"{found[0].meaning}\n\nIt reads: {', '.join(found[0].reads)}")
+        if found[0].options:
             print("\nOptions:")
-            _print_keys(told[0].options)
+            _print_keys(found[0].options)
 
 
 def _print_keys(found: "Iterable[Key]") -> None:

@@ -38,7 +38,8 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"baseline: preferring the answer of more tokens gives {metrics['length_baseline']:.3f}"
         )
     lines += [
-        f"benchmark: {escape(_benchmark(told))}" for told in summary.get("benchmarks", {}).values()
+        f"benchmark: {escape(_benchmark(benchmark))}"
+        for benchmark in summary.get("benchmarks", {}).values()
     ]
     if registered:
         alias = registered["alias"] or "no alias"
@@ -46,8 +47,8 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"registered: [bold]{registered['name']}[/] version {registered['version']} "
             f"({alias}): models:/{registered['name']}/{registered['version']}"
         )
-        told = f"[bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
-        lines.append(f"decision: {as_of_now(registered, told)}")
+        line = f"[bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
+        lines.append(f"decision: {as_of_now(registered, line)}")
         lines += [
             f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
             f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()
@@ -60,17 +61,17 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _benchmark(told: Mapping[str, Any]) -> str:
+def _benchmark(benchmark: Mapping[str, Any]) -> str:
     """Its score, and on how many of the items that were given."""
-    figure, items = told["overall"] or told.get("item_mean"), told["items"]
+    figure, items = benchmark["overall"] or benchmark.get("item_mean"), benchmark["items"]
     if not figure:
-        return f"{told['title']} has no score, on {items:,} items"
+        return f"{benchmark['title']} has no score, on {items:,} items"
     count = f"{items:,}" if figure["n"] == items else f"{figure['n']:,} of {items:,}"
-    if not told["overall"]:
+    if not benchmark["overall"]:
         mean = f"{figure['score']:.3f} is the mean over {count} items"
-        return f"{told['title']} has no score: {mean}, none is of a subset that it has"
-    part = "" if told["complete"] else ", not all of it"
-    return f"{told['title']} {figure['score']:.3f}, on {count} items{part}"
+        return f"{benchmark['title']} has no score: {mean}, none is of a subset that it has"
+    part = "" if benchmark["complete"] else ", not all of it"
+    return f"{benchmark['title']} {figure['score']:.3f}, on {count} items{part}"
 
 
 def _rounded(value: Any) -> Any:

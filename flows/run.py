@@ -91,9 +91,9 @@ class _Progress:
             self.working = True
         if absent:
             self._keep()
-        if step.stage == "registration":  # whose version may come to stand, and this process die
-            told = {"training": self.artifacts["training"].key, "tracking_uri": self.registry}
-            keep(self.store, REGISTERING, run_name(self.store), self.artifacts.values(), told)
+        if step.stage == "registration":  # the process may die after the version is made
+            facts = {"training": self.artifacts["training"].key, "tracking_uri": self.registry}
+            keep(self.store, REGISTERING, run_name(self.store), self.artifacts.values(), facts)
         return self.obtain(step)
 
     def add(self, stage: str, artifact: Artifact) -> None:

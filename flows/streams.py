@@ -53,8 +53,10 @@ def stdout_to_its_end() -> Generator[None, None, None]:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, STDOUT)  # takes what is buffered still, as Python exits
         if not isinstance(error, BrokenPipeError):
-            told = f"stdout does not take the answer: {error.strerror}; what the command did stands"
-            print(told, file=sys.stderr)
+            message = (
+                f"stdout does not take the answer: {error.strerror}; what the command did stands"
+            )
+            print(message, file=sys.stderr)
         raise SystemExit(EXIT_UNWRITTEN) from None
 
 

@@ -79,8 +79,8 @@ def with_times(summary: Mapping[str, Any], store: Store) -> dict[str, Any]:
     last = time_of(ref)
     others = [time for time in map(time_of, refs(store, UNFINISHED)) if time]
     later = [time.isoformat(timespec="seconds") for time in others if last and time > last]
-    told = last.isoformat(timespec="seconds") if last else None
-    of_run = {"began": told, "params_file": params_file(ref), "unfinished_since": later}
+    began = last.isoformat(timespec="seconds") if last else None
+    of_run = {"began": began, "params_file": params_file(ref), "unfinished_since": later}
     return {**summary, **of_run}
 
 
@@ -88,11 +88,11 @@ def times_line(summary: Mapping[str, Any]) -> str:
     """Which run is shown, and whether later ones have not finished."""
     later = summary["unfinished_since"]
     file = f" ({summary['params_file']})" if summary["params_file"] else ""
-    told = f"the last finished run, of {summary['began'] or 'a time unknown'}{file}"
+    line = f"the last finished run, of {summary['began'] or 'a time unknown'}{file}"
     if not later:
-        return told
+        return line
     these = "a later one is" if len(later) == 1 else f"{len(later)} later ones are"
-    return f"{told}; {these} going or did not come to an end, the last of {later[-1]}"
+    return f"{line}; {these} going or did not come to an end, the last of {later[-1]}"
 
 
 def with_alias_now(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:

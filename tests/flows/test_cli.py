@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from flows.__main__ import app
-from flows.console import told_in_one_sentence
+from flows.console import errors_in_one_sentence
 from flows.plan import Planned
 from flows.summary import print_plan
 from tasks.artifact import Step, Store
@@ -258,7 +258,7 @@ def not_ignored(number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, number, not_ignored):
-    with pytest.raises(typer.Exit) as ended, told_in_one_sentence():
+    with pytest.raises(typer.Exit) as ended, errors_in_one_sentence():
         of_a_library(number)
     assert ended.value.exit_code == 75
     said = capsys.readouterr().err
@@ -271,7 +271,7 @@ def test_a_stop_is_no_failure_for_a_library_to_tell_in_its_own_words(capsys, num
 def test_an_interrupt_that_the_caller_ignores_is_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with told_in_one_sentence():
+        with errors_in_one_sentence():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)

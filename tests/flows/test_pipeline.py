@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.__main__ import app
-from flows.collecting import collected
+from flows.garbage_collection import collect_garbage
 from flows.params import load
 from flows.pipeline import Pipeline
 from flows.run import run_pipeline
@@ -223,7 +223,7 @@ def test_what_a_killed_run_had_registered_is_kept_and_another_run_takes_it_up(
     for kind in ("run", "unfinished"):
         for number in range(2):
             keep(store, kind, f"9999010{number + 1}T000000.000000Z-1", [])
-    swept = collected(root, keep_runs=1, dry_run=False)
+    swept = collect_garbage(root, keep_runs=1, dry_run=False)
     assert [s for s in swept if s.path.is_relative_to(root / "data" / "5_training")] == []
     assert len(refs(store, REGISTERING)) == 1
     (store.root / "refs" / "unfinished-damaged.json").write_text("")
@@ -240,7 +240,7 @@ def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(r
     keep(store, "run", "99990101T000000", [])
 
     def would_take_it() -> bool:
-        swept = collected(root, keep_runs=1, dry_run=True)
+        swept = collect_garbage(root, keep_runs=1, dry_run=True)
         return first["stages"]["training"]["path"] in [str(s.path) for s in swept]
 
     assert not would_take_it()
@@ -258,7 +258,7 @@ def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(r
     begun = {"training": first["stages"]["training"]["key"], "tracking_uri": None}
     standing = [a for a in by_name(store).values() if a.stage == "training"]
     keep(store, REGISTERING, "99990101T000000", standing, begun)  # and came to nothing
-    collected(root, keep_runs=1, dry_run=False)
+    collect_garbage(root, keep_runs=1, dry_run=False)
     assert refs(store, REGISTERING) == []
     assert not Path(first["stages"]["training"]["path"]).exists()
     assert refs(store, VERSION) == []

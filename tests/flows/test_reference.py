@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flows.__main__ import app
 from flows.params import RewardPipelineParams
 from flows.params import check as check_params
-from flows.reference import DECIDED, REQUIRED, keys, layout_told, schema
+from flows.reference import DECIDED, REQUIRED, keys, layout_reference, schema
 from tasks.artifact import physical_cores
 from tasks.conversion.layouts.known import LAYOUTS, NAMES
 from tasks.errors import ParamsError
@@ -88,7 +88,7 @@ def test_all_layouts_are_told_with_their_columns_and_options():
     lines = said("layouts").splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
     for name in NAMES:
-        told = layout_told(name)
+        told = layout_reference(name)
         assert f"`{name}`" in told.meaning.splitlines()[0]
         assert told.summary
         assert told.reads == LAYOUTS[name].reads
@@ -96,7 +96,7 @@ def test_all_layouts_are_told_with_their_columns_and_options():
     assert '{"prompt": "Hi", "responses": ["Hello.", "No.", "Hm."], "scores": [3, 1, 1]}' in one
     assert "better   higher | lower" in one
     with pytest.raises(ParamsError, match="'score'; did you mean scored"):
-        layout_told("score")
+        layout_reference("score")
 
 
 def test_every_key_of_this_project_s_own_has_a_meaning():

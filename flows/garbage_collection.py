@@ -1,8 +1,7 @@
-"""The command `gc`: it takes what no recent run, no pin and no registered version refers to.
+"""The command `gc`: collects what no recent run, no pin and no registered version refers to.
 
-A version keeps its artifacts for as long as its registry has it. Deleted there (in MLflow's pages,
-or by its client), it keeps nothing any more; while its registry is not there or does not answer,
-it does. So it is with what a run was registering when it was killed.
+A version keeps its artifacts until it is deleted in its registry. If the registry cannot be
+reached, the version keeps them. The same holds for what a killed run was registering.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,19 +14,19 @@ from tasks.artifact.refs import REGISTERING, VERSION, facts, keeps, refs
 STAGE = "registration"
 
 
-def collected(root: Path, *, keep_runs: int, dry_run: bool) -> list[Swept]:
-    """What was taken, or would be, below this root.
+def collect_garbage(root: Path, *, keep_runs: int, dry_run: bool) -> list[Swept]:
+    """Collects below this root; returns what was collected, or would be.
 
     Raises:
         ArtifactError: a run is going, the store cannot be written to, or a ref is damaged.
     """
     store = Store(root / "data")
-    let_go = [*_deleted(store, root)]
-    return collect(store, keep_runs=keep_runs, let_go=let_go, dry_run=dry_run)
+    deleted = [*_deleted(store, root)]
+    return collect(store, keep_runs=keep_runs, let_go=deleted, dry_run=dry_run)
 
 
 def print_swept(swept: Sequence[Swept], dry_run: bool) -> None:
-    """What a collection took, or would take: place by place, and in all."""
+    """Prints what was collected, or would be, with the total."""
     for entry in swept:
         print(f"{entry.bytes:>14,} bytes  {entry.path}  ({entry.why})")
     trashed = [entry.bytes for entry in swept if entry.trashed]
@@ -49,8 +48,8 @@ def _deleted(store: Store, root: Path) -> Iterator[Path]:
     from tasks.registration import came_of, is_deleted
 
     for ref in begun:
-        told = facts(ref) or {}  # of one that was written by hand nothing is known
-        if "training" in told and not came_of(told["training"], told["tracking_uri"], root):
+        known = facts(ref) or {}  # none in a ref that was written by hand
+        if "training" in known and not came_of(known["training"], known["tracking_uri"], root):
             yield ref
     standing = by_name(store)
     for ref in versions:
