@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 15
+VERSION = 16
 MARKS = 3
 """Version of the form in which marks are kept; those of another version are not read."""
 

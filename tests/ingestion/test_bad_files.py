@@ -121,6 +121,7 @@ BAD_FILES = [
     ("x.jsonl.gz", b'{"a":1}\n', 'not gzip; starts with b\'{"a":1}'),
     ("y.jsonl.gz", zstandard.compress(LINES), "not gzip.*which is zstd"),
     ("bomb.jsonl.gz", gzip.compress(b"x" * 101 * 10**6), "decompressed >200:1"),
+    ("deep.json", b"[" * 100_000, "too_deep: element 1 has more than 64 levels"),
     ("open.json", b'[{"a":1},{"a":"', "truncated_json.*element 2.*1 rows were read"),
     ("after.json", b'[{"a":1}] x', "follows the closing bracket"),
     ("object.json", b'{\n "rows": []}', "starts with.*expected an array"),

@@ -33,7 +33,7 @@ HEAD_BYTES = _TAR_MARK_AT + len(_TAR_MARK)
 
 def check_is_text(origin: Origin, head: bytes) -> None:
     """Raises DataError if the first decompressed bytes are those of no text file."""
-    kind, advice = _kind_of(origin, head)
+    kind, advice = kind_of(origin, head)
     if kind:
         raise DataError(
             f"{origin.name}: found {kind} (starts with {shown(head[:8])}), expected rows as text: "
@@ -41,9 +41,10 @@ def check_is_text(origin: Origin, head: bytes) -> None:
         )
 
 
-def _kind_of(origin: Origin, head: bytes) -> tuple[str, str]:
+def kind_of(origin: Origin, head: bytes) -> tuple[str, str]:
+    """What a file is by its first bytes, and what to do with it; empty where they do not tell."""
     if head.startswith(_TAR_MARK, _TAR_MARK_AT):
         return "a tar archive", f"set format: tar{origin.codec} on its source"
     if head[:64].lstrip().lower().startswith(_PAGES):
         return "a web page, not the data that a link on it may lead to", "download the file itself"
-    return next(((kind, do) for start, kind, do in _STARTS if head.startswith(start)), ("", ""))
+    return next(((kind, advice) for start, kind, advice in _STARTS if head.startswith(start)), ("", ""))

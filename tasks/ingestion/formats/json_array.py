@@ -18,7 +18,7 @@ from tasks.ingestion.formats.batches import (
     too_large,
 )
 from tasks.ingestion.formats.decompression import DamagedFile, pieces
-from tasks.ingestion.formats.json_rows import is_object, sound_row
+from tasks.ingestion.formats.json_rows import MAX_DEPTH, is_object, sound_row
 from tasks.ingestion.formats.jsonl import lines_as_rows
 from tasks.ingestion.formats.lines import text_pieces
 
@@ -78,6 +78,11 @@ def _elements(origin: Origin, text: Iterator[bytes]) -> Iterator[Batch]:
                 batch.rows.append(row)
                 batch.raws.append(sound)
         yield batch
+    if splitter.depth - 1 > MAX_DEPTH:
+        raise DataError(
+            f"{origin.name}: too_deep: element {row + 1} has more than {MAX_DEPTH} levels, and is "
+            "not closed; expected an array of flat objects: write the file again"
+        )
     if not splitter.closed:
         raise DamagedFile(
             f"{origin.name}: truncated_json: the array ends inside element {row + 1} or before its "

@@ -138,7 +138,8 @@ def diagnose(raw: bytes) -> Fault | None:
         message = _at(text, end, f"{shown(rest, 40)} follows the JSON value; expected one per row")
         return Fault("trailing_data", "", message)
     if not isinstance(value, dict):
-        message = f"found {shown(text.strip(_SPACE), 40)}; expected an object of named fields"
+        message = f"found {shown(text.strip(_SPACE), 40)}; expected an object of named fields, "
+        message += '{"prompt": ..., ...}: write each row as one'
         return Fault("not_object", "", message)
     if duplicates:
         message = f"key {shown(duplicates[0])} stands twice; only one of its values can be meant"
@@ -155,7 +156,10 @@ def _fault_in_leaves(value: dict[str, Any]) -> Fault | None:
             if not isinstance(leaf, str):
                 continue
             if any("\ud800" <= c <= "\udfff" for c in leaf):
-                message = "half of a surrogate pair: cut text; it has no form in UTF-8"
+                message = (
+                    "half of a surrogate pair, as where text was cut: write the whole character, "
+                    "or remove the half"
+                )
                 return Fault("lone_surrogate", _printable(name), message)
             if "\0" in leaf:
                 return Fault("nul_char", _printable(name), "holds the NUL character; remove it")

@@ -26,8 +26,10 @@ from tasks.ingestion.formats.decompression import (
     codec_of,
     pieces,
 )
+from tasks.ingestion.formats.impostors import HEAD_BYTES, kind_of
 
 _BLOCK = 512
+_ZIP_MARK = b"PK\x03\x04"
 _DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError),
     *(ValueError, LookupError, OverflowError, RuntimeError, struct.error),
@@ -62,7 +64,7 @@ def _no_file(origin: Origin, name: str, kind: str) -> DataError:
 
 def zip_members(origin: Origin, wanted: Wanted) -> Members:
     """The members of a zip."""
-    _check_plain(origin)
+    _check_is_zip(origin)
     with _damage_raised(origin), zipfile.ZipFile(origin.path) as archive:
         entries = archive.infolist()
         for entry in entries:
@@ -82,19 +84,35 @@ def zip_members(origin: Origin, wanted: Wanted) -> Members:
                 yield name, _read(origin, file)
 
 
-def _check_plain(origin: Origin) -> None:
-    """Raises DataError if the zip itself is compressed, which only a tar may be."""
+def _check_is_zip(origin: Origin) -> None:
+    """Raises DataError where the bytes are compressed, as a tar's may be and a zip's are not, or
+    are no zip's. One that is cut or damaged still begins as a zip does."""
     with origin.path.open("rb") as file:
-        codec = codec_of(file.read(16))
-    if codec:
+        head = file.read(HEAD_BYTES)
+    if codec := codec_of(head):
         raise DataError(
             f"{origin.name}: starts as {codec} does, not as a zip, and no zip is read from "
             f"{codec}: decompress the file, and give what is in it"
         )
+    # One that unpacks itself begins with a program.
+    if not head.startswith(b"PK") and not zipfile.is_zipfile(origin.path):
+        raise _another_kind(origin, head, "zip")
+
+
+def _another_kind(origin: Origin, head: bytes, expected: str) -> DataError:
+    kind, do = kind_of(origin, head)
+    return DataError(
+        f"{origin.name}: found {kind or 'something else'} (starts with {shown(head[:8])}), "
+        f"expected a {expected}: {do or 'rename it to what it is, or fetch it again'}"
+    )
 
 
 def tar_members(origin: Origin, wanted: Wanted) -> Members:
     """The members of a tar, plain or compressed."""
+    with origin.path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(_ZIP_MARK):
+        raise _another_kind(origin, head, "tar")
     stream: Any = _Stream(origin)
     with _damage_raised(origin):
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:

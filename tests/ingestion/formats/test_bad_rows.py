@@ -26,7 +26,7 @@ BAD_LINES = [
     (b'{"a":"tab\there"}', "bad_json", "", "byte 10"),
     (b'{"a":"caf\xe9"}', "bad_utf8", "", "byte 10 is not UTF-8 (b'\\xe9"),
     (b'{"a":"\xed\xa0\xbd"}', "bad_utf8", "", "byte 7"),
-    (b'{"a":"\\ud83d"}', "lone_surrogate", "a", "surrogate"),
+    (b'{"a":"\\ud83d"}', "lone_surrogate", "a", "or remove the half"),
     (b'{"b":{"c":["\\ud83d"]}}', "lone_surrogate", "b", "surrogate"),
     (b'{"a":"x\\u0000"}', "nul_char", "a", "NUL"),
     (b'{"a":1,"b":2,"a":3}', "duplicate_key", "a", "'a' stands twice"),
@@ -41,7 +41,7 @@ BAD_LINES = [
     (b"[" * 60_000, "too_deep", "", "from byte 65"),
     (b'{"a":1}{"a":2}', "trailing_data", "", "byte 8"),
     (b'{"a":1},', "trailing_data", "", "','"),
-    (b"[1, 2]", "not_object", "", "'[1, 2]'"),
+    (b"[1, 2]", "not_object", "", "'[1, 2]'; expected an object of named fields, {\"prompt\":"),
     (b"null", "not_object", "", "expected an object"),
     (b'"\x1b[31m"', "bad_json", "", "byte 2"),
 ]
