@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.artifact import Ledger
+from tasks.conversion.enough_left import check_splits
 from tasks.conversion.params import ConversionParams
 from tasks.conversion.preference.splits import SPLITS
 from tasks.conversion.second_pass.duplicates import (
@@ -66,21 +67,6 @@ def check_usable(
     check_bad_fraction(ledger, params.max_bad_fraction, key, examples, advice, ingested)
 
 
-def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionParams) -> None:
-    """Raises DataError when every row was dropped, or fewer pairs than `min_rows` are left."""
-    if ledger.rows_out >= params.min_rows:
-        return
-    if ledger.rows_out:
-        raise DataError(
-            f"conversion: {ledger.rows_out} pairs are left of {ledger.rows_in} rows, fewer than "
-            f"conversion.min_rows {params.min_rows}; dropped: {ledger.dropped}. Add rows, or lower "
-            "min_rows"
-        )
-    reasons = [frequent(ledger, source, examples) for source in ledger.accounts]
-    told = f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}."
-    raise DataError(" ".join([told, *filter(None, reasons), "Add rows that can be used"]))
-
-
 def finished(
     ledger: Ledger,
     kept: KeptPairs,
@@ -94,7 +80,7 @@ def finished(
         DataError: train or eval is empty although eval_fraction asks for both.
     """
     train, held_out = check_no_leakage(kept.groups, kept.held_out)
-    _check_splits(train, held_out, params)
+    check_splits(ledger, train, held_out, params)
     codes = verdicts.codes
     return {
         "ledger": ledger.to_json(),
@@ -175,20 +161,6 @@ def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list
         "flipped pair has its new id only while its flip stands in this file, too, and by it it is "
         "not flipped back: to undo a flip, remove it)"
     ]
-
-
-def _check_splits(train: int, held_out: int, params: ConversionParams) -> None:
-    if train == 0 or (held_out == 0 and params.eval_fraction > 0):
-        empty = "train" if train == 0 else "eval"
-        seed = " or try another seed" if train + held_out > 1 else ""
-        if params.split_by == "opening":
-            seed += "; split_by opening holds whole openings out"
-        raise DataError(
-            f"conversion: the {empty} split is empty: {train + held_out} prompt groups at "
-            f"eval_fraction {params.eval_fraction} and seed {params.seed} gave {train} to train "
-            f"and {held_out} to eval; add data, change eval_fraction (0 holds nothing out, for "
-            f"runs --until training; `use: eval` in a source holds all of it out){seed}"
-        )
 
 
 def _sum(kept: KeptPairs, what: str, source: str | None = None, split: str | None = None) -> int:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 20
+VERSION = 21
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 
@@ -102,6 +102,7 @@ def build(
             or none for one of the splits, is left.
     """
     from tasks.conversion import report
+    from tasks.conversion.enough_left import check_enough_left
     from tasks.conversion.first_pass.groups import laid_out
     from tasks.conversion.first_pass.shard_records import records
     from tasks.conversion.passes import Passes
@@ -133,7 +134,7 @@ def build(
         cycles = cyclic_pairs(keys, codes)
         ledger.merge(kept.ledger)
         ledger.check()
-        report.check_enough_left(ledger, examples, params)
+        check_enough_left(ledger, examples, params)
         workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
     told = workspace.report
     told["overrides"] = report.overridden(plan.overrides, summaries)

@@ -321,7 +321,7 @@ def test_where_no_row_is_at_fault_and_no_pair_is_left_the_reason_is_told_all_the
         with pytest.raises(DataError, match=says):
             convert(labels, shard_rows=shard_rows)
     same = {"prompt": "Hi", "chosen": "a", "rejected": "b"}
-    with pytest.raises(DataError, match=r"dropped: {'contradiction': 2}\. Add rows that can"):
+    with pytest.raises(DataError, match=r"{'contradiction': 2}\. contradiction: .*: correct"):
         convert([same, same | {"chosen": "b", "rejected": "a"}])
 
 

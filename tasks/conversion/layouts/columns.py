@@ -82,7 +82,8 @@ def at_path(row: Row, path: str, *, null_ok: bool = False) -> Any:
     if path in row or "." not in path:
         return required(row, path)
     value: Any = row
-    for part in path.split("."):
+    parts = path.split(".")
+    for depth, part in enumerate(parts):
         listing = cast(list[Any], value) if isinstance(value, list) else []
         if part.isdecimal() and int(part) < len(listing):
             value = listing[int(part)]
@@ -91,8 +92,20 @@ def at_path(row: Row, path: str, *, null_ok: bool = False) -> Any:
         elif value is None and null_ok:
             return None
         else:
-            raise Unusable("missing_column", path, f"found {found(value)} before {part!r}")
+            before = ".".join(parts[:depth])
+            found_here = f"found {found(value)} at {before!r}, expected "
+            raise Unusable("missing_column", path, found_here + _expected_at(before, part, value))
     return value
+
+
+def _expected_at(before: str, part: str, value: Any) -> str:
+    """What a dotted path wants of the value at `before`, of which it names a part, and what to
+    do."""
+    if not isinstance(value, list):
+        return f"an object or a list that holds {part!r}: shorten the path, or correct the row"
+    if part.isdecimal():
+        return f"an item {part}, counted from 0: correct the path or the row"
+    return f"an object with {part!r}: name one item, as in {before}.0.{part}"
 
 
 def is_object(value: Any, *keys: str) -> TypeGuard[Row]:

@@ -103,6 +103,11 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
     if not rows:
         raise DataError(f"source {source!r}: no row to recognise a layout by; add rows")
     seen = _columns(rows)
+    if not seen:
+        raise DataError(
+            f"source {source!r}: its first {len(rows)} rows have no column: each is {{}}; expected "
+            "objects with columns, such as prompt, chosen and rejected: write the rows again"
+        )
     fitting = {name: sum(LAYOUTS[name].fits(set(seen), row) for row in rows) for name in NAMES}
     candidates = [name for name, count in fitting.items() if 2 * count > len(rows)]
     if len(candidates) == 1:

@@ -21,7 +21,9 @@ def test_a_column_may_be_a_path_into_one(caplog):
     assert pairs_of_rows("columns", [row], mapping)[0][0].prompt == "Hi"
     for path, says in (
         ("q.words", "expected 'words'"),
-        ("q.text.0", "found the text 'Hi' before '0'"),
+        ("q.text.0", "found the text 'Hi' at 'q.text', expected an object or a list .*: shorten"),
+        ("answers.2.a", "at 'answers', expected an item 2, counted from 0: correct"),
+        ("answers.a", "at 'answers', expected an object with 'a': name one item, as in answers.0"),
     ):
         with pytest.raises(Unusable, match=says):
             reader("columns", mapping | {"prompt": path})(row)
@@ -33,3 +35,8 @@ def test_a_column_may_be_a_path_into_one(caplog):
         DataError, match=r"columns\.prompt names 'x\.text', which none of its first"
     ):
         recognise("votes", None, mapping | {"prompt": "x.text"}, [row])
+
+
+def test_rows_without_any_column_are_told_as_that():
+    with pytest.raises(DataError, match=r"its first 2 rows have no column: .* write the rows"):
+        recognise("votes", None, {}, [{}, {}])

@@ -7,6 +7,7 @@ import pytest
 
 from tasks.artifact import Store
 from tasks.conversion import ConversionParams, step
+from tasks.errors import DataError
 from tasks.ingestion import Source
 
 SYSTEM = {"role": "system", "content": "Be kind."}
@@ -116,3 +117,15 @@ def test_under_openings_a_system_makes_no_other_question(run):
         splits.setdefault(question, set()).add(split)
     assert len(splits) == 60
     assert {len(found) for found in splits.values()} == {1}
+
+
+def test_where_nothing_is_left_the_message_says_what_left_it_out(run):
+    given = {name: [pair(f"{n}?", name) for n in range(4)] for name in ("votes", "bench")}
+    says = r"no pair is left of 8 rows.*prompts of a source with use: exclude: give other data"
+    with pytest.raises(DataError, match=says):
+        run(given, {"bench": "exclude"})
+    says = r"train split is empty.*4 pairs were left out: their prompts are held out by a source"
+    with pytest.raises(DataError, match=says):
+        run(given, {"bench": "eval"})
+    kept, _ = run({"votes": given["votes"]}, {}, eval_fraction=0)
+    assert len(kept["votes"]) == 4
