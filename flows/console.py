@@ -89,8 +89,14 @@ def usable_root(root: Path) -> Path:
 
 
 def _check_open(root: Path) -> None:
-    """Refuses a store that this user may not read: it would look empty."""
+    """Refuses a store on a disk that is not mounted, or that this user may not read: it would look
+    empty."""
     for place in (root / "data", root / "mlruns"):
+        if place.is_symlink() and not place.exists():
+            raise ParamsError(
+                f"root {root}: {place} is a link to {place.readlink()}, where nothing is; mount "
+                "its disk, or make a directory there, or give another as --root"
+            )
         if place.exists() and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
             raise ParamsError(
                 f"root {root}: user id {os.geteuid()} may not read {place}; have its owner open "

@@ -42,3 +42,14 @@ def test_a_file_in_the_place_of_the_store_is_told_once(tmp_path):
         usable_root(tmp_path)
     said = f"root {tmp_path}: {tmp_path}/data is no directory; give one as --root"
     assert str(told.value) == said
+
+
+@pytest.mark.parametrize("name", ["data", "mlruns"])
+def test_a_store_on_a_disk_that_is_not_mounted_is_refused_by_the_link_to_it(tmp_path, name):
+    place = tmp_path / name
+    place.symlink_to(tmp_path / "disk" / name)
+    says = f"{place} is a link to {tmp_path}/disk/{name}, where nothing is; mount its disk, or"
+    with pytest.raises(ParamsError, match=says):
+        usable_root(tmp_path)
+    (tmp_path / "disk" / name).mkdir(parents=True)
+    assert usable_root(tmp_path) == tmp_path
