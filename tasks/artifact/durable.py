@@ -25,12 +25,11 @@ Lasts = Literal["now", "by_mark", "later"]
 """When a written file is fsynced: `now`, before the writer returns; `by_mark`, before the next mark
 is set (`fsyncs.run_in_order`); `later`, by the directory's owner, as a commit does."""
 
-ROOM = "make room or mend the permissions"
 REFUSALS = {
-    errno.ENOSPC: ROOM,
-    errno.EDQUOT: ROOM,
-    errno.EROFS: ROOM,
-    errno.EACCES: ROOM,
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EROFS: "mount it for writing",
+    errno.EACCES: "mend the permissions",
     errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
     errno.EIO: "see to the disk",
 }
@@ -164,9 +163,11 @@ def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
 
 
 def _number_of(error: Exception) -> int:
-    """The error number; libraries in Rust (safetensors) only write it into their sentence."""
+    """The error number; libraries in Rust (safetensors) only write it into their sentence, and
+    numpy only says that less was written than it asked for, as on a full disk."""
     if isinstance(error, OSError):
-        return error.errno or 0
+        cut = re.fullmatch(r"\d+ requested and \d+ written", str(error))
+        return error.errno or (errno.ENOSPC if cut else 0)
     written = re.search(r"\(os error (\d+)\)", str(error))
     return int(written[1]) if written else 0
 

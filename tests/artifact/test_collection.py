@@ -7,6 +7,7 @@ import resource
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tasks.artifact import Step, Store
@@ -203,6 +204,15 @@ def test_a_full_disk_is_told_where_only_the_sentence_of_a_library_says_so(store)
         raise RuntimeError(told)
     with pytest.raises(RuntimeError, match="os error 2"), explained_disk_errors(store.root):
         raise RuntimeError("(os error 2)")
+
+
+def test_a_disk_that_is_full_as_numpy_writes_is_told_though_its_error_has_no_number(store):
+    with (
+        pytest.raises(ArtifactError, match=f"below {store.root}: No space left on device .*free"),
+        explained_disk_errors(store.root),
+        Path("/dev/full").open("wb") as full,
+    ):
+        np.save(full, np.zeros(10_000))
 
 
 def test_a_limit_on_the_size_of_files_is_told_with_what_to_do(store):
