@@ -5,6 +5,8 @@
                        logs/          kept, but outside the digest: wall-clock figures, output
 
 The record holds its own checksum, so a flipped bit in a ledger or a metric does not pass.
+No promise covers logs/, and nobody verifies it: no result comes from there. A unit's note in it has
+a checksum of its own (`notes`), and where a stamp does not hold, the file is hashed (`stamps`).
 """
 
 import os
