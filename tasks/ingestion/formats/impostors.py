@@ -47,4 +47,6 @@ def kind_of(origin: Origin, head: bytes) -> tuple[str, str]:
         return "a tar archive", f"set format: tar{origin.codec} on its source"
     if head[:64].lstrip().lower().startswith(_PAGES):
         return "a web page, not the data that a link on it may lead to", "download the file itself"
-    return next(((kind, advice) for start, kind, advice in _STARTS if head.startswith(start)), ("", ""))
+    return next(
+        ((kind, advice) for start, kind, advice in _STARTS if head.startswith(start)), ("", "")
+    )
