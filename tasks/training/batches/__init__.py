@@ -1,1 +1,1 @@
-"""Pairs on their way into the model: read, tokenized where raw, kept together, collated, cut."""
+"""Pairs on their way into the model: read, tokenized, checked, grouped, collated and split."""

@@ -14,15 +14,15 @@ import torch
 from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, ParamsError
 from tasks.tokenization.shards import IDS
-from tasks.training.batches.comparisons import answers, level_starts, ranking, sequence_key
+from tasks.training.batches.comparisons import answers, level_starts, ranking
 from tasks.training.layout.choice import ExactLayout
-from tasks.training.layout.plan import flat_plan
+from tasks.training.layout.plan import flat_plan, sequence_key
 from tasks.training.layout.rectangle import rectangle
 from tasks.training.loss.params import NEED_MARGIN, READ_TIES, REFUSE_SOFT, LossParams, soft_labels
 
 Example = Mapping[str, Any]
 NEUTRAL = {"margin": 0.0, "weight": 1.0, "preference": 1.0}
-"""Numbers of a pair, and what an absent one counts as."""
+"""Numbers of a pair, and the value of an absent one."""
 
 
 @dataclass
@@ -47,8 +47,8 @@ class DataCollatorForPreference:
     Where an example is a list of the pairs of one comparison, each distinct answer stands once:
     `input_ids` is `[S, T]`, `chosen_row` and `rejected_row` int64 `[B]` say where a pair's sides
     stand, `weight` is divided by the number of pairs of the comparison, and for Plackett-Luce there
-    are `ranking` int64 `[C, K]` (best first, -1 behind the last), `ranking_level` int64 `[C, K]`
-    (the column of the first answer of each one's level) and `ranking_weight` `[C]`.
+    are `ranking` int64 `[C, K]` (best first, -1 after the last), `ranking_level` int64 `[C, K]`
+    (the column in `ranking` of the first answer of the same level) and `ranking_weight` `[C]`.
     """
 
     pad_token_id: int
@@ -65,7 +65,7 @@ class DataCollatorForPreference:
         """The batch of these examples.
 
         Raises:
-            DataError: a sequence is empty or missing, or a pair has not what the loss reads.
+            DataError: a sequence is empty or missing, or a pair does not suit the loss.
         """
         if isinstance(examples[0], list):
             return self._of_comparisons(examples)  # pyright: ignore[reportArgumentType]
@@ -110,7 +110,7 @@ class DataCollatorForPreference:
         return batch
 
     def _terms(self, pairs: Sequence[Example]) -> dict[str, Any]:
-        """What a loss reads of the pairs beside their sequences."""
+        """What the loss reads beside the sequences, one value per pair."""
         self._check(pairs)
         terms: dict[str, Any] = {
             name: torch.tensor([_number(pair, name) for pair in pairs], dtype=torch.float32)
@@ -135,7 +135,7 @@ class DataCollatorForPreference:
                 )
 
     def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:
-        """The sequences, padded; `groups`: which of them answer one prompt."""
+        """The padded sequences, and the plan; equal `groups`: sequences that share a prompt."""
         arrays = rectangle(sequences, self.pad_token_id, self.pad_to_multiple_of or 1)
         names = ("input_ids", "attention_mask")
         batch: dict[str, Any] = dict(zip(names, map(torch.from_numpy, arrays), strict=True))

@@ -18,13 +18,14 @@ from tasks.tokenization.shards import IDS
 ROWS_AT_ONCE = 4096
 Integers = npt.NDArray[np.int64]
 Side = tuple[Integers, npt.NDArray[Any]]
+"""One side of n rows: their lengths `[n]`, and all of their ids one behind the other."""
 
 
 def numbers(rows: Dataset, field: str, absent: float, name: str) -> npt.NDArray[np.float64]:
-    """A column, `[N]`, with `absent` where a row has null, or all rows have no such column.
+    """A column, `[N]`, with `absent` in place of a null or of a column that is not there.
 
     Raises:
-        DataError: the column holds something else.
+        DataError: the column does not hold numbers; `name` says which data set.
     """
     if field not in rows.column_names:
         return np.full(len(rows), absent)
@@ -38,7 +39,7 @@ def numbers(rows: Dataset, field: str, absent: float, name: str) -> npt.NDArray[
 
 
 def as_number(value: Any) -> float:
-    """The number of one row; NaN where it is none."""
+    """The value as a number; NaN if it is none."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -46,13 +47,13 @@ def as_number(value: Any) -> float:
 
 
 def sequences(rows: Dataset, name: str) -> Iterator[tuple[int, tuple[Side, Side]]]:
-    """Place of the first of n rows, and both sides of them: lengths `[n]`, and all ids in a line.
+    """For n rows at a time: the place of the first, and the chosen and the rejected `Side`.
 
-    A row that is null is of length 0, and an id that is null is -1. Both sides are read at once, as
-    it is the way to the rows that takes the time where they have been shuffled.
+    A row that is null has length 0, and an id that is null is -1. Both sides are read at once, as
+    seeking rows is what takes the time in a shuffled data set.
 
     Raises:
-        DataError: a column holds no lists, or lists of something else.
+        DataError: a column does not hold lists of whole numbers.
     """
     start = 0
     for table in id_tables(rows):
@@ -63,11 +64,11 @@ def sequences(rows: Dataset, name: str) -> Iterator[tuple[int, tuple[Side, Side]
 
 def longest_sides(rows: Dataset) -> Integers:
     """Tokens of the longer side of every row, int64 `[N]`."""
-    found: list[Integers] = []
+    longest: list[Integers] = []
     for table in id_tables(rows):
         sides = [table[side].combine_chunks().value_lengths().to_numpy() for side in IDS]
-        found.append(np.maximum(*sides).astype(np.int64))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        longest.append(np.maximum(*sides).astype(np.int64))
+    return np.concatenate(longest) if longest else np.empty(0, np.int64)
 
 
 def id_tables(rows: Dataset) -> Iterator[Any]:
@@ -90,5 +91,5 @@ def _side(lists: Any, side: str, name: str) -> Side:
 
 
 def owner(lengths: Integers, at: int) -> int:
-    """Which of the sequences the id at this place belongs to."""
+    """Number of the sequence that the id at place `at` of a `Side` belongs to."""
     return int(np.searchsorted(lengths.cumsum(), at, side="right"))

@@ -2,29 +2,28 @@
 
     pairs A>B, A>C, B>C with one `comparison`  ->  one item of a batch: three sequences, not six
 
-A batch of a loss of comparisons is made of whole comparisons: they are the items that the sampler
-shuffles, that processes share and that a resumed run skips. A pair without a comparison is one of
-its own.
+Under a loss of comparisons, whole comparisons are the items that the sampler shuffles, that are
+divided among processes and that a resumed run skips. A pair without one is a comparison by itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 
 from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
 from tasks.tokenization.shards import IDS
+from tasks.training.layout.plan import sequence_key
 
 Example = Mapping[str, Any]
 Place = tuple[int, int]
-"""A sequence by the first pair that has it: number of the pair; 0 for chosen, 1 for rejected."""
+"""Where a sequence stands: number of the pair; 0 for chosen, 1 for rejected."""
 
 
 class Comparisons(torch.utils.data.Dataset[list[Example]]):
-    """Lists of the pairs of one comparison each, in the order in which comparisons first appear."""
+    """One list of pairs for every comparison, in the order in which comparisons first appear."""
 
     def __init__(self, pairs: Dataset) -> None:
         self.pairs = pairs
@@ -38,7 +37,7 @@ class Comparisons(torch.utils.data.Dataset[list[Example]]):
 
 
 def comparison_ids(pairs: Dataset) -> list[str | None]:
-    """The comparison of every pair."""
+    """The comparison's name of every pair; None where it has none."""
     if "comparison" not in pairs.column_names:
         return [None] * len(pairs)
     return list(pairs["comparison"])
@@ -53,26 +52,21 @@ def grouped(names: Iterable[str | None]) -> list[list[int]]:
 
 
 def answers(examples: Sequence[Example]) -> dict[bytes, Place]:
-    """The distinct sequences of a comparison's pairs, and where each is found first."""
-    found: dict[bytes, Place] = {}
+    """The distinct sequences of a comparison's pairs, and where each of them first stands."""
+    places: dict[bytes, Place] = {}
     for number, example in enumerate(examples):
         for side, name in enumerate(IDS):
-            found.setdefault(sequence_key(example[name]), (number, side))
-    return found
-
-
-def sequence_key(ids: Any) -> bytes:
-    """Equal for equal ids only."""
-    return np.asarray(ids, dtype=np.int64).tobytes()
+            places.setdefault(sequence_key(example[name]), (number, side))
+    return places
 
 
 def ranking(examples: Sequence[Example]) -> list[list[Place]]:
     """The answers of a comparison as its pairs order them, level by level, the best level first.
 
-    Answers that a pair of preference 0.5 ties are of one level.
+    A pair of preference 0.5 puts both of its answers on one level.
 
     Raises:
-        DataError: the pairs leave open which of two answers is better, or contradict each other.
+        DataError: the pairs do not say which of two answers is better, or contradict each other.
     """
     places = answers(examples)
     level = {key: key for key in places}
@@ -81,7 +75,7 @@ def ranking(examples: Sequence[Example]) -> list[list[Place]]:
         chosen, rejected = (sequence_key(example[name]) for name in IDS)
         if example.get("preference") == TIE:
             one, other = level[chosen], level[rejected]
-            level = {key: one if found == other else found for key, found in level.items()}
+            level = {key: one if own == other else own for key, own in level.items()}
         else:
             strict.append((chosen, rejected))
     better: dict[bytes, set[bytes]] = {name: set() for name in level.values()}
@@ -100,8 +94,8 @@ def ranking(examples: Sequence[Example]) -> list[list[Place]]:
 
 
 def level_starts(levels: Sequence[Sequence[Place]]) -> list[int]:
-    """For every answer, best first, the place of the first of its level: 0 1 1 3 where the second
-    and the third are tied."""
+    """For every answer, best first, the index of the first answer of its level: 0 1 1 3 if the
+    second and the third are tied."""
     starts: list[int] = []
     for level in levels:
         starts += [len(starts)] * len(level)

@@ -1,4 +1,4 @@
-"""The rows that a script gives to a trainer, as a data set, whatever they come in."""
+"""The rows that a script gives to a trainer, a data set or a list, as a data set."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -10,13 +10,13 @@ from tasks.errors import DataError, shown
 
 
 def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
-    """A data set of the rows: themselves one, or a list of mappings from column to value.
+    """The rows as a data set that yields plain Python values, whatever `set_format` asks for.
 
-    A column that a row of a list leaves out is null in it. Values are Python's, whatever
-    `set_format` makes of them for others.
+    `rows` is a data set, or a list of mappings from column to value, in which a missing column is
+    null.
 
     Raises:
-        DataError: they are something else, or their values are not alike.
+        DataError: `rows` is something else, or a column holds values of different types.
     """
     if isinstance(rows, Dataset | IterableDataset):
         return _of_plain_values(rows)
@@ -49,8 +49,8 @@ def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
 
 
 def formats_of(rows: Any) -> tuple[str, ...]:
-    """The one format of raw rows, `standard` (text) or `conversational`; none where they do not say
-    it: token ids, and a stream whose columns nobody knows."""
+    """The format of raw rows, `standard` (text) or `conversational`; empty for token ids and for a
+    stream that does not declare its columns."""
     if isinstance(rows, Dataset | IterableDataset):
         chosen: Any = (rows.features or {}).get("chosen")
     else:
@@ -61,18 +61,18 @@ def formats_of(rows: Any) -> tuple[str, ...]:
 
 
 def _of_plain_values(rows: Dataset | IterableDataset) -> Dataset | IterableDataset:
-    """The rows without a format of tensors or tables; a transform (of `set_transform`) is kept."""
+    """The rows without a format of tensors or tables; a transform (`set_transform`) is kept."""
     if isinstance(rows, IterableDataset):
         formatting: Any = rows._formatting  # pyright: ignore[reportPrivateUsage]
         return rows.with_format(None) if formatting and formatting.format_type else rows
-    given: Any = rows.format
-    if given["type"] in (None, "custom"):
+    own: Any = rows.format
+    if own["type"] in (None, "custom"):
         return rows
-    return rows.with_format(None).select_columns(given["columns"])
+    return rows.with_format(None).select_columns(own["columns"])
 
 
 def _unlike(columns: Mapping[str, list[Any]]) -> tuple[str, int, str, str]:
-    """The first value of another type than its column's first one: where, and both types."""
+    """The first value that differs in type from its column's first: column, row and both types."""
     for column, values in columns.items():
         kinds = [(n, type(v).__name__) for n, v in enumerate(values) if v is not None]
         for number, kind in kinds:

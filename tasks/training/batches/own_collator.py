@@ -1,17 +1,17 @@
-"""Wraps a user's collator, so that its rows have their token ids under TRL's column names too."""
+"""Wraps a user's collator: it gets token ids under our column names and under TRL's."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tasks.tokenization.shards import IDS
 
-NAMES: dict[str, str] = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
-"""What TRL's collators read, and what rows have."""
+TRL_NAMES: dict[str, str] = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
+"""Column names of token ids: TRL's -> ours."""
 
 
 class OwnCollator:
-    """Calls the collator with rows that have `chosen_input_ids` and `chosen_ids`, and the like for
-    rejected; all other attributes are the collator's. Picklable if it is, for DataLoader workers.
+    """Calls the collator with rows that have `chosen_input_ids` and `chosen_ids`, and the same for
+    rejected. All other attributes are the collator's. Picklable if it is, for DataLoader workers.
     """
 
     def __init__(self, collator: Callable[[list[Any]], dict[str, Any]]) -> None:
@@ -30,4 +30,4 @@ class OwnCollator:
 def _under_both(item: Any) -> Any:
     if not isinstance(item, Mapping):  # a comparison: a list of answers
         return item
-    return {**item, **{other: item[name] for other, name in NAMES.items()}}
+    return {**item, **{other: item[name] for other, name in TRL_NAMES.items()}}

@@ -1,10 +1,10 @@
-"""Checked pairs of a batch as token ids, by what templating and tokenization do with a shard.
+"""Checked pairs of a batch -> token ids, by the code that templates and tokenizes a shard.
 
     pairs ─ record batch as conversion writes it ─ `ShardRows` ─ texts ─ `ShardEncoders` ─ ids
                                                        └─ rows that the template refuses
 
-So a template runs once for each shape of conversation, and the replayed texts of the first rows are
-compared with its own; so are the ids of each batch's first texts with the reference encoder's.
+So a template runs once for each shape of conversation, and replayed texts are compared with its own
+in the first rows. The first ids of each batch are compared with the reference encoder's.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from tasks.tokenization.tokenizer_source import GivenTokenizer
 from tasks.training.batches.reading import canonical_row
 
 BothIds = tuple[Ids, Ids]
-WORTH_ROWS = 256
-"""Rows of a batch from which on the faster encoders are worth building, which takes as long as
-encoding thousands of rows."""
+FAST_ENCODER_ROWS = 256
+"""Rows of a batch from which on the fast encoders are built, which takes as long as encoding
+thousands of rows."""
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
     {
@@ -60,7 +60,7 @@ class PairIds:
         self._replaying = True
 
     def __call__(self, pairs: Mapping[int, Pair]) -> tuple[dict[int, BothIds], dict[int, Unusable]]:
-        """Both sides' ids of the pairs at their places, and what is wrong with the others.
+        """Place -> both sides' ids, and for pairs that cannot be used place -> reason.
 
         Raises:
             TemplateError: as `Renderer.sides`.
@@ -69,28 +69,27 @@ class PairIds:
         if not pairs:
             return {}, {}
         rows, refused = self._rendered(self._batch(pairs))
-        ids = ShardEncoders(self._sources[rows.num_rows >= WORTH_ROWS], "auto")(rows).lists()
+        ids = ShardEncoders(self._sources[rows.num_rows >= FAST_ENCODER_ROWS], "auto")(rows).lists()
         places = rows["row"].to_pylist()
-        both = zip(ids[: len(places)], ids[len(places) :], strict=True)
-        return dict(zip(places, both, strict=True)), refused
+        sides = zip(ids[: len(places)], ids[len(places) :], strict=True)
+        return dict(zip(places, sides, strict=True)), refused
 
     def _rendered(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, Unusable]]:
-        """Texts; where a replayed one ever differs from the template's, by the template alone."""
+        """Texts and refused rows; once a replayed text differs, the template alone is used."""
         if self._replaying:
             try:
-                return self._by(batch)
+                return self._render(batch)
             except Differs:
                 self._replaying = False
                 self._renderers.replayer.end()
-        return self._by(batch)
+        return self._render(batch)
 
-    def _by(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, Unusable]]:
+    def _render(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, Unusable]]:
         refused = Quarantine("templating")
         self._renderers.replayer.begin()
-        how = {"strict": False, "replaying": self._replaying, "pictured": False}
-        rows = ShardRows(self._renderers, (Ledger(), refused), **how)
-        texts = rows.rendered(batch)
-        return texts, {
+        options = {"strict": False, "replaying": self._replaying, "pictured": False}
+        rows = ShardRows(self._renderers, (Ledger(), refused), **options)
+        return rows.rendered(batch), {
             row["row"]: Unusable(row["reason"], row["field"], row["message"])
             for row in refused.rows
         }
@@ -98,9 +97,9 @@ class PairIds:
     def _batch(self, pairs: Mapping[int, Pair]) -> pa.RecordBatch:
         end = self.tokenizer.eos_token
         columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
-        nothing: dict[str, Any] = {"pair_id": "", "source": "", "file": "", "split": "train"}
+        unused: dict[str, Any] = {"pair_id": "", "source": "", "file": "", "split": "train"}
         for place, pair in pairs.items():
-            values = canonical_row(pair, end) | nothing
+            values = canonical_row(pair, end) | unused
             values |= {"row": place, "weight": pair.weight, "preference": pair.preference}
             for name, column in columns.items():
                 column.append(values.get(name))

@@ -1,4 +1,4 @@
-"""The pairs that are trained on: as the tokenization stage left them, or as a script brings them.
+"""The pairs to train on: from the tokenization stage, or from a script's own rows.
 
 Canonical columns: `chosen_input_ids`, `rejected_input_ids`, and where there are any `margin`,
 `weight`, `preference`, `comparison`, `source` and `pair_id`.
@@ -18,11 +18,11 @@ from transformers import PreTrainedTokenizerBase
 from tasks.errors import DataError
 from tasks.tokenization.shards import IDS, shards_in
 from tasks.training.batches.columns import longest_sides
-from tasks.training.batches.given_ids import sound
 from tasks.training.batches.origin import from_tokenization, is_from_tokenization
-from tasks.training.batches.own_collator import NAMES
+from tasks.training.batches.own_collator import TRL_NAMES
 from tasks.training.batches.raw_pairs import READ, TERMS
 from tasks.training.batches.raw_rows import tokenize_rows
+from tasks.training.batches.tokenized_rows import checked_rows
 from tasks.training.batches.unusable_rows import usable_rows
 from tasks.training.loss.params import loss_params
 from tasks.training.loss.rows import check_rows
@@ -36,7 +36,7 @@ ANSWERS = ("chosen", "rejected")
 COLUMNS = (*IDS, *TERMS, "pair_id")
 
 OTHER_NAMES: tuple[Mapping[str, str], ...] = (
-    NAMES,
+    TRL_NAMES,
     dict(zip(("input_ids_chosen", "input_ids_rejected"), IDS, strict=True)),
 )
 """Names of the id columns in newer and in older versions of TRL."""
@@ -68,9 +68,9 @@ def prepare_dataset(
 ) -> Rows:
     """Token ids under canonical column names, each row with an id; raw rows are tokenized.
 
-    A row with a side longer than `max_length`, or to train on with two equal sides, is left out,
-    and the count is logged. Where `preference` is below 0.5 the sides are swapped, as conversion
-    does it.
+    Rows with a side longer than `max_length` are left out; so are training rows with two equal
+    sides. Their number is logged. Where `preference` is below 0.5 the sides are swapped, as in
+    conversion.
 
     Raises:
         DataError: the rows are no preference pairs, none is left, or they do not suit the loss.
@@ -80,32 +80,30 @@ def prepare_dataset(
     first = next(iter(dataset), None)
     if first is None:
         raise DataError(f"the {name} dataset is empty; there is nothing to train or evaluate on")
-    told = dataset.column_names
-    columns = list(told or first)
-    dataset, columns = _under_canonical_names(dataset, columns)
+    declared = dataset.column_names
+    dataset, columns = _under_canonical_names(dataset, list(declared or first))
     if set(IDS) <= set(columns):
         if "pair_id" not in columns:
             dataset = _with_row_numbers(dataset)
         if not is_from_tokenization(dataset):
-            dataset = sound(dataset, name)
+            dataset = checked_rows(dataset, name)
         dataset = _short_enough(dataset, args.max_length, name)
-        check_rows(dataset, loss_params(args.loss), name)
-        return dataset
-    if not set(ANSWERS) <= set(columns):
+    elif set(ANSWERS) <= set(columns):
+        # a stream that does not declare its columns may have any of these in a later row
+        dataset = tokenize_rows(
+            dataset,
+            columns if declared else list(dict.fromkeys([*columns, *READ, *TERMS])),
+            processing_class,
+            name,
+            args.max_length,
+            args.dataset_num_proc,
+            args.special_tokens_in_text,
+        )
+    else:
         raise DataError(
             f"the {name} dataset has the columns {columns}; expected raw pairs with "
             f"{' and '.join(ANSWERS)}, or tokenized ones with {' and '.join(IDS)}"
         )
-    # a stream that does not know its columns may have any of these in a later row
-    dataset = tokenize_rows(
-        dataset,
-        columns if told else list(dict.fromkeys([*columns, *READ, *TERMS])),
-        processing_class,
-        name,
-        args.max_length,
-        args.dataset_num_proc,
-        args.special_tokens_in_text,
-    )
     check_rows(dataset, loss_params(args.loss), name)
     return dataset
 
@@ -127,7 +125,7 @@ def _under_canonical_names(dataset: Rows, columns: list[str]) -> tuple[Rows, lis
 
 
 def _unpadded(row: dict[str, Any]) -> dict[str, Any]:
-    """Only the ids that the mask marks: older scripts pad to a fixed length beforehand."""
+    """The ids that the mask marks: older scripts pad rows to a fixed length beforehand."""
     return {
         ids: [i for i, marked in zip(row[ids], row[mask], strict=True) if marked]
         for ids, mask in zip(IDS, MASKS, strict=True)
@@ -160,7 +158,7 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
 def data_digest(dataset: Dataset) -> str:
     """SHA-256 over the number of rows, all lengths, and the whole of `SAMPLED_ROWS` rows.
 
-    The rows stand evenly apart; so data of any size are told from other data in a moment.
+    These rows are evenly spaced, so the time hardly depends on the size of the data.
     """
     digest = hashlib.sha256(str(len(dataset)).encode())
     digest.update(longest_sides(dataset).tobytes())

@@ -1,4 +1,4 @@
-"""One micro-batch as several smaller ones, each as if it had been collated by itself.
+"""Cuts a micro-batch into smaller ones, each as if it had been collated by itself.
 
     8 pairs [16, T]  ->  2 x 4 pairs [8, T'], cut between pairs, or between comparisons
 
@@ -25,10 +25,10 @@ Batch = dict[str, Any]
 def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
     """Batches of `size` items each: pairs, or where pairs share answers whole comparisons.
 
-    `multiple`: their length is rounded up to a multiple of this, as the collator's is.
+    `multiple`: lengths are rounded up to a multiple of this, as by the collator.
 
     Raises:
-        TrainingError: the batch is not one of DataCollatorForPreference's.
+        TrainingError: the batch does not come from DataCollatorForPreference.
     """
     unknown = sorted(set(batch) - {*SEQUENCES, PLAN, *ROWS, *RANKINGS, *OF_PAIRS})
     if unknown or not set(SEQUENCES) <= set(batch):
@@ -38,20 +38,20 @@ def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
         )
     rows = _rows(batch)  # (B, 2)
     starts = [*_starts(batch, rows)[::size], len(rows)]
-    here = {name: batch[name].cpu() for name in SEQUENCES}  # the device is waited for once
+    on_host = {name: batch[name].cpu() for name in SEQUENCES}  # waits for the device once
     return [
-        _piece(batch, here, rows[start:stop], slice(start, stop), multiple or 1)
+        _piece(batch, on_host, rows[start:stop], slice(start, stop), multiple or 1)
         for start, stop in itertools.pairwise(starts)
     ]
 
 
 def items_in(batch: Batch) -> int:
-    """How many items a batch has that `split` may part."""
+    """Number of items that `split` can separate."""
     return len(_starts(batch, _rows(batch)))
 
 
 def _starts(batch: Batch, rows: torch.Tensor) -> list[int]:
-    """The first pair of every item."""
+    """Number of the first pair of every item."""
     if "chosen_row" not in batch:
         return [*range(len(rows))]
     return [0, *(cut for cut in range(1, len(rows)) if rows[:cut].max() < rows[cut:].min())]
@@ -65,30 +65,30 @@ def _rows(batch: Batch) -> torch.Tensor:
     return torch.arange(2 * pairs).reshape(2, pairs).T
 
 
-def _piece(batch: Batch, here: Batch, rows: torch.Tensor, pairs: slice, multiple: int) -> Batch:
-    """Some pairs, of these rows; `here`: the sequences on the host."""
-    found: Batch = {name: batch[name][pairs] for name in OF_PAIRS if name in batch}
-    wanted = rows.T.flatten()
+def _piece(batch: Batch, on_host: Batch, rows: torch.Tensor, pairs: slice, multiple: int) -> Batch:
+    """The batch of `pairs`, whose sequences are at `rows`; `on_host`: all sequences."""
+    piece: Batch = {name: batch[name][pairs] for name in OF_PAIRS if name in batch}
+    kept = rows.T.flatten()
     if "chosen_row" in batch:
-        first = int(wanted.min())
-        wanted = torch.arange(first, int(wanted.max()) + 1)
-        found |= {name: batch[name][pairs] - first for name in ROWS}
+        first = int(kept.min())
+        kept = torch.arange(first, int(kept.max()) + 1)
+        piece |= {name: batch[name][pairs] - first for name in ROWS}
         if "ranking" in batch:
             best = batch["ranking"][:, 0]
-            own = (best >= first) & (best < first + len(wanted))
-            ranking = batch["ranking"][own]
+            inside = (best >= first) & (best < first + len(kept))
+            ranking = batch["ranking"][inside]
             longest = int((ranking >= 0).sum(1).max())
-            found["ranking"] = torch.where(ranking < 0, ranking, ranking - first)[:, :longest]
-            found["ranking_level"] = batch["ranking_level"][own, :longest]
-            found["ranking_weight"] = batch["ranking_weight"][own]
+            piece["ranking"] = torch.where(ranking < 0, ranking, ranking - first)[:, :longest]
+            piece["ranking_level"] = batch["ranking_level"][inside, :longest]
+            piece["ranking_weight"] = batch["ranking_weight"][inside]
     for name in SEQUENCES:
-        found[name] = batch[name][wanted.to(batch[name].device)]
-    ids, mask = (here[name][wanted] for name in SEQUENCES)
+        piece[name] = batch[name][kept.to(batch[name].device)]
+    ids, mask = (on_host[name][kept] for name in SEQUENCES)
     if PLAN in batch:
-        sequences = [row[own.bool()].numpy() for row, own in zip(ids, mask, strict=True)]
-        groups = [batch[PLAN].groups[row] for row in wanted.tolist()]
-        found[PLAN] = flat_plan(sequences, groups)
+        sequences = [row[marked.bool()].numpy() for row, marked in zip(ids, mask, strict=True)]
+        groups = [batch[PLAN].groups[row] for row in kept.tolist()]
+        piece[PLAN] = flat_plan(sequences, groups)
     length = -(-int(mask.sum(1).max()) // multiple) * multiple
     if not bool(mask[:, length:].any()):  # padded on the right, as the collator does
-        found |= {name: found[name][:, :length].contiguous() for name in SEQUENCES}
-    return found
+        piece |= {name: piece[name][:, :length].contiguous() for name in SEQUENCES}
+    return piece

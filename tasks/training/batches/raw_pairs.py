@@ -6,8 +6,7 @@
 Each row is checked as conversion checks it, rendered as templating renders it and encoded as
 tokenization encodes it: a row ends in the same ids here and in the pipeline. Text or messages,
 prompt explicit or implicit, `tools`, `chat_template_kwargs`, `margin`, `weight`, `preference` and
-`comparison` are understood; ties are kept, as the script that brings them wants.
-A row that cannot be used is left out, counted by its reason, and the count is logged.
+`comparison` are understood; ties are kept. A row that cannot be used carries its reason instead.
 """
 
 import gc
@@ -41,25 +40,26 @@ READ = (
     *("tools", "chat_template_kwargs", "images"),
 )
 TERMS = ("margin", "weight", "preference", "comparison", "source")
-"""What of a row travels beside its ids."""
+"""Columns of a row that are kept beside its ids."""
 NOTHING: BothIds = (np.empty(0, np.int32), np.empty(0, np.int32))
 REASON, MESSAGE = "unused_reason", "unused_message"
 
 
 @dataclass
 class RawPairs:
-    """A batch of raw rows as columns of token ids; a row that is not used says why."""
+    """Turns batches of raw rows into columns of token ids; a row that is not used says why."""
 
     tokenizer: Any
     max_length: int | None
     kept: Sequence[str]
     """Which of `TERMS` and `pair_id` the rows have."""
     policy: Policy = "quarantine"
-    """What becomes of a row with a special token in its own words, as in templating."""
-    as_it_comes: bool = False
-    """Whether the first row of each reason is logged at once: a stream is never counted whole."""
-    _seen: set[str] = field(default_factory=set[str])
-    _made: PairIds | None = None
+    """What becomes of a row with a special token in its own text, as in templating."""
+    is_stream: bool = False
+    """Whether to log the first row of each reason at once, as the rows of a stream are never all
+    counted."""
+    _logged: set[str] = field(default_factory=set[str])
+    _cached_pair_ids: PairIds | None = None
 
     @property
     def features(self) -> Features:
@@ -84,7 +84,7 @@ class RawPairs:
         """
         with uncollected():
             out = self._columns(batch, indices)
-        gc.collect(0)  # of what is new: a row that the template refuses leaves cycles
+        gc.collect(0)  # a row that the template refuses leaves reference cycles
         return out
 
     def _columns(self, batch: Mapping[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
@@ -93,57 +93,57 @@ class RawPairs:
             dict(zip(names, values, strict=True))
             for values in zip(*(batch[name] for name in names), strict=True)
         ]
-        found = [self._checked(row) for row in rows]
-        pairs = {place: pair for place, pair in enumerate(found) if isinstance(pair, Pair)}
-        known, refused = self._pair_ids(pairs)
+        checked_rows = [self._checked(row) for row in rows]
+        pairs = {place: pair for place, pair in enumerate(checked_rows) if isinstance(pair, Pair)}
+        ids, refused = self._pair_ids(pairs)
         for place, problem in refused.items():
-            found[place] = _as_told(problem)
-        ids = [known.get(place, NOTHING) for place in range(len(rows))]
+            checked_rows[place] = _in_words_of_config(problem)
         out: dict[str, list[Any]] = {name: [] for name in self.features}
-        for row, index, pair, given in zip(rows, indices, found, ids, strict=True):
-            problem = pair if isinstance(pair, Unusable) else self._problem(given)
+        for place, (row, index, pair) in enumerate(zip(rows, indices, checked_rows, strict=True)):
+            both = ids.get(place, NOTHING)
+            problem = pair if isinstance(pair, Unusable) else self._problem(both)
             out["pair_id"].append(str(row.get("pair_id", f"row {index}")))
-            for side, values in zip(IDS, NOTHING if problem else given, strict=True):
+            for side, values in zip(IDS, NOTHING if problem else both, strict=True):
                 out[side].append(values)
             for name in (name for name in TERMS if name in out):
                 out[name].append(None if isinstance(pair, Unusable) else _term(pair, row, name))
             out[REASON].append(problem.reason if problem else "")
             out[MESSAGE].append(f"row {index}: {problem}" if problem else "")
-            if problem and self.as_it_comes and problem.reason not in self._seen:
-                self._seen.add(problem.reason)
+            if problem and self.is_stream and problem.reason not in self._logged:
+                self._logged.add(problem.reason)
                 logger.warning("a row of the stream is not used: row %d: %s", index, problem)
         return out
 
     def table(self, batch: Mapping[str, list[Any]], indices: list[int]) -> pa.Table:
-        """As a call, as a table: what `datasets` writes as it is."""
+        """As a call, but an Arrow table, which `datasets` writes without a conversion."""
         out = self(batch, indices)
         ids = {side: join(out[side]).arrow() for side in IDS}
         return pa.table({**out, **ids}, schema=self.features.arrow_schema)
 
     @property
     def _pair_ids(self) -> PairIds:
-        """The process's own: what it finds out of a template is not sent to others."""
-        if self._made is None:
-            self._made = PairIds(self.tokenizer, self.policy)
-        return self._made
+        """Built on first use in each process: what it learns of a template is not pickled."""
+        if self._cached_pair_ids is None:
+            self._cached_pair_ids = PairIds(self.tokenizer, self.policy)
+        return self._cached_pair_ids
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_made": None}
+        return {**vars(self), "_cached_pair_ids": None}
 
     def _checked(self, row: Mapping[str, Any]) -> Pair | Unusable:
-        """The pair of a row; or why there is none."""
-        given = {name: row[name] for name in READ if name in row}
-        pair = quick_pair(given)
+        """The pair of a row, or why there is none."""
+        fields = {name: row[name] for name in READ if name in row}
+        pair = quick_pair(fields)
         if pair is not None and self.tokenizer.chat_template is not None:
             return pair
-        given = {name: _without_nulls(value) for name, value in given.items()}
+        fields = {name: _without_nulls(value) for name, value in fields.items()}
         try:
-            item: Any = flat.pairs(given)[0]
+            item: Any = flat.pairs(fields)[0]
             pair = checked(item.kept[0] if isinstance(item, Tie) else item)
             if pair.images is not None:
                 raise text_only("the row has images")
         except Unusable as problem:
-            return _as_told(problem)
+            return _in_words_of_config(problem)
         if pair.format == "conversational" and self.tokenizer.chat_template is None:
             raise TemplateError(
                 "the rows are conversations, but the tokenizer has no chat template; set "
@@ -169,19 +169,19 @@ class RawPairs:
         return None
 
 
-def _as_told(problem: Unusable) -> Unusable:
-    """The problem in the words of RewardConfig, whose settings have the same names."""
+def _in_words_of_config(problem: Unusable) -> Unusable:
+    """The problem with settings named as in RewardConfig, without their section `templating.`."""
     message = problem.message.replace("templating.", "")
     return Unusable(problem.reason, problem.field, message, problem.pairs)
 
 
 def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
-    """What the pair says, checked; conversion names no comparison or source for a row."""
+    """The checked value of a pair; comparison and source, which a Pair lacks, from the row."""
     return row.get(name) if name in ("comparison", "source") else getattr(pair, name)
 
 
 def _without_nulls(value: Any) -> Any:
-    """The value without keys that are null: Arrow gives every struct all keys of all rows."""
+    """The value without null keys: Arrow gives every struct the keys of all rows."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

@@ -24,39 +24,42 @@ def tokenize_rows(
     processes: int | None,
     policy: Policy = "quarantine",
 ) -> Rows:
-    """The rows that can be used, with their token ids, `TERMS` and `pair_id`.
+    """The usable rows: token ids, those of `TERMS` that they have, and `pair_id`.
 
     Raises:
-        DataError: no row can be used; says why.
+        DataError: no row can be used.
         TemplateError: the rows are conversations, and the tokenizer has no chat template.
     """
     kept = [column for column in (*TERMS, "pair_id") if column in columns]
-    streams = isinstance(dataset, IterableDataset)
-    work = RawPairs(tokenizer, max_length, kept, policy, as_it_comes=streams)
+    is_stream = isinstance(dataset, IterableDataset)
+    raw_pairs = RawPairs(tokenizer, max_length, kept, policy, is_stream=is_stream)
     settings: dict[str, Any] = {
         "batched": True,
         "with_indices": True,
         "remove_columns": list(columns),
-        "features": work.features,
+        "features": raw_pairs.features,
     }
     if isinstance(dataset, IterableDataset):
-        mapped = dataset.map(work, **settings).filter(_is_used, input_columns=REASON)
+        mapped = dataset.map(raw_pairs, **settings).filter(_is_used, input_columns=REASON)
         return mapped.remove_columns([REASON, MESSAGE])
-    # the cache of `datasets` knows nothing of a change to these functions
     mapped = dataset.map(
-        work.table,
+        raw_pairs.table,
         **settings,
         num_proc=processes,
-        load_from_cache_file=False,
+        load_from_cache_file=False,  # it would survive a change to the pipeline's functions
         desc=f"Tokenizing {name}",
     )
+    return _used(mapped, name).remove_columns([REASON, MESSAGE])
+
+
+def _used(mapped: Dataset, name: str) -> Dataset:
+    """The rows without a reason against them; the others are logged."""
     reasons: Any = mapped.select_columns([REASON]).with_format("arrow")[:]
     unused = [place for place, reason in enumerate(reasons[REASON].to_pylist()) if reason]
-    if unused:
-        _report(mapped, unused, name)
-        used = set(range(len(mapped))).difference(unused)
-        mapped = mapped.select(sorted(used))
-    return mapped.remove_columns([REASON, MESSAGE])
+    if not unused:
+        return mapped
+    _report(mapped, unused, name)
+    return mapped.select(sorted(set(range(len(mapped))).difference(unused)))
 
 
 def _report(mapped: Dataset, unused: list[int], name: str) -> None:

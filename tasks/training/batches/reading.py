@@ -1,10 +1,9 @@
-"""Canonical rows as token ids, by the very functions of templating and tokenization.
+"""Canonical rows -> texts -> token ids, by the functions of templating and tokenization.
 
     {"format": "conversational", "prompt": "[...]", "chosen": "[...]", "rejected": "[...]", ...}
-        ->  Reading(text, literals, ids) of both sides
+        ->  Rendered(text, literals) of both sides  ->  ids of both sides
 
-Raw rows of a script and the score contract are read here, so that a row has the same ids wherever
-it is met.
+Benchmarks and the score contract are read here, so that a row has the same ids everywhere.
 """
 
 import json
@@ -46,19 +45,19 @@ class RowReader:
         return self.renderer.sides(dict(row))
 
     def ids(self, sides: Sequence[Rendered], *, standard: bool) -> list[Ids]:
-        """One int32 array per side; texts get the tokenizer's special tokens, renderings none."""
+        """One int32 array per side; only `standard` rows (plain text) get special tokens added."""
         if not sides:
             return []
-        found = self.encoder([side.text for side in sides], add_special_tokens=standard)
+        ids = self.encoder([side.text for side in sides], add_special_tokens=standard)
         for number, side in enumerate(sides):
             if side.literals:
                 encode = literal_encoder(self.tokenizer)
-                found[number] = encode(side.text, side.literals, add_special_tokens=standard)
-        return found
+                ids[number] = encode(side.text, side.literals, add_special_tokens=standard)
+        return ids
 
 
 def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
-    """A checked pair as conversion writes it; the `end` of a text is left to rendering."""
+    """A checked pair as conversion writes it; rendering adds `end` to texts, so it is removed."""
     chosen, rejected = pair.chosen, pair.rejected
     if pair.format == "standard" and end:
         chosen, rejected = (text.removesuffix(end) for text in (chosen, rejected))
@@ -76,5 +75,5 @@ def canonical_row(pair: Pair, end: str | None = None) -> dict[str, Any]:
 def _stored(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # half of a surrogate pair, which is no UTF-8
+    except TypeError:  # half of a surrogate pair, which UTF-8 cannot encode
         return json.dumps(value)

@@ -1,5 +1,6 @@
-"""Filters unusable rows out of a stream. The first one is logged when it comes: a stream may have
-no end, so no final count either.
+"""Filters unusable rows out of a stream.
+
+Only the first one is logged, when it comes: a stream may have no end, so no final count either.
 """
 
 import logging
@@ -12,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 Ids = Sequence[int]
 Reason = Callable[[Ids, Ids], str]
-"""Why a pair, given by the two sides' token ids, cannot be used; empty if it can."""
+"""Token ids of both sides of a pair -> why it cannot be used; empty if it can."""
 
 
 @dataclass
@@ -20,13 +21,12 @@ class UsableRows:
     """Filter function: True for usable pairs. Logs the first unusable one."""
 
     reason: Reason
-    told: bool = False
-    """Whether one was logged."""
+    has_logged: bool = False
 
     def __call__(self, chosen: Ids, rejected: Ids, pair_id: str) -> bool:
         reason = self.reason(chosen, rejected)
-        if reason and not self.told:
-            self.told = True
+        if reason and not self.has_logged:
+            self.has_logged = True
             logger.warning("a row of the stream is not used: %s: %s", pair_id, reason)
         return not reason
 

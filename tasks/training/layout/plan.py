@@ -1,17 +1,17 @@
 """One micro-batch as one flat row of tokens: every prompt once, every answer once, no padding.
 
-A group is the answers to one prompt: a pair, or the K answers of a comparison. Its tokens lie as
+A group is the answers to one prompt: a pair, or the K answers of a comparison. Its tokens are
 
-    tokens      p p p p a a a b b c c c      p: prompt, a b c: what is left of each answer
-    positions   0 1 2 3 4 5 6 4 5 4 5 6      every answer goes on where the prompt ends
+    tokens      p p p p a a a b b c c c      p: prompt, a b c: the rest of each answer
+    positions   0 1 2 3 4 5 6 4 5 4 5 6      every answer continues where the prompt ends
     blocks      [0          ] [ 1 ] [ 2]     block 0 sees itself, others the prompt and themselves
 
-and the groups of a micro-batch lie one behind the other. The prompt is the longest run of ids that
-all answers of the group begin with, found by comparing ids (a tokenizer may merge across any
-boundary that text suggests), cut so that every answer keeps a token of its own to read the reward
-at. Without sharing, every sequence is a group of its own.
+and the groups of a micro-batch follow one another. The prompt is the longest run of ids that all
+answers of the group begin with. It is found by comparing ids, as a tokenizer may merge across the
+boundary in the text. Every answer keeps at least one token after it, at which its reward is read.
+Without sharing, every sequence is a group of its own.
 
-Legend: T tokens of the micro-batch, S sequences asked for, A distinct answers, N blocks.
+Legend: T tokens of the micro-batch, S sequences, A distinct answers, N blocks.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -25,7 +25,7 @@ Ids = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of queries that lie together: `own` tokens, after `prompt` tokens of an earlier block.
+    """Consecutive rows: `own` tokens, which also see the first `prompt` tokens of block `home`.
 
     The first block of a group holds the prompt itself and the first answer; its `prompt` is 0.
     """
@@ -33,12 +33,11 @@ class Block:
     own: int
     prompt: int = 0
     home: int = 0
-    """Index of the block whose first `prompt` tokens are the prompt."""
 
 
 @dataclass(frozen=True)
 class FlatPlan:
-    """Where everything lies in the flat row."""
+    """The flat row, and where each sequence is in it."""
 
     input_ids: npt.NDArray[np.int64]
     """[T]"""
@@ -49,19 +48,19 @@ class FlatPlan:
     last: npt.NDArray[np.int64]
     """[A], the row of every distinct answer's last token, ascending."""
     answer: npt.NDArray[np.int64]
-    """[S], the distinct answer of every sequence that was asked for."""
+    """[S], index in `last` of every sequence."""
     groups: tuple[Hashable, ...]
-    """[S], which sequences answer one prompt, as it was told."""
+    """[S], the group of every sequence, as given to `flat_plan`."""
 
 
 def flat_plan(sequences: Sequence[Ids], groups: Sequence[Hashable]) -> FlatPlan:
-    """The plan of `sequences`, where those of equal `groups` begin with one prompt.
+    """The plan of S non-empty sequences; those with equal `groups` share a prompt.
 
-    `sequences`: S non-empty id arrays; `groups`: S keys. Equal sequences of a group are laid once.
+    Equal sequences of a group are in the row once.
     """
     members: dict[Hashable, dict[bytes, int]] = {}
     place = [
-        members.setdefault(group, {}).setdefault(_key(ids), len(members[group]))
+        members.setdefault(group, {}).setdefault(sequence_key(ids), len(members[group]))
         for ids, group in zip(sequences, groups, strict=True)
     ]
     first = dict(zip(members, np.cumsum([0, *map(len, members.values())]), strict=False))
@@ -75,7 +74,7 @@ def flat_plan(sequences: Sequence[Ids], groups: Sequence[Hashable]) -> FlatPlan:
 
 
 def shared_prefix(sequences: Sequence[Ids]) -> int:
-    """Tokens that all sequences begin with; less than the shortest of them."""
+    """How many tokens all sequences begin with; less than the shortest one has."""
     if len(sequences) == 1:
         return 0
     limit = min(map(len, sequences)) - 1
@@ -87,12 +86,13 @@ def shared_prefix(sequences: Sequence[Ids]) -> int:
     return len(head)
 
 
-def _key(ids: Ids) -> bytes:
-    return np.ascontiguousarray(ids, dtype=np.int64).tobytes()
+def sequence_key(ids: Sequence[int] | Ids) -> bytes:
+    """The ids' bytes as int64: equal for equal ids only."""
+    return np.asarray(ids, dtype=np.int64).tobytes()
 
 
 class _Builder:
-    """Lays groups one behind the other."""
+    """Appends groups to the flat row."""
 
     def __init__(self) -> None:
         self.pieces: list[npt.NDArray[np.int64]] = []
@@ -123,7 +123,7 @@ class _Builder:
 
 
 def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
-    """Per block the rows of the flat row that its queries may see: its prompt's, then its own."""
+    """For each block the rows that its queries may see: those of its prompt, then its own."""
     starts = np.cumsum([0, *(block.own for block in plan.blocks)])
     for index, block in enumerate(plan.blocks):
         home = starts[block.home]
@@ -134,13 +134,15 @@ def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
 def uses(
     keys: npt.NDArray[np.int64], rows: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each of `rows` rows stands among `keys`: its first place and, where any row has one,
-    its second, int64 `[1 or 2, rows]` with -1 for none; and row and place of every further use,
-    int64 `[2, R]`: of prompts with three answers and more."""
+    """Where each of `rows` rows occurs among `keys`.
+
+    First its first and (if any row has one) second place, int64 `[1 or 2, rows]`, -1 for none.
+    Then row and place of every further use, int64 `[2, R]`: of prompts with three answers or more.
+    """
     counts = np.bincount(keys, minlength=rows)
     order = np.argsort(keys, kind="stable")
     turn = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
     further = turn > 1
-    found = np.full((min(int(counts.max()), 2), rows), -1, dtype=np.int64)
-    found[turn[~further], keys[order[~further]]] = order[~further]
-    return found, np.stack([keys[order[further]], order[further]])
+    first = np.full((min(int(counts.max()), 2), rows), -1, dtype=np.int64)
+    first[turn[~further], keys[order[~further]]] = order[~further]
+    return first, np.stack([keys[order[further]], order[further]])

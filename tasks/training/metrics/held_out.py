@@ -1,4 +1,4 @@
-"""The data sets that RewardTrainer evaluates: raw or tokenized, all rows, in order, each once."""
+"""The data sets that RewardTrainer evaluates: every row once and in order, raw or tokenized."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import PredictionOutput
 
 from tasks.errors import DataError, ParamsError, meant
-from tasks.training.batches.given_ids import within
 from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
+from tasks.training.batches.tokenized_rows import within_vocabulary
 from tasks.training.handover.hub import SharedTrainer
 from tasks.training.model.adapter import base_of
 from tasks.training.model.padding import embedding
@@ -25,13 +25,13 @@ AnyRows = Dataset | IterableDataset | Sequence[Mapping[str, Any]]
 class HeldOutTrainer(SharedTrainer):
     """Trainer whose `evaluate` and `predict` take raw or tokenized rows, and skip none."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         model: Any = self.model
         self._vocabulary = embedding(base_of(model)).num_embeddings
         check_no_stream(self.eval_dataset, self.args.world_size, "eval")
-        self.train_dataset: Any = within(self.train_dataset, self._vocabulary, "train")
-        self.eval_dataset: Any = within(self.eval_dataset, self._vocabulary, "eval")
+        self.train_dataset: Any = within_vocabulary(self.train_dataset, self._vocabulary, "train")
+        self.eval_dataset: Any = within_vocabulary(self.eval_dataset, self._vocabulary, "eval")
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """As in transformers, of all rows."""
@@ -51,11 +51,11 @@ class HeldOutTrainer(SharedTrainer):
     @contextmanager
     def _no_row_dropped(self) -> Generator[None, None, None]:
         """Inside, `dataloader_drop_last` is off: it is meant for training batches only."""
-        given, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
+        drop_last, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
         try:
             yield
         finally:
-            self.args.dataloader_drop_last = given
+            self.args.dataloader_drop_last = drop_last
 
     def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -63,7 +63,7 @@ class HeldOutTrainer(SharedTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The metrics `eval_*` of the given rows, raw or tokenized; None: of the trainer's own.
+        """The metrics `eval_*` of rows, raw or tokenized; None: of the trainer's `eval_dataset`.
 
         A string names one of the data sets of a dict `eval_dataset`.
 
@@ -86,9 +86,9 @@ class HeldOutTrainer(SharedTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "test",
     ) -> PredictionOutput:
-        """Rewards `[N, 2]` (chosen, rejected) of the given rows, raw or tokenized.
+        """Rewards `[N, 2]` (chosen, rejected) of rows, raw or tokenized.
 
-        Where a row's `preference` is below 0.5, the two are swapped.
+        They are swapped where a row's `preference` is below 0.5.
         """
         rows: Any = self._ready(test_dataset, metric_key_prefix)
         return super().predict(rows, ignore_keys, metric_key_prefix)
@@ -96,7 +96,9 @@ class HeldOutTrainer(SharedTrainer):
     def _ready(self, rows: Any, name: str) -> Any:
         tokenizer: Any = self.processing_class
         check_no_stream(rows, self.args.world_size, name)
-        return within(prepared(rows, self._args, tokenizer, name), self._vocabulary, name)
+        return within_vocabulary(
+            prepared(rows, self._args, tokenizer, name), self._vocabulary, name
+        )
 
     @property
     def _args(self) -> RewardConfig:
@@ -106,7 +108,7 @@ class HeldOutTrainer(SharedTrainer):
 
 def check_no_stream(rows: Any, processes: int, name: str) -> None:
     """Refuses to evaluate a stream in several processes: its length is unknown, so the duplicates
-    that fill up the last batch could not be removed.
+    in the last batch could not be removed.
 
     Raises:
         ParamsError: the rows, or one value of a dict, are an IterableDataset; `processes` > 1.
@@ -121,7 +123,7 @@ def check_no_stream(rows: Any, processes: int, name: str) -> None:
 
 
 def check_not_empty(rows: Any) -> None:
-    """Refuses a stream without a usable row; other data sets pass.
+    """Refuses a stream without a usable row; accepts all other data sets.
 
     Raises:
         DataError: the stream is empty, or none of its rows can be used.
@@ -135,7 +137,7 @@ def check_not_empty(rows: Any) -> None:
 
 
 def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, name: str) -> Any:
-    """`prepare_dataset` for rows, for each data set of a dict, or None for None."""
+    """`prepare_dataset` of rows, or of each data set of a dict; None for None."""
     if rows is None:
         return None
     if isinstance(rows, dict):
@@ -146,5 +148,5 @@ def prepared(rows: Any, args: RewardConfig, tokenizer: PreTrainedTokenizerBase, 
                 "give it one of them, or all with datasets.concatenate_datasets"
             )
         return {key: prepared(value, args, tokenizer, key) for key, value in parts.items()}
-    given: Any = as_dataset(rows, name)
-    return prepare_dataset(given, args, tokenizer, name)
+    dataset: Any = as_dataset(rows, name)
+    return prepare_dataset(dataset, args, tokenizer, name)

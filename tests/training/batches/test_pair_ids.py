@@ -12,7 +12,7 @@ from tasks.conversion.preference.ties import Tie
 from tasks.conversion.unusable import Unusable
 from tasks.templating.shards.row_by_row import Differs
 from tasks.templating.shards.shard_rows import ShardRows
-from tasks.training.batches.pair_ids import WORTH_ROWS, PairIds
+from tasks.training.batches.pair_ids import FAST_ENCODER_ROWS, PairIds
 from tasks.training.batches.quick_rows import quick_pair, surely_differ
 from tasks.training.batches.raw_pairs import _without_nulls
 from tasks.training.batches.reading import RowReader, canonical_row
@@ -81,7 +81,7 @@ def test_a_batch_has_the_ids_of_its_rows(family, policy, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(build_family(family, tmp_path / "model").path)
     made, reader = PairIds(tokenizer, policy), RowReader(tokenizer, policy)
     for seed in range(2):  # the second batch meets what the first one has learned
-        pairs = pairs_of(family, (100, WORTH_ROWS + 99)[seed], seed)
+        pairs = pairs_of(family, (100, FAST_ENCODER_ROWS + 99)[seed], seed)
         if tokenizer.chat_template is None:
             pairs = {n: pair for n, pair in pairs.items() if pair.format == "standard"}
         expected = {n: alone(reader, p, tokenizer.eos_token) for n, p in pairs.items()}
@@ -107,7 +107,7 @@ def test_a_replay_that_is_wrong_is_noticed_and_the_template_has_the_word(tmp_pat
     assert made._renderers.replayer.tracer is None
 
 
-@pytest.mark.parametrize("count", [1, 2 * WORTH_ROWS])
+@pytest.mark.parametrize("count", [1, 2 * FAST_ENCODER_ROWS])
 def test_the_tokenizer_that_encodes_is_the_one_in_memory(count, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(build_family("qwen3", tmp_path / "model").path)
     pair = checked(Pair("Say it.", " blueberry", " green"))

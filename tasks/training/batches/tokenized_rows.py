@@ -1,11 +1,10 @@
-"""Rows that a script has tokenized itself: they are checked as conversion and tokenization would.
+"""Rows that a script has tokenized itself, checked as conversion and tokenization check theirs.
 
     {"chosen_input_ids": [5, 6], "rejected_input_ids": [7], "preference": 0.25}
         ->  {"chosen_input_ids": [7], "rejected_input_ids": [5, 6], "preference": 0.75}
 
-A row that cannot be trained on is refused by its number and field. Whole columns are checked at
-once; data of the tokenization stage, which has checked them, are not checked again. The rows of a
-stream are checked as they come.
+An error names the row and the field that cannot be trained on. Whole columns are checked at once,
+the rows of a stream as they come. Data of the tokenization stage have been checked there.
 """
 
 import logging
@@ -42,57 +41,57 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "a finite number below 2^63, or null where there is none",
     ),
 }
-"""Columns of numbers: which values can be trained with, and what is expected of others."""
-SEQUENCE = "at least one token id, a whole number of 0 or more"
+"""Columns of numbers: which values can be used, and the words for it in an error."""
+EXPECTED_IDS = "at least one token id, a whole number of 0 or more"
 
 
-def sound(rows: Rows, name: str) -> Rows:
-    """The rows, with the better side chosen; for training without those whose sides are equal.
+def checked_rows(rows: Rows, name: str) -> Rows:
+    """The rows, with the better side as chosen; training rows with two equal sides are left out.
 
-    An evaluation keeps the latter, and counts them among its equal rewards.
+    An evaluation keeps those, and counts them among its equal rewards.
 
     Raises:
         DataError: a number or a sequence cannot be trained on, or no row is left.
     """
     if isinstance(rows, IterableDataset):
-        checked = rows.map(partial(_sound_row, name=name), with_indices=True)
+        checked = rows.map(partial(_checked_row, name=name), with_indices=True)
         return usable_rows(checked, IDS, _equal) if name == "train" else checked
     for field, (fits, expected) in NUMBERS.items():
         values = numbers(rows, field, 1.0, name)
         places = np.flatnonzero(~fits(values))
         if len(places):
-            found = shown(float(values[places[0]]))
+            value = shown(float(values[places[0]]))
             expected += f" ({len(places)} of {len(rows)} rows have another)"
-            raise _unsound(rows[int(places[0])], places[0], field, found, expected, name)
+            raise _invalid(rows[int(places[0])], places[0], field, value, expected, name)
     equal = _equal_sides(rows, name)
     rows = _better_one_chosen(rows, name)
     return _without(rows, equal, name) if len(equal) else rows
 
 
 def _without(rows: Dataset, equal: Integers, name: str) -> Dataset:
-    """The rows but those with equal sides, which only an evaluation keeps; either is logged."""
-    same = f"row {equal[0]} has the same token ids on both sides"
+    """The rows but those with equal sides, which only an evaluation keeps; both are logged."""
+    reason = f"row {equal[0]} has the same token ids on both sides"
     if name != "train":
-        logger.warning("%s: %d of %d pairs are no pairs: %s", name, len(equal), len(rows), same)
+        logger.warning("%s: %d of %d pairs are no pairs: %s", name, len(equal), len(rows), reason)
         return rows
     text = f"{name}: {len(equal)} of {len(rows)} rows are not used: identical_tokens {len(equal)}"
     if len(equal) == len(rows):
-        raise DataError(f"{text}. No row is left: {same}")
-    logger.warning("%s (%s)", text, same)
+        raise DataError(f"{text}. No row is left: {reason}")
+    logger.warning("%s (%s)", text, reason)
     return rows.select(np.setdiff1d(np.arange(len(rows)), equal))
 
 
-def within(rows: Any, vocabulary: int, name: str) -> Any:
-    """The rows (or each of a dict of them, or None), if the model has an embedding for every id.
+def within_vocabulary(rows: Any, vocabulary: int, name: str) -> Any:
+    """The same rows (a data set, a dict of them, or None), whose ids are all below `vocabulary`.
 
     Raises:
-        DataError: says which id of which row it has not; of a stream, when the row comes.
+        DataError: the model has no embedding for an id; of a stream, when the row comes.
     """
     if isinstance(rows, dict):
         parts: dict[str, Any] = rows  # pyright: ignore[reportUnknownVariableType]
-        return {key: within(part, vocabulary, key) for key, part in parts.items()}
+        return {key: within_vocabulary(part, vocabulary, key) for key, part in parts.items()}
     if isinstance(rows, IterableDataset):
-        check = partial(_row_within, vocabulary=vocabulary, name=name)
+        check = partial(_row_within_vocabulary, vocabulary=vocabulary, name=name)
         return rows.map(check)
     if rows is None or is_from_tokenization(rows):
         return rows
@@ -105,21 +104,21 @@ def within(rows: Any, vocabulary: int, name: str) -> Any:
     return rows
 
 
-def _sound_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
-    """As `sound`, of one row of a stream; equal sides are left to `_equal`."""
+def _checked_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
+    """As `checked_rows` for one row of a stream; equal sides are left to `_equal`."""
     for field, (fits, expected) in NUMBERS.items():
         value = row.get(field)
         if value is not None and not fits(as_number(value)):
-            raise _unsound(row, index, field, shown(value), expected, name)
+            raise _invalid(row, index, field, shown(value), expected, name)
     for side in IDS:
         ids = np.asarray(() if row[side] is None else row[side])
         if ids.size == 0 or ids.dtype.kind not in "iuf" or ids.min() < 0:
-            raise _unsound(row, index, side, shown(row[side]), SEQUENCE, name)
+            raise _invalid(row, index, side, shown(row[side]), EXPECTED_IDS, name)
     if row.get("preference") is None or float(row["preference"]) >= TIE:
         return row
     chosen, rejected = IDS
-    turned = {chosen: row[rejected], rejected: row[chosen]}
-    return {**row, **turned, "preference": 1 - float(row["preference"])}
+    swapped = {chosen: row[rejected], rejected: row[chosen]}
+    return {**row, **swapped, "preference": 1 - float(row["preference"])}
 
 
 def _equal(chosen: Sequence[int], rejected: Sequence[int]) -> str:
@@ -127,7 +126,7 @@ def _equal(chosen: Sequence[int], rejected: Sequence[int]) -> str:
     return "identical_tokens: found the same token ids on both sides" if same else ""
 
 
-def _row_within(row: dict[str, Any], vocabulary: int, name: str) -> dict[str, Any]:
+def _row_within_vocabulary(row: dict[str, Any], vocabulary: int, name: str) -> dict[str, Any]:
     for side in IDS:
         largest = int(np.asarray(row[side]).max())
         if largest >= vocabulary:
@@ -141,25 +140,25 @@ def _equal_sides(rows: Dataset, name: str) -> Integers:
     Raises:
         DataError: a side is empty, or has ids below 0 or none at all.
     """
-    found: list[int] = []
+    equal: list[int] = []
     for start, sides in sequences(rows, name):
         for side, (lengths, ids) in zip(IDS, sides, strict=True):
             if lengths.min() == 0 or ids.min() < 0:
                 empty = lengths.min() == 0
                 place = int(lengths.argmin()) if empty else owner(lengths, int(ids.argmin()))
                 row = rows[start + place]
-                raise _unsound(row, start + place, side, shown(row[side]), SEQUENCE, name)
+                raise _invalid(row, start + place, side, shown(row[side]), EXPECTED_IDS, name)
         (lengths, left), (others, right) = sides
         places = np.flatnonzero(lengths == others)
         ends, other_ends = lengths.cumsum(), others.cumsum()
-        for part in (1, 2, 4):  # a look at three ids of each spares most of the comparisons
-            back = 1 + (lengths[places] - 1) // part
+        for divisor in (1, 2, 4):  # three ids of each rule out most of the full comparisons
+            back = 1 + (lengths[places] - 1) // divisor
             places = places[left[ends[places] - back] == right[other_ends[places] - back]]
         for place in places.tolist():
             length, end, other_end = lengths[place], ends[place], other_ends[place]
             if np.array_equal(left[end - length : end], right[other_end - length : other_end]):
-                found.append(start + place)
-    return np.asarray(found, np.int64)
+                equal.append(start + place)
+    return np.asarray(equal, np.int64)
 
 
 def _better_one_chosen(rows: Dataset, name: str) -> Dataset:
@@ -173,26 +172,26 @@ def _better_one_chosen(rows: Dataset, name: str) -> Dataset:
     )
     sure = np.maximum(preference, 1 - preference)
     rows = rows.remove_columns("preference").add_column("preference", sure)  # pyright: ignore[reportCallIssue]
-    turned = rows.rename_columns(dict(zip(IDS, reversed(IDS), strict=True)))
+    swapped = rows.rename_columns(dict(zip(IDS, reversed(IDS), strict=True)))
     order = np.arange(len(rows))
     order[places] += len(rows)
-    return concatenate_datasets([rows, turned.select_columns(rows.column_names)]).select(order)
+    return concatenate_datasets([rows, swapped.select_columns(rows.column_names)]).select(order)
 
 
-def _unsound(
-    row: Mapping[str, Any], number: int, field: str, found: str, expected: str, name: str
+def _invalid(
+    row: Mapping[str, Any], number: int, field: str, value: str, expected: str, name: str
 ) -> DataError:
-    given = str(row.get("pair_id", f"row {number}"))
-    named = given if given.startswith("row ") else f"row {number} ({shown(given)})"
-    return DataError(f"the {name} dataset's {named}: {field} is {found}; expected {expected}")
+    pair_id = str(row.get("pair_id", f"row {number}"))
+    named = pair_id if pair_id.startswith("row ") else f"row {number} ({shown(pair_id)})"
+    return DataError(f"the {name} dataset's {named}: {field} is {value}; expected {expected}")
 
 
 def _unknown_id(
-    row: Mapping[str, Any], side: str, found: int, vocabulary: int, name: str
+    row: Mapping[str, Any], side: str, token_id: int, vocabulary: int, name: str
 ) -> DataError:
-    """Names the row by its id: rows before it may have been left out by now."""
+    """Names the row by its `pair_id`, as its number has changed if rows before it were left out."""
     return DataError(
-        f"the {name} dataset's {shown(row.get('pair_id'))}: {side} has the id {found}; expected "
+        f"the {name} dataset's {shown(row.get('pair_id'))}: {side} has the id {token_id}; expected "
         f"ids below {vocabulary}, for which the model has embeddings; tokenize the rows with the "
         "tokenizer that belongs to the model"
     )
