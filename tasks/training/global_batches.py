@@ -1,8 +1,8 @@
 """RewardTrainer's training batches: each global batch is divided into micro-batches by tokens.
 
 A global batch is all pairs of one optimizer step. Processes get shares of nearly equal tokens, and
-`max_tokens_per_micro_batch` bounds each micro-batch. Which pairs a step has does not change, nor
-its loss, their mean: so training gives the same results, within rounding, as without division.
+`max_tokens_per_micro_batch` bounds each micro-batch. A step keeps its pairs and its loss, their
+mean, so training gives the same results, within rounding, as without the division.
 """
 
 import contextlib
@@ -18,8 +18,14 @@ from tasks.errors import DataError, ParamsError
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.comparisons import Comparisons
 from tasks.training.layout.lengths import item_costs
-from tasks.training.layout.loader import MICRO_BATCHES, Dealing, dealt, micro_batches
-from tasks.training.layout.stream import StreamShare, fillers, shared_out
+from tasks.training.layout.loader import (
+    MICRO_BATCHES,
+    Dealing,
+    dealt_loader,
+    loader_like,
+    micro_batches,
+)
+from tasks.training.layout.stream import StreamShare, fillers
 from tasks.training.loss.objective import weight_of
 from tasks.training.metrics.evaluating import EvaluatingTrainer
 from tasks.training.process.engines import accumulate_only
@@ -45,10 +51,10 @@ class GlobalBatchTrainer(EvaluatingTrainer):
                 f"{args.world_size} processes), and dataloader_drop_last leaves out a smaller one; "
                 "leave dataloader_drop_last out, or lower per_device_train_batch_size"
             )
-        found = super().set_initial_training_values(args, dataloader)
+        values = super().set_initial_training_values(args, dataloader)
         if self.lr_scheduler is None:
-            check_warm_up(args, steps=found[-1])
-        return found
+            check_warm_up(args, steps=values[-1])
+        return values
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of pairs; under a loss over comparisons, batches of whole comparisons.
@@ -60,9 +66,9 @@ class GlobalBatchTrainer(EvaluatingTrainer):
         pairs: Any = self.train_dataset
         args = self._args
         collator: Any = self.data_collator
-        asked = args.max_tokens_per_micro_batch is not None or self._by_length
-        known = isinstance(pairs, Dataset) and isinstance(collator, DataCollatorForPreference)
-        if asked and not known:
+        by_tokens = args.max_tokens_per_micro_batch is not None or self._by_length
+        has_lengths = isinstance(pairs, Dataset) and isinstance(collator, DataCollatorForPreference)
+        if by_tokens and not has_lengths:
             raise ParamsError(
                 "max_tokens_per_micro_batch and group_by_length need a Dataset, whose lengths are "
                 "known, and DataCollatorForPreference; leave them out, or the stream or collator"
@@ -82,12 +88,17 @@ class GlobalBatchTrainer(EvaluatingTrainer):
                 args.process_index,
                 drop_last=args.dataloader_drop_last,
             )
-            return shared_out(plain, share, args.device, blocking=blocking)
-        if not known or not (asked or args.world_size > 1):
+            return loader_like(plain, share, args.device, blocking, batch_size=None)
+        if not has_lengths or not (by_tokens or args.world_size > 1):
             return plain
-        dataset: Any = plain.dataset
+        items: Any = plain.dataset
+        costs = item_costs(items, collator.layout, collator.pad_to_multiple_of)
+        return dealt_loader(plain, costs, self._dealing(), args.device, blocking=blocking)
+
+    def _dealing(self) -> Dealing:
+        args = self._args
         accumulation = args.gradient_accumulation_steps
-        dealing = Dealing(
+        return Dealing(
             size=args.per_device_train_batch_size * args.world_size * accumulation,
             processes=args.world_size,
             process=args.process_index,
@@ -97,16 +108,14 @@ class GlobalBatchTrainer(EvaluatingTrainer):
             drop_last=args.dataloader_drop_last,
             seed=args.seed if args.data_seed is None else args.data_seed,
         )
-        costs = item_costs(dataset, collator.layout, collator.pad_to_multiple_of)
-        return dealt(plain, costs, dealing, args.device, blocking=blocking)
 
     @property
     def _by_length(self) -> bool:
         return self._args.train_sampling_strategy == BY_LENGTH
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        """As in transformers, but a random order under `group_by_length` too, which is applied to
-        whole global batches later (`Dealing.by_length`)."""
+        """As in transformers, but random under `group_by_length` too: `Dealing.by_length` groups
+        whole global batches later."""
         if not self._by_length:
             return super()._get_train_sampler(train_dataset)
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
@@ -134,13 +143,16 @@ class GlobalBatchTrainer(EvaluatingTrainer):
     def forward_backward(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
     ) -> torch.Tensor:
-        """The summed loss of one item of the loader, which holds one or more micro-batches; after
-        the last one gradients are reduced over processes."""
-        dealt_to_me: list[dict[str, Any]] = inputs.get(MICRO_BATCHES, [inputs])
+        """The summed loss of one item of the loader, which holds one or more micro-batches.
+
+        Gradients are reduced over processes in the backward pass of the last one.
+        """
+        batches: list[dict[str, Any]] = inputs.get(MICRO_BATCHES, [inputs])
         losses: list[torch.Tensor] = []
-        for left, micro in reversed(list(enumerate(reversed(dealt_to_me)))):
-            with accumulate_only(self.accelerator, model) if left else contextlib.nullcontext():
-                losses.append(super().forward_backward(model, micro, num_items_in_batch))
+        for number, batch in enumerate(batches, 1):
+            is_last = number == len(batches)
+            with contextlib.nullcontext() if is_last else accumulate_only(self.accelerator, model):
+                losses.append(super().forward_backward(model, batch, num_items_in_batch))
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _get_num_items_in_batch(

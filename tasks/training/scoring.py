@@ -1,10 +1,10 @@
 """Rewards: one float32 number per sequence, the same in training, evaluation and serving.
 
-The reward is read at the last token that the attention mask marks: by length, never by comparing
-ids with the padding id, so an EOS that is also the padding token is not skipped. The score head is
-applied to those rows alone, in float32, also where the body computes in bfloat16.
+The reward is read at the last token that the attention mask marks. Ids are never compared with the
+padding id, so an EOS that is also the padding token is not skipped. The score head is applied to
+those tokens alone, in float32 even if the body computes in bfloat16.
 
-Legend: B sequences, T tokens, H hidden size.
+Legend: B sequences, T tokens, H hidden size; in a flat row S sequences, A of them distinct.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from tasks.errors import ModelError
 from tasks.model.directory import check_single_stack
 from tasks.training.layout.attention import attention_of, layout_of
-from tasks.training.layout.on_device import Layout, sent
+from tasks.training.layout.on_device import Layout, to_device
 from tasks.training.layout.plan import FlatPlan
 from tasks.training.model.elementwise import use_fewer_passes
 from tasks.training.model.products import use_onednn
@@ -30,8 +30,9 @@ HEAD = "score"
 
 
 class Method(partial[Any]):
-    """A function bound to a module, for those who look (accelerate among them) a method. It can be
-    pickled with the module: a method is looked up by its name, which the class does not have."""
+    """A function bound to a module, with the `__func__` of a method, which accelerate reads.
+
+    Unlike a method, which is pickled by a name that the class lacks, it can be pickled."""
 
     @property
     def __func__(self) -> Any:
@@ -41,15 +42,15 @@ class Method(partial[Any]):
 def score(model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """Rewards `[B]`, float32, of sequences `[B, T]`.
 
-    `model` comes from `load_reward_model` or was given to `read_by_length`, and may be wrapped by
-    PEFT or by a distributed engine: its own forward is called, so that their hooks run.
+    `model` comes from `load_reward_model` or went through `read_by_length`, and may be wrapped by
+    PEFT or by a distributed engine: the wrapper's forward is called, so that its hooks run.
     """
     logits = model(input_ids=input_ids, attention_mask=attention_mask).logits  # (B, 1)
     return logits.float().squeeze(-1)
 
 
 def batch_rewards(model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
-    """Rewards `[S]`, float32, of a collated batch: by its `plan` where it has one, else padded."""
+    """Rewards `[S]`, float32, of a collated batch: by its `plan` if it has one, else padded."""
     plan: FlatPlan | None = batch.get("plan")
     if plan is not None:
         return score_flat(model, plan)
@@ -57,13 +58,13 @@ def batch_rewards(model: nn.Module, batch: Mapping[str, Any]) -> torch.Tensor:
 
 
 def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
-    """Rewards `[S]`, float32, of the sequences that the plan was made of, in their order.
+    """Rewards `[S]`, float32, of the plan's sequences, in the order given to `flat_plan`.
 
-    The model must be one that `layout.support.make_flat` has nothing against.
+    The model must be one for which `layout.support.make_flat` returns None.
     """
     device = next(model.parameters()).device
     ids, positions, answer = (
-        sent(array, device) for array in (plan.input_ids, plan.position_ids, plan.answer)
+        to_device(array, device) for array in (plan.input_ids, plan.position_ids, plan.answer)
     )
     layout = layout_of(plan, device)
     output = model(input_ids=ids[None], position_ids=positions[None], layout=layout)
@@ -71,9 +72,10 @@ def score_flat(model: nn.Module, plan: FlatPlan) -> torch.Tensor:
 
 
 def read_by_length(model: PreTrainedModel) -> None:
-    """Binds the forward of this module to a decoder, and has every head compute in float32.
+    """Gives a decoder the forward of this module, and makes every head compute in float32.
 
-    Encoders keep their forward, with their own pooling. On a CPU the body's products are oneDNN's.
+    Encoders keep their forward, with their own pooling. On a CPU the body's matrix products may be
+    computed by oneDNN.
 
     Raises:
         ModelError: the model is no sequence classifier with one reward, or is of a family
@@ -108,36 +110,36 @@ def is_decoder(model: PreTrainedModel) -> bool:
 
 
 def head_names(model: PreTrainedModel) -> tuple[str, ...]:
-    """What the names of the weights of `head_modules` begin with."""
+    """Prefixes of the names of the weights of `head_modules`."""
     return tuple(f"{name}." for name in head_modules(model))
 
 
 def body_dtype(model: PreTrainedModel) -> torch.dtype:
-    """What the body computes in: its head, the first of XLM-RoBERTa's modules, is float32."""
+    """The body's dtype: that of the first weight outside the head, which is always float32."""
     heads = head_names(model)
     floats = ((n, p.dtype) for n, p in model.named_parameters() if p.is_floating_point())
     return next((dtype for name, dtype in floats if not name.startswith(heads)), model.dtype)
 
 
 def head_modules(model: PreTrainedModel) -> dict[str, nn.Module]:
-    """What stands between the body's last hidden states and the reward, by name.
+    """The modules between the body's last hidden states and the reward, by name.
 
-    `score` of a decoder; of encoders `classifier`, and whatever pools before it: ModernBERT's
-    `head`, DeBERTa's `pooler`, and BERT's `bert.pooler`, which counts as a part of the body.
+    `score` of a decoder; of encoders `classifier` and the pooling before it: ModernBERT's `head`,
+    DeBERTa's `pooler`, and BERT's `bert.pooler`, which is inside the body.
     """
     prefix = model.base_model_prefix
-    found = {
+    modules = {
         name: module
         for name, module in model.named_children()
         if name != prefix and any(True for _ in module.parameters())
     }
     pooler = getattr(getattr(model, prefix, None), "pooler", None)
-    return found if pooler is None else {f"{prefix}.pooler": pooler, **found}
+    return modules if pooler is None else {f"{prefix}.pooler": pooler, **modules}
 
 
 def _in_float32(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """A module's own forward over float32 inputs, also where the body computes in bfloat16; over
-    such as its weights are where an engine (DeepSpeed) has made these half as wide."""
+    """A module's own forward, without autocast, over inputs in the dtype of its weights: float32,
+    unless an engine (DeepSpeed) has cast them."""
     dtype = next(self.parameters()).dtype
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
     with torch.autocast(tensors[0].device.type, enabled=False):
@@ -154,7 +156,7 @@ def _as(dtype: torch.dtype, value: Any) -> Any:
 
 
 def _product_in_float32(self: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
-    """A head's product in float32, whatever an engine has made of its weight."""
+    """A head's product in float32, even if an engine has cast its weight."""
     bias: Any = self.bias  # None in most families
     return nn.functional.linear(rows, self.weight.float(), None if bias is None else bias.float())
 
@@ -172,10 +174,13 @@ def _forward(
     inputs_embeds: torch.Tensor | None = None,
     **options: Any,
 ) -> SequenceClassifierOutput:
+    """A decoder's rewards as `logits`: float32 `[B, 1]`, or `[A, 1]` with a `layout` in `options`.
+
+    `options` are passed on to the body.
+    """
     layout: Layout | None = options.get("layout")
     body = getattr(self, self.base_model_prefix)
-    given = {name: value for name, value in options.items() if value is not None}
-    given.pop("return_dict", None)
+    options = {n: v for n, v in options.items() if v is not None and n != "return_dict"}
     sequences = input_ids if input_ids is not None else inputs_embeds
     assert sequences is not None
     if attention_mask is None and layout is None:
@@ -185,7 +190,7 @@ def _forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
             inputs_embeds=inputs_embeds,
-            **{"use_cache": False, **given},
+            **{"use_cache": False, **options},
         )[0]  # (B, T, H)
     if attention_mask is None:
         assert layout is not None

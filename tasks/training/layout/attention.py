@@ -1,9 +1,9 @@
-"""Causal attention over a flat row (plan.py), registered with transformers under a name of ours.
+"""Causal attention over a flat row (plan.py), registered with transformers as `reward_flat`.
 
-No mask function belongs to the name, so transformers builds no mask and hands every keyword of the
-model's call through to `flat_attention`; the plan arrives as `layout`. On a GPU in half precision
-all blocks are one call (ragged.py), on a CPU they go as blocks.py says. Elsewhere (float32 on a
-GPU, dropout, heads of odd sizes) the blocks go one by one:
+No mask function is registered under that name, so transformers builds no mask and passes every
+keyword of the model's call on to `flat_attention`; the plan arrives as `layout`. On a GPU in half
+precision all blocks are one call (ragged.py), on a CPU they are computed as in blocks.py. Otherwise
+(float32 on a GPU, dropout, unusual head sizes) the blocks are computed one by one:
 
     keys        p p p p a a a | b b         a block b of queries sees the keys [p p p p | b b],
     queries             b b ->              lower-right causal: its last query sees all of them
@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
 from tasks.training.layout.blocks import attend, has_kernel
-from tasks.training.layout.on_device import Layout, sent, varlen_layout
+from tasks.training.layout.on_device import Layout, to_device, varlen_layout
 from tasks.training.layout.plan import Block, FlatPlan
 from tasks.training.layout.ragged import fits_varlen, has_varlen, ragged_attention
 
@@ -38,15 +38,15 @@ def layout_of(plan: FlatPlan, device: torch.device) -> Layout:
     """The plan's layout on a device."""
     if has_varlen(device):
         return varlen_layout(plan, device)
-    return Layout(plan.blocks, sent(plan.last, device))
+    return Layout(plan.blocks, to_device(plan.last, device))
 
 
 @contextmanager
 def attention_of(model: PreTrainedModel, *, flat: bool) -> Generator[None, None, None]:
-    """Inside, the model attends over a flat row, or as it was made to.
+    """Inside, the model uses `flat_attention`, or the attention it was loaded with.
 
-    Where gradient checkpointing will look the attention up again, in the backward pass of this very
-    batch, a flat one stays until the next call.
+    Under gradient checkpointing the choice stays until the next call, as the backward pass of this
+    batch looks the attention up again.
     """
     config: Any = model.config
     own = getattr(model, _OWN, None) or config._attn_implementation
@@ -61,7 +61,7 @@ def attention_of(model: PreTrainedModel, *, flat: bool) -> Generator[None, None,
 
 
 def _recomputes(model: nn.Module) -> bool:
-    """Whether gradient checkpointing is on, in whichever layers."""
+    """Whether gradient checkpointing is on in any layer."""
     return any(getattr(m, "gradient_checkpointing", False) for m in model.modules() if m.training)
 
 
@@ -88,8 +88,8 @@ def flat_attention(
     """Attention output `[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`.
 
     Raises:
-        NotImplementedError: the layer caps its logits, has sinks, made a mask, which is for
-            sequences in order, or did not hand the layout on.
+        NotImplementedError: the layer caps its logits, has sinks or a mask of its own, or does not
+            pass the layout on.
     """
     if layout is None:
         raise NotImplementedError("its layers hand no arguments on to their attention")
@@ -117,8 +117,8 @@ def _by_blocks(
     window: int | None,
 ) -> torch.Tensor:
     if query.device.type == "cpu":
-        # There the backward pass of small blocks is slower in half precision than in float32; and
-        # autocast leaves values in half precision beside queries in float32.
+        # On a CPU the backward pass of small blocks is slower in half precision than in float32,
+        # and autocast may leave values in half precision beside queries in float32.
         query, key, value = (x.float() if x.dtype in HALF else x for x in (query, key, value))
     if not dropout and has_kernel(query, key, value):
         return attend(query, key, value, layout, scaling, window)
@@ -140,7 +140,7 @@ def _by_blocks(
 
 
 def computing_dtype(query: torch.Tensor) -> torch.dtype:
-    """What the products are computed in: under autocast a norm may have left float32 behind."""
+    """The dtype of the products: under autocast not the query's, which a norm may have widened."""
     device = query.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
 

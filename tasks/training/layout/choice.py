@@ -1,4 +1,4 @@
-"""Which layout a run uses: the one asked for where it is exact, else padded batches and the reason.
+"""Chooses a run's layout: the wanted one if it is exact for the model, else padded batches.
 
 prefix_shared   one flat row; the prompt of a pair, or of a comparison, is computed once
 padding_free    one flat row; every sequence by itself
@@ -21,10 +21,10 @@ ExactLayout = Literal["prefix_shared", "padding_free", "padded"]
 
 
 def choose_layout(wanted: Layout, model: PreTrainedModel, args: TrainingArguments) -> ExactLayout:
-    """The layout of a run; the model is made ready for it.
+    """The layout of a run, for which the model has been prepared.
 
-    `auto` takes `prefix_shared`. Where a flat layout is not exact, or has not been shown to be, it
-    is `padded`, and the log says why.
+    `auto` takes `prefix_shared`. If a flat layout is not exact, or cannot be tried, the layout is
+    `padded`, and the log says why.
     """
     if wanted == "padded":
         return "padded"
@@ -52,8 +52,8 @@ def _by_settings(model: nn.Module, args: TrainingArguments) -> str | None:
 
 
 def _is_random(model: nn.Module) -> bool:
-    """Whether any module drops anything in training, or shakes it: attention keeps its probability
-    as a plain number, and a router of experts its noise."""
+    """Whether any module uses dropout or noise in training: attention keeps its dropout as a plain
+    number, a router of experts its jitter."""
     return any(
         (isinstance(module, nn.Dropout) and module.p > 0)
         or any(

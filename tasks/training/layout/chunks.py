@@ -1,4 +1,4 @@
-"""The queries of each block (plan.py) in chunks; a chunk is computed with the keys up to its last.
+"""Cuts the queries of each block (plan.py) into chunks, each computed with the keys up to its last.
 
 torch's attention kernel for CPUs computes up to 512 keys for every query, including those that it
 then masks, so half of a causal square is computed for nothing. In chunks it is less:
@@ -18,8 +18,8 @@ from typing import NamedTuple
 from tasks.training.layout.plan import Block
 
 CHUNK = 192
-"""Least number of queries in a chunk of a block that has several. With fewer the kernel computes 32
-queries at a time, from here on 64, which on an Intel processor is half as fast again."""
+"""Minimum queries of a chunk, if a block has several chunks. Below it the kernel computes 32
+queries at a time instead of 64, which on an Intel processor is a third slower."""
 
 
 class Rows(NamedTuple):

@@ -1,12 +1,12 @@
-"""One global batch dealt into micro-batches: none over a budget of tokens, all nearly equal.
+"""Divides a global batch into micro-batches of nearly equal tokens, none over a budget of tokens.
 
     tokens of 7 items   9 4 4 3 2 2 1      2 processes, budget 10, at least 1 micro-step
     2 x 2 micro-batches [9] [4 2]          loads 9 6 5 5: process 0 computes 9 + 5 tokens,
                         [3 2] [4 1]        process 1 computes 6 + 5, in 2 micro-steps each
 
-The items of a global batch stay the same, so the mean over its pairs does; only who computes them,
-and in which micro-step, is decided here, from their lengths alone. An item (a pair, or the pairs of
-a comparison) is never cut. Every process has the same number of micro-steps, as collectives need.
+The items of a global batch stay the same, and so does the mean over its pairs. Their lengths alone
+decide which process computes them in which micro-step. An item (a pair, or the pairs of a
+comparison) is never cut. All processes have the same number of micro-steps, as collectives need.
 
 Legend: N items of the global batch, K micro-steps, P processes.
 """
@@ -23,65 +23,69 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Costs:
-    """What items cost to compute, by what a layout computes of them."""
+    """Tokens that a layout computes for items."""
 
     tokens: Numbers
-    """[N], what is computed of an item that lies alone."""
+    """[N], of each item alone."""
     sequences: Numbers | None = None
-    """[N], rows of an item in a rectangle that is as long as its longest; None for a flat row."""
+    """[N], rows of each item in a padded rectangle; None for a flat layout."""
 
     def of(self, rows: Sequence[int] | Numbers) -> "Costs":
         """The costs of some of the items."""
         at = np.asarray(rows, dtype=np.int64)
         return Costs(self.tokens[at], None if self.sequences is None else self.sequences[at])
 
-    def together(self, rows: Sequence[int]) -> int:
-        """Tokens computed where these items are one micro-batch."""
+    def micro_batch_tokens(self, rows: Sequence[int]) -> int:
+        """Tokens computed if these items are one micro-batch."""
         at = np.asarray(rows, dtype=np.int64)
         if self.sequences is None or len(at) == 0:
             return int(self.tokens[at].sum())
         rows_of = self.sequences[at]
         return int((self.tokens[at] // rows_of).max() * rows_of.sum())
 
-    def filled(self, order: Numbers, budget: int, most: int) -> list[int]:
-        """Of the items in this order the first, and whichever come next that fit beside those
-        before them: `most` items and `budget` tokens together."""
-        taken, left = [int(order[0])], order[1:]
-        while len(taken) < most and len(left):
-            tokens = self.tokens[left] + self.together(taken)
+    def fitting(self, order: Numbers, budget: int, most: int) -> list[int]:
+        """The first item of this order, and each later one that still fits into a micro-batch of
+        at most `most` items and `budget` tokens."""
+        batch, left = [int(order[0])], order[1:]
+        while len(batch) < most and len(left):
+            tokens = self.tokens[left] + self.micro_batch_tokens(batch)
             if self.sequences is not None:
-                rows, own = self.sequences[left], self.sequences[taken]
-                longest = np.maximum(self.tokens[left] // rows, (self.tokens[taken] // own).max())
+                rows, own = self.sequences[left], self.sequences[batch]
+                longest = np.maximum(self.tokens[left] // rows, (self.tokens[batch] // own).max())
                 tokens = longest * (rows + own.sum())
-            left = left[tokens <= budget]  # with more items the others fit no better
-            taken += left[:1].tolist()
+            left = left[tokens <= budget]  # what does not fit now will not fit later
+            batch += left[:1].tolist()
             left = left[1:]
-        return taken
+        return batch
 
 
 def deal(
     costs: Costs, processes: int, least: int = 1, budget: int | None = None
 ) -> list[list[list[int]]]:
-    """For every micro-step and every process the items, ascending: `[K][P]` lists; may be empty.
+    """The items of every micro-step and process, `[K][P]` ascending lists, which may be empty.
 
-    `least`: micro-steps at least. `budget`: tokens that a micro-batch may have; an item that has
-    more is a micro-batch of its own. K is the smallest number that keeps to both.
+    `least`: minimum of micro-steps. `budget`: maximum of tokens in a micro-batch; an item that has
+    more is a micro-batch by itself. K is the smallest number that keeps to both.
     """
     count = len(costs.tokens)
     cut = _rows if costs.sequences is None else _rectangles
     steps = least
     while True:
         piles = cut(costs, steps * processes)
-        fits = budget is None or all(len(p) < 2 or costs.together(p) <= budget for p in piles)
+        fits = budget is None or all(
+            len(p) < 2 or costs.micro_batch_tokens(p) <= budget for p in piles
+        )
         if fits or steps * processes >= count:
             break
         steps += 1
-    piles = [sorted(pile) for pile in sorted(piles, key=lambda p: (-costs.together(p), p))]
-    return _shared_out(piles, steps, processes)
+    piles = [
+        sorted(pile) for pile in sorted(piles, key=lambda p: (-costs.micro_batch_tokens(p), p))
+    ]
+    return _to_micro_steps(piles, steps, processes)
 
 
-def _shared_out(piles: list[list[int]], steps: int, processes: int) -> list[list[list[int]]]:
-    """Piles, the largest first, to micro-steps; back and forth over the processes."""
+def _to_micro_steps(piles: list[list[int]], steps: int, processes: int) -> list[list[list[int]]]:
+    """Piles, the largest first, to micro-steps; the order of processes alternates."""
     dealt: list[list[list[int]]] = []
     for step in range(steps):
         own = piles[step * processes : (step + 1) * processes]
@@ -91,7 +95,7 @@ def _shared_out(piles: list[list[int]], steps: int, processes: int) -> list[list
 
 
 def _rows(costs: Costs, count: int) -> list[list[int]]:
-    """`count` piles of nearly equal sums: the largest item first, each to the smallest pile."""
+    """`count` piles of nearly equal sums: items go, the largest first, to the smallest pile."""
     piles: list[list[int]] = [[] for _ in range(count)]
     heap = [(0, number) for number in range(count)]
     for item in np.argsort(-costs.tokens, kind="stable").tolist():
@@ -107,7 +111,7 @@ def _rectangles(costs: Costs, count: int) -> list[list[int]]:
     longest = costs.tokens // costs.sequences
     order: list[int] = np.argsort(-longest, kind="stable").tolist()
     sizes = [(item, int(longest[item]), int(costs.sequences[item])) for item in order]
-    low, high = 1, max(1, costs.together(order))
+    low, high = 1, max(1, costs.micro_batch_tokens(order))
     while low < high:
         middle = (low + high) // 2
         if len(_runs(sizes, middle)) <= count:

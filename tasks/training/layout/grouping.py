@@ -1,7 +1,7 @@
-"""Sequences that begin alike, found without being told: for scoring, where only ids are known.
+"""Groups of sequences with a common prefix, from their ids alone: for scoring.
 
 In lexicographic order sequences of one prompt stand side by side. A group of k sequences whose
-common prefix has p tokens saves (k - 1) p of them; a neighbour joins while that saving grows:
+common prefix has p tokens saves (k - 1) p of them; a neighbour joins if that saving grows:
 
     a b c d x    p = 4            a b c d x, a b c d y, a b c z: two save 4, three save 2 * 3 = 6
     a b c d y    p = 3, joins
@@ -18,7 +18,7 @@ from tasks.training.layout.plan import Ids, shared_prefix
 
 
 def shared_groups(sequences: Sequence[Ids]) -> list[int]:
-    """A number for every sequence, `[S]`; those with equal numbers are best laid out together."""
+    """The group of every sequence, `[S]` numbers; those of one group share their prefix."""
     order = sorted(range(len(sequences)), key=lambda i: _sortable(sequences[i]))
     groups = [0] * len(sequences)
     group, members, prefix = 0, 1, 0

@@ -1,12 +1,12 @@
-"""Training batches that are dealt: every process gets its share of each global batch.
+"""Data loaders that give every process its share of each global batch.
 
     order of the pairs     the one that accelerate's sampler draws from the seed and the epoch
     global batch           the next micro-batch x accumulation x processes items of that order
     item of this loader    {"micro_batches": [...]}: what one process computes of it, or, with
                            accumulation, of a part of its micro-steps
 
-The whole is a function of seed, epoch and step, so a resumed run skips exactly what it has had. A
-process with nothing left to compute in a micro-step gets a *filler*: an item whose loss counts 0.
+Batches depend on seed, epoch and step alone, so a resumed run skips exactly those it has had. A
+process without items in a micro-step gets a *filler*: an item whose loss is multiplied by 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from tasks.training.layout.dealing import Costs, Numbers, deal
 MICRO_BATCHES = "micro_batches"
 FILLER = "filler"
 WINDOW = 50
-"""Global batches among which items of like length are brought together, as transformers does."""
+"""Global batches within which `by_length` sorts items by length, as in transformers."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Dealing:
 
 
 class GlobalBatches:
-    """Yields lists of MicroBatch: `accumulation` lists for every global batch. A smaller last batch
-    gives as many lists as a plain loader would: by these Trainer counts the steps of an epoch."""
+    """Yields `accumulation` lists of MicroBatch for every global batch. A smaller last batch gives
+    as many lists as a plain loader has batches, as Trainer counts an epoch's steps by them."""
 
     def __init__(self, sampler: Any, costs: Costs, dealing: Dealing) -> None:
         self.sampler = sampler
@@ -71,12 +71,12 @@ class GlobalBatches:
             self.sampler.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return -(-self._count() // self._at_once)
+        return -(-self._count() // self._step_size)
 
     def __iter__(self) -> Iterator[list[MicroBatch]]:
         d = self.dealing
         for rows in self._global_batches():
-            parts = -(-len(rows) // self._at_once)
+            parts = -(-len(rows) // self._step_size)
             steps = deal(self.costs.of(rows), d.processes, parts, d.budget)
             filler = MicroBatch((min(rows, key=lambda row: (self.costs.tokens[row], row)),), True)
             own = [
@@ -87,28 +87,29 @@ class GlobalBatches:
                 yield [own[step] for step in part]
 
     @property
-    def _at_once(self) -> int:
+    def _step_size(self) -> int:
         """Items of one accumulation step, over all processes."""
         return self.dealing.size // self.dealing.accumulation
 
     def _count(self) -> int:
         """Items of an epoch."""
         count = len(self.sampler)
-        return count - count % self._at_once if self.dealing.drop_last else count
+        return count - count % self._step_size if self.dealing.drop_last else count
 
     def _global_batches(self) -> list[list[int]]:
+        """The rows of every global batch of an epoch."""
         d, order = self.dealing, [int(row) for row in self.sampler][: self._count()]
         if not d.by_length:
             return [order[start : start + d.size] for start in range(0, len(order), d.size)]
         draw = np.random.default_rng([d.seed, self.epoch])
         whole = len(order) - len(order) % d.size  # a smaller last batch stays the last
-        found: list[list[int]] = []
+        shuffled: list[list[int]] = []
         for start in range(0, whole, WINDOW * d.size):
             rows = order[start : min(start + WINDOW * d.size, whole)]
             rows.sort(key=lambda row: -self.costs.tokens[row])
             batches = [rows[at : at + d.size] for at in range(0, len(rows), d.size)]
-            found += [batches[number] for number in draw.permutation(len(batches))]
-        return [*found, *([order[whole:]] if whole < len(order) else [])]
+            shuffled += [batches[number] for number in draw.permutation(len(batches))]
+        return [*shuffled, *([order[whole:]] if whole < len(order) else [])]
 
 
 class MicroBatches(torch.utils.data.Dataset[tuple[list[Any], bool]]):
@@ -130,45 +131,47 @@ class MicroCollator:
 
     collate: Callable[[list[Any]], dict[str, Any]]
 
-    def __call__(self, found: Sequence[tuple[list[Any], bool]]) -> dict[str, Any]:
+    def __call__(self, micro_batches: Sequence[tuple[list[Any], bool]]) -> dict[str, Any]:
         """`{"micro_batches": [batch, ...]}`; a filler has the further key `filler`."""
         return {
             MICRO_BATCHES: [
-                self.collate(items) | ({FILLER: True} if filler else {}) for items, filler in found
+                self.collate(items) | ({FILLER: True} if filler else {})
+                for items, filler in micro_batches
             ]
         }
 
 
-def dealt(
+def dealt_loader(
     plain: DataLoader[Any], costs: Costs, dealing: Dealing, device: torch.device, *, blocking: bool
 ) -> DataLoader[Any]:
-    """A loader of dealt batches, with the order and the workers of a plain one that accelerate has
-    prepared.
-
-    `blocking`: whether copies to the device are waited for.
+    """A loader of GlobalBatches with the order and the workers of `plain`, which accelerate has
+    prepared. `blocking`: whether copies to the device are waited for.
     """
     inner: Any = plain.batch_sampler
-    inner = getattr(inner, "batch_sampler", inner)  # below accelerate's share of one process
+    inner = getattr(inner, "batch_sampler", inner)  # inside accelerate's BatchSamplerShard
     batches = GlobalBatches(inner.sampler, costs, dealing)
-    return like(plain, MicroBatches(plain.dataset), device, blocking, batch_sampler=batches)
+    return loader_like(plain, MicroBatches(plain.dataset), device, blocking, batch_sampler=batches)
 
 
-def like(
-    plain: DataLoader[Any], dataset: Any, device: torch.device, blocking: bool, **how: Any
+def loader_like(
+    plain: DataLoader[Any], dataset: Any, device: torch.device, blocking: bool, **batching: Any
 ) -> DataLoader[Any]:
-    """A loader of one process's micro-batches, with the settings of a prepared plain loader."""
+    """A loader of this process's micro-batches with the settings of `plain`, a prepared loader.
+
+    `batching`: `batch_size` or `batch_sampler` of DataLoader.
+    """
     collate: Any = plain.collate_fn
-    copied = ("num_workers", "pin_memory", "persistent_workers", "multiprocessing_context")
-    more: dict[str, Any] = {name: getattr(plain, name) for name in (*copied, "in_order")}
+    copied: dict[str, Any] = {
+        name: getattr(plain, name)
+        for name in (
+            *("num_workers", "pin_memory", "persistent_workers", "multiprocessing_context"),
+            *("in_order", "prefetch_factor", "worker_init_fn"),
+        )
+    }
     loader: DataLoader[Any] = DataLoader(
-        dataset,
-        collate_fn=MicroCollator(collate),
-        prefetch_factor=plain.prefetch_factor,
-        worker_init_fn=plain.worker_init_fn,
-        **more,
-        **how,
+        dataset, collate_fn=MicroCollator(collate), **copied, **batching
     )
-    # one process, as far as accelerate knows: the shares have been made
+    # accelerate must not divide the batches again: for it there is one process
     return prepare_data_loader(
         loader,
         device,
@@ -187,9 +190,9 @@ def items_of(loader: DataLoader[Any]) -> Any:
 
 
 def longest_batch(loader: DataLoader[Any], lengths: Numbers, size: int) -> dict[str, Any]:
-    """A micro-batch of the longest items: `size` of them, or as many as fit into the budget.
+    """A micro-batch of the longest items: `size` of them, or fewer if the budget has no room.
 
-    `lengths`: of the longer side of every item, `[N]`.
+    `lengths`: tokens of the longer side of every item, `[N]`.
     """
     order = np.argsort(-lengths, kind="stable")
     rows: list[int] = order[:size].tolist()
@@ -197,13 +200,13 @@ def longest_batch(loader: DataLoader[Any], lengths: Numbers, size: int) -> dict[
     if isinstance(sampler, GlobalBatches) and isinstance(collate, MicroCollator):
         budget, collate = sampler.dealing.budget, collate.collate
         if budget is not None:
-            rows = sampler.costs.filled(order, budget, size)
+            rows = sampler.costs.fitting(order, budget, size)
     items = items_of(loader)
     batch: Any = collate([items[row] for row in rows])
     return batch
 
 
 def micro_batches(batches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The micro-batches of a loader's items, dealt or plain, without fillers."""
-    found = [micro for batch in batches for micro in batch.get(MICRO_BATCHES, [batch])]
-    return [micro for micro in found if FILLER not in micro]
+    """The micro-batches of the items of any training loader, without fillers."""
+    every = (micro for batch in batches for micro in batch.get(MICRO_BATCHES, [batch]))
+    return [micro for micro in every if FILLER not in micro]

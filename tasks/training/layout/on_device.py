@@ -1,8 +1,8 @@
-"""A plan as tensors on the device: what the attention of every layer needs, made once per batch.
+"""A plan as tensors on the device: what every layer's attention needs, made once per batch.
 
-    blocks      prompt + chosen   rejected        as the plan has them, on the host
+    blocks      prompt + chosen   rejected        as in the plan, on the host
     last        rows that rewards are read at     on the device
-    keys ...    for one variable-length call      on the device, where it is made
+    keys ...    for one variable-length call      on the device, if it has that call
 
 Legend: T rows, Tk gathered rows, N blocks, A answers.
 """
@@ -30,9 +30,9 @@ class Layout:
     keys: torch.Tensor | None = None
     """int64 [Tk], rows gathered as keys; only for the variable-length call."""
     query_starts: torch.Tensor | None = None
-    """int32 [N + 1]"""
+    """int32 [N + 1], the first query of every block, then their number."""
     key_starts: torch.Tensor | None = None
-    """int32 [N + 1]"""
+    """int32 [N + 1], the same of the gathered keys."""
     uses: torch.Tensor | None = None
     """int64 [1 or 2, T], the first and second place of each row among `keys`; -1 for no second."""
     further_uses: torch.Tensor | None = None
@@ -45,11 +45,11 @@ class Layout:
     masks: dict[tuple[int, int, int | None], torch.Tensor] = field(default_factory=dict)
     """By (queries, keys, window): bool [queries, keys]."""
     corners: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
-    """By (window, dtype): an additive mask (0 or minus infinity) of the largest size needed yet."""
+    """By (window, dtype): the largest additive mask (0 or minus infinity) that was needed yet."""
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The blocks in chunks of queries, for a CPU."""
+        """The blocks cut into chunks of queries, for a CPU."""
         return parts_of(self.blocks, pooled=self.pooled)
 
     def mask(self, queries: int, keys: int, window: int | None) -> torch.Tensor | None:
@@ -57,17 +57,17 @@ class Layout:
         window = window if window is not None and window < keys else None
         if queries == keys and window is None:
             return None
-        wanted = (queries, keys, window)
-        if wanted not in self.masks:
-            self.masks[wanted] = self._seen(*wanted)
-        return self.masks[wanted]
+        shape = (queries, keys, window)
+        if shape not in self.masks:
+            self.masks[shape] = self._seen(*shape)
+        return self.masks[shape]
 
     def corner(
         self, queries: int, keys: int, window: int | None, dtype: torch.dtype
     ) -> torch.Tensor:
-        """The same as an additive mask, `[queries, keys]`: the lower-right corner of a larger one.
+        """`mask` as an additive mask, `[queries, keys]`: the lower-right corner of a larger one.
 
-        All blocks share it, since only the distance to the last key matters.
+        All blocks share the larger one, since only the distance to the last key matters.
         """
         corner = self.corners.get((window, dtype))
         rows, columns = (0, 0) if corner is None else corner.shape
@@ -82,14 +82,14 @@ class Layout:
         return corner[rows - queries :, columns - keys :]
 
     def _seen(self, queries: int, keys: int, window: int | None) -> torch.Tensor:
-        """bool `[queries, keys]`; the last query stands at the position of the last key."""
+        """Which keys are seen, bool `[queries, keys]`; the last query is at the last key."""
         device = self.last.device
         last = torch.arange(keys - queries, keys, device=device)[:, None]
         key = torch.arange(keys, device=device)[None, :]
         return key <= last if window is None else (key <= last) & (last - key < window)
 
 
-def sent(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+def to_device(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
     """The array on the device; to a GPU it is copied asynchronously, from pinned memory."""
     tensor = torch.from_numpy(array)
     if device.type == "cuda":
@@ -98,23 +98,15 @@ def sent(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
 
 
 def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
-    """The plan's layout with what the variable-length call needs."""
+    """The plan's layout, with the tensors of the variable-length call."""
     rows = list(key_rows(plan))
-    lengths = [b.own for b in plan.blocks], [len(r) for r in rows]
-    starts = [np.cumsum([0, *own], dtype=np.int32) for own in lengths]
+    sizes = [b.own for b in plan.blocks], [len(r) for r in rows]
+    starts = [np.cumsum([0, *counts], dtype=np.int32) for counts in sizes]
     keys = np.concatenate(rows)
     arrays = (plan.last, keys, *starts, *uses(keys, len(plan.input_ids)))
-    last, keys_there, query_starts, key_starts, first_uses, further_uses = (
-        sent(array, device) for array in arrays
-    )
     return Layout(
         plan.blocks,
-        last,
-        keys_there,
-        query_starts,
-        key_starts,
-        first_uses,
-        further_uses,
-        most_queries=max(lengths[0]),
-        most_keys=max(lengths[1]),
+        *(to_device(array, device) for array in arrays),
+        most_queries=max(sizes[0]),
+        most_keys=max(sizes[1]),
     )

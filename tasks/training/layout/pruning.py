@@ -1,5 +1,5 @@
-"""The last decoder layer computes only the rows that rewards are read at; of the other rows only
-their keys and values.
+"""Prunes the last decoder layer: only rows that rewards are read at are computed in full, of the
+others only keys and values.
 
     last layer          p p p p a a a b b       p: prompt, a b: two answers
     its keys, values    p p p p a a a b b       all T rows, since each answer looks at all before it
@@ -8,10 +8,10 @@ their keys and values.
     its output, MLP                 a   b       A rows
     their outputs       1 1 1 1 1 1 a 1 b       plus the residual connection
 
-Of the last layer's output only the pooled rows are used, so most of the layer runs on A rows
-instead of T; the other rows are filled with ones, which any norm takes. Hooks do this, since the
-layer's own code is not ours to change. They learn the rows from the keyword `layout` in the call of
-the layer's attention: gradient checkpointing repeats that call, so the rows are right then, too.
+Only the pooled rows of the last layer's output are used, so most of the layer runs on A rows
+instead of T. The other rows are filled with ones, which are safe in any norm. Hooks do this, as
+the layer is transformers' code. They read the rows from the keyword `layout` of the call of the
+layer's attention, which gradient checkpointing repeats, so the rows are right then, too.
 """
 
 from dataclasses import replace
@@ -23,9 +23,9 @@ from torch import nn
 from tasks.training.layout.on_device import Layout
 
 ATTENTIONS = ("self_attn", "attn", "attention")
-"""What families call a layer's attention."""
+"""Names of a layer's attention in the families of transformers."""
 PROJECTIONS = ("q_proj", "o_proj")
-"""Of an attention, those whose rows nobody else looks at."""
+"""Projections of an attention whose other rows are not used."""
 _HOOKS = "_hooks_for_pooled_rows"
 
 
@@ -34,8 +34,8 @@ def prune_last_layer(body: nn.Module) -> bool:
     if hasattr(body, _HOOKS):
         return True
     layer = _last_layer(body)
-    found = (getattr(layer, name, None) for name in ATTENTIONS)
-    attention = next((module for module in found if module is not None), None)
+    named = (getattr(layer, name, None) for name in ATTENTIONS)
+    attention = next((module for module in named if module is not None), None)
     mlp = getattr(layer, "mlp", None)
     if not (isinstance(attention, nn.Module) and isinstance(mlp, nn.Module)):
         return False
@@ -52,13 +52,13 @@ def prune_last_layer(body: nn.Module) -> bool:
 
 
 def restore_last_layer(body: nn.Module) -> None:
-    """Takes the hooks off again: the last layer computes all of its rows."""
+    """Removes the hooks, so that the last layer computes all of its rows."""
     for hook in vars(body).pop(_HOOKS, ()):
         hook.remove()
 
 
 def pruned_layer(body: nn.Module) -> nn.Module | None:
-    """The layer that has the hooks."""
+    """The layer that has the hooks, if any."""
     return _last_layer(body) if hasattr(body, _HOOKS) else None
 
 
@@ -101,5 +101,5 @@ class _PooledRows:
         return ones.index_copy(1, self.rows, output)
 
     def leave(self, _mlp: nn.Module, _args: Any, _output: Any) -> None:
-        """Forgets the rows once the layer is done, so that a part of it called alone has none."""
+        """Forgets the rows at the layer's end, so that a part of it called alone computes all."""
         self.rows = None

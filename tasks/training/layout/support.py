@@ -1,8 +1,7 @@
 """Whether a flat layout gives a model's rewards exactly; if not, the reason in a sentence.
 
-Known reasons are read from the config. The rest is found by a probe: a few short sequences of
-random ids with shared prompts are scored both padded and flat, by the same modules that will
-compute the batches.
+Known reasons are read from the config. Others show in a probe: a few short sequences of random ids
+with shared prompts are scored both padded and flat, by the modules that will compute the batches.
 """
 
 from collections.abc import Generator
@@ -21,20 +20,20 @@ from tasks.training.scoring import body_dtype, is_decoder, score, score_flat
 RECURRENT = ("linear_attention", "mamba", "recurrent", "conv")
 """Kinds of layers that carry a state along the row, and so from one sequence into the next."""
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
-HALF = 0.05
-"""Differences of rewards that rounding may make, relative to their size."""
+HALF_TOLERANCE = 0.05
+"""Allowed differences of rewards, relative to the larger of 1 and the largest reward."""
 LENGTHS = ((5, (3, 4)), (1, (2, 6)), (9, (1, 1)), (0, (4, 3)))
 """Prompts and answers of the probe, in tokens."""
 PROBED_WINDOW = 3
-"""Tokens that a layer with a sliding window sees in the probe, whose sequences are shorter than any
-real window: some families slide by their mask alone, which a flat row has not."""
+"""Sliding window in the probe, whose sequences are shorter than any real window. It shows families
+that apply the window in their mask alone, which a flat row does not have."""
 
 
 def make_flat(model: PreTrainedModel, autocast: torch.dtype | None = None) -> str | None:
-    """None where the flat layouts are exact for the model; else why they are not.
+    """None if the flat layouts are exact for the model, else why they are not.
 
-    From now on its last layer computes only the pooled rows (pruning.py), if that is exact, too.
-    `autocast`: the half precision that training will compute in.
+    Prunes its last layer (pruning.py) if that is exact. `autocast`: the half precision that
+    training will compute in.
     """
     reason = _by_config(model)
     if reason is not None:
@@ -52,9 +51,9 @@ def _by_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> str | Non
     try:
         with torch.autocast(model.device.type, autocast, enabled=autocast is not None):
             difference = _difference(model)
-    except Exception as error:  # whatever a forward raises that was not written for flat rows
+    except Exception as error:  # a forward that does not know flat rows may raise anything
         return f"{type(model).__name__} takes no flat batch: {error}"
-    allowed = HALF if autocast else TOLERANCE.get(body_dtype(model), HALF)
+    allowed = HALF_TOLERANCE if autocast else TOLERANCE.get(body_dtype(model), HALF_TOLERANCE)
     if not difference <= allowed:
         return f"{type(model).__name__} gives rewards that differ by {difference:.1e} in a probe"
     return None
@@ -67,9 +66,9 @@ def _by_config(model: PreTrainedModel) -> str | None:
     if getattr(config, "attn_logit_softcapping", None) is not None:
         return f"{name} caps its attention logits"
     kinds: Any = getattr(config, "layer_types", None) or []
-    running = sorted({kind for kind in kinds if any(part in kind for part in RECURRENT)})
-    if running:
-        return f"{name} has layers whose state runs along the row ({', '.join(running)})"
+    recurrent = sorted({kind for kind in kinds if any(part in kind for part in RECURRENT)})
+    if recurrent:
+        return f"{name} has layers whose state runs along the row ({', '.join(recurrent)})"
     if "chunked_attention" in kinds:
         return f"{name} has layers that attend within chunks of the row"
     return None
@@ -77,8 +76,8 @@ def _by_config(model: PreTrainedModel) -> str | None:
 
 @contextmanager
 def _short_windows(model: PreTrainedModel) -> Generator[None, None, None]:
-    """Inside, sliding windows are of `PROBED_WINDOW` tokens: in the config, of which masks are
-    made, and in the layers, which tell the attention."""
+    """Inside, sliding windows have `PROBED_WINDOW` tokens: in the config, which masks are made
+    from, and in the layers, which pass it to the attention."""
     holders: list[Any] = [model.config.get_text_config(), *model.modules()]
     own = [(h, w) for h in holders if isinstance(w := getattr(h, "sliding_window", None), int)]
     try:
@@ -91,7 +90,7 @@ def _short_windows(model: PreTrainedModel) -> Generator[None, None, None]:
 
 
 def _difference(model: PreTrainedModel) -> float:
-    """Largest difference of a reward in the probe, over the larger of 1 and the largest reward."""
+    """Largest difference of a reward in the probe, divided by max(1, largest reward)."""
     rng = np.random.default_rng(0)
     vocabulary = int(model.config.get_text_config().vocab_size)
     chosen: list[Ids] = []

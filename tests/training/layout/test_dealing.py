@@ -48,9 +48,11 @@ def test_nothing_is_lost_cut_or_over_the_budget(tokens, processes, least, budget
     assert sorted(i for step in dealt for own in step for i in own) == [*range(len(tokens))]
     for own in (own for step in dealt for own in step):
         assert own == sorted(own)
-        assert budget is None or len(own) < 2 or given.together(own) <= budget
+        assert budget is None or len(own) < 2 or given.micro_batch_tokens(own) <= budget
         padded = 2 * len(own) * max((tokens[i] for i in own), default=0)
-        assert given.together(own) == (padded if rectangle else sum(2 * tokens[i] for i in own))
+        assert given.micro_batch_tokens(own) == (
+            padded if rectangle else sum(2 * tokens[i] for i in own)
+        )
 
 
 @given(
@@ -62,12 +64,12 @@ def test_nothing_is_lost_cut_or_over_the_budget(tokens, processes, least, budget
 def test_a_batch_is_filled_until_nothing_more_fits(tokens, budget, most, rectangle):
     given = costs(*(2 * n for n in tokens), sequences=2 if rectangle else None)
     order = np.argsort(-given.tokens, kind="stable")
-    found = given.filled(order, budget, most)
+    found = given.fitting(order, budget, most)
     assert found[0] == order[0]
     assert sorted(set(found)) == sorted(found)
-    assert len(found) == 1 or given.together(found) <= budget
+    assert len(found) == 1 or given.micro_batch_tokens(found) <= budget
     left = set(range(len(tokens))) - set(found)
-    assert len(found) == most or all(given.together([*found, n]) > budget for n in left)
+    assert len(found) == most or all(given.micro_batch_tokens([*found, n]) > budget for n in left)
 
 
 def test_costs_are_what_each_layout_computes():
@@ -81,7 +83,7 @@ def test_costs_are_what_each_layout_computes():
     assert item_costs(pairs, "padding_free").tokens.tolist() == [7, 3]
     padded = item_costs(pairs, "padded")
     assert padded.tokens.tolist() == [8, 4]
-    assert padded.together([0, 1]) == 4 * 4
+    assert padded.micro_batch_tokens([0, 1]) == 4 * 4
     assert item_costs(pairs, "padded", 8).tokens.tolist() == [16, 16]
 
 

@@ -320,7 +320,7 @@ def test_a_gpu_before_ampere_gets_no_ragged_call(monkeypatch, capability, has):
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
     monkeypatch.setattr(ragged, "varlen_attn", reference_varlen)
-    monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", True)
+    monkeypatch.setattr(ragged, "HAS_ENABLE_GQA", True)
     plan = flat_plan(*sequences())
     rows, cpu = len(plan.input_ids), torch.device("cpu")
     torch.manual_seed(0)

@@ -152,7 +152,7 @@ def ragged_on_a_cpu(monkeypatch):
 
     monkeypatch.setattr(attention, "has_varlen", lambda _: True)
     monkeypatch.setattr(ragged, "varlen_attn", varlen)
-    monkeypatch.setattr(ragged, "WANTS_GQA_TOLD", False)
+    monkeypatch.setattr(ragged, "HAS_ENABLE_GQA", False)
 
 
 @pytest.mark.slow
