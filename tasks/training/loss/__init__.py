@@ -1,1 +1,1 @@
-"""What a run minimises: losses of pairs and of ranked answers, their params, the rows they need."""
+"""Losses of pairs and of ranked answers, their params, and the rows that they need."""

@@ -1,8 +1,8 @@
 """Losses of pairs and of ranked answers: one small pure function each, with its source.
 
-Legend: B pairs, C comparisons, K answers of the longest comparison, S sequences. Everything is
-float32 (float64 where it comes so), whatever the model computes in. `preference` is the probability
-that `chosen` is the better answer: 1 a hard label, 0.5 a tie; None: all are 1.
+Legend: B pairs, C comparisons, K answers of the longest comparison, S sequences. All compute in
+float32, or in float64 for float64 rewards. `preference` is the probability that `chosen` is the
+better answer: 1 a hard label, 0.5 a tie; None: all are 1.
 """
 
 import math
@@ -43,7 +43,7 @@ def scaled_bradley_terry(
     preference: Values | None = None,
     label_smoothing: float = 0.0,
 ) -> Values:
-    """margin times the loss of Bradley and Terry, `[B]`: a pair of margin 3 pulls three times.
+    """margin times the Bradley-Terry loss, `[B]`: a pair of margin 3 has three times the gradient.
 
     Scaled BT of HelpSteer2-Preference (Wang et al. 2024, arXiv 2410.01257, section 3.2), which is
     `scaled_bt` in NeMo-Aligner. The mean is over pairs: it is not divided by the margins.
@@ -58,9 +58,9 @@ def davidson(
     """-log of the probability of a win, or of a tie where `preference` is 0.5, `[B]`.
 
     Davidson (1970, "On extending the Bradley-Terry model to accommodate ties", equation 2.5), with
-    strengths exp(reward): win and tie stand to each other as exp(d / 2) and nu, with d the
-    difference of rewards. A preference p between is the mixture with its expected score: wins of
-    weight 2p - 1 and ties of weight 2 - 2p.
+    strengths exp(reward): P(win) / P(tie) = exp(d / 2) / nu, with d the difference of rewards. A
+    preference p between 0.5 and 1 is a mixture with that expected score: a win of weight 2p - 1 and
+    a tie of weight 2 - 2p.
     """
     half = _difference(chosen, rejected, None) / 2
     log_nu = torch.log(torch.full_like(half, nu))
@@ -78,7 +78,7 @@ def focal(
     """-(1 - 2 max(0, P - 1/2))^gamma log P with P = sigmoid(chosen - rejected - margin), `[B]`.
 
     The focal ranking loss of InternLM2 (Cai et al. 2024, arXiv 2403.17297, section 4.2.1): a pair
-    that the model has wrong counts in full, one that it has right ever less.
+    with P below 1/2 counts in full, and the surer the model is of a right one, the less it counts.
     """
     difference = _difference(chosen, rejected, margin)
     # the bracket is min(1, 2 sigmoid(-x)); its logarithm stays finite where P rounds to 1
@@ -87,11 +87,10 @@ def focal(
 
 
 def regression(chosen: Values, rejected: Values, margin: Values) -> Values:
-    """(chosen - rejected - margin)^2, `[B]`: the difference of rewards is the margin itself.
+    """(chosen - rejected - margin)^2, `[B]`: the target of the difference of rewards is the margin.
 
-    Margin-MSE (Hofstaetter et al. 2020, arXiv 2010.02666, equation 2). A pair carries the
-    difference of two scores as its margin and not the scores, so that difference is regressed on;
-    centering fixes the constant that is left open.
+    Margin-MSE (Hofstaetter et al. 2020, arXiv 2010.02666, equation 2). The margin is the difference
+    of two scores. It leaves a constant open, which centering fixes.
     """
     return _difference(chosen, rejected, margin).square()
 
@@ -99,25 +98,25 @@ def regression(chosen: Values, rejected: Values, margin: Values) -> Values:
 def plackett_luce(rewards: Values, ranking: Values, level: Values | None = None) -> Values:
     """-log of the probability of the ranking, `[C]`: the best is drawn first, then the next, ...
 
-    `rewards` `[S]`; `ranking` int64 `[C, K]`: places in `rewards`, best first, -1 behind the last.
+    `rewards` `[S]`; `ranking` int64 `[C, K]`: indices of `rewards`, best first, -1 after the last.
     Plackett (1975) and Luce (1959), as a loss in ListMLE (Xia et al. 2008, equation 11): the sum
     over k of logsumexp(r_k, ..., r_K) - r_k. With two answers it is the loss of Bradley and Terry.
 
-    `level` int64 `[C, K]`: the column of the first answer that answer k is tied with, k itself
-    where it is with none. Every tied answer is drawn from its whole level and all behind it, the
-    sum over k of logsumexp(r_level(k), ..., r_K) - r_k: Breslow's form of the partial likelihood
-    (1974, "Covariance analysis of censored survival data", Biometrics 30), which Plackett-Luce is
-    of strengths exp(reward). Two tied answers are drawn closer twice as strongly as by Bradley and
+    `level` int64 `[C, K]`: the column of the first answer that answer k is tied with, k itself if
+    there is none. Every tied answer is drawn from its whole level and all after it, the sum over k
+    of logsumexp(r_level(k), ..., r_K) - r_k: Breslow's approximation for ties (1974, "Covariance
+    analysis of censored survival data", Biometrics 30) in the partial likelihood that Plackett-Luce
+    is for strengths exp(reward). The gradient on two tied answers is twice that of Bradley and
     Terry with a `preference` of 0.5.
     """
     rewards = _wide(rewards)
     absent = ranking < 0
-    nothing = torch.finfo(rewards.dtype).min / 4  # finite: an infinity has no gradient
-    ordered = rewards[ranking.clamp(min=0)].masked_fill(absent, nothing)  # (C, K)
-    left = torch.logcumsumexp(ordered.flip(-1), -1).flip(-1)  # (C, K): of k and all behind it
+    lowest = torch.finfo(rewards.dtype).min / 4  # finite: an infinity has no gradient
+    ordered = rewards[ranking.clamp(min=0)].masked_fill(absent, lowest)  # (C, K)
+    log_total = torch.logcumsumexp(ordered.flip(-1), -1).flip(-1)  # (C, K): of k and all after it
     if level is not None:
-        left = left.gather(-1, level.clamp(min=0))
-    return (left - ordered).masked_fill(absent, 0.0).sum(-1)
+        log_total = log_total.gather(-1, level.clamp(min=0))
+    return (log_total - ordered).masked_fill(absent, 0.0).sum(-1)
 
 
 def centering(chosen: Values, rejected: Values) -> Values:
@@ -126,10 +125,10 @@ def centering(chosen: Values, rejected: Values) -> Values:
 
 
 def weighted_sum(losses: Values, weight: Values | None) -> Values:
-    """The sum of weight x loss, a scalar; a pair of weight 2 counts as if it stood there twice.
+    """The sum of weight x loss, a scalar: a pair of weight 2 counts as two.
 
-    Divided once by the weight of the whole global batch, it gives the same mean however the pairs
-    are spread over micro-batches and processes.
+    Divided once by the weight of the global batch, it gives the same mean however the pairs are
+    divided among micro-batches and processes.
     """
     return losses.sum() if weight is None else (losses * weight.to(losses)).sum()
 

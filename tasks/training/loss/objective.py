@@ -1,8 +1,8 @@
-"""What a run minimises: the loss of its params, over one micro-batch or over a table of rewards.
+"""What a run minimises: the loss that its params name, of a micro-batch or of a table of rewards.
 
 Every loss is a sum over the pairs (or comparisons) of a batch, to be divided once by the weight of
-the global batch. A loss of comparisons has the weight of each pair divided by the number of pairs
-of its comparison, so that a comparison counts once, however many pairs it became.
+the global batch. Under a loss of comparisons, the weight of each pair is divided by the number of
+pairs of its comparison, so that a comparison counts once, however many pairs it has.
 
 Legend: B pairs, C comparisons, K answers of the longest comparison, S sequences of a batch.
 """
@@ -42,7 +42,7 @@ class Objective:
         margin: torch.Tensor | None = None,
         preference: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """What every pair adds to the loss before weighting, `[B]`, without centering."""
+        """The loss of every pair, `[B]`, without weight and centering."""
         p = self.params
         if p.margin == "ignore":
             margin = None
@@ -61,9 +61,8 @@ class Objective:
     def total(self, rewards: torch.Tensor, batch: Mapping[str, Any]) -> torch.Tensor:
         """The sum of weighted losses of a batch whose sequences have `rewards` `[S]`, a scalar.
 
-        Of a batch: `margin`, `preference`, `weight` `[B]` where given, `ranking` and
-        `ranking_level` `[C, K]` and `ranking_weight` `[C]` for Plackett-Luce, and what `sides`
-        reads.
+        Read from `batch`: `margin`, `preference`, `weight` `[B]`, if present; for Plackett-Luce
+        `ranking` and `ranking_level` `[C, K]` and `ranking_weight` `[C]`; and as `sides`.
         """
         chosen, rejected = sides(rewards, batch)
         weight = batch.get("weight")
@@ -84,8 +83,7 @@ class Objective:
 def sides(rewards: torch.Tensor, batch: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Rewards of the chosen and the rejected side of every pair, `[B]` each.
 
-    Without `chosen_row` and `rejected_row` the first half of the sequences is chosen; with them,
-    pairs of one comparison share the sequences of their answers.
+    They are those at `chosen_row` and `rejected_row`, or of the two halves of the sequences.
     """
     if "chosen_row" in batch:
         return rewards[batch["chosen_row"]], rewards[batch["rejected_row"]]
@@ -94,7 +92,7 @@ def sides(rewards: torch.Tensor, batch: Mapping[str, Any]) -> tuple[torch.Tensor
 
 
 def weight_of(batch: Mapping[str, Any]) -> torch.Tensor | int:
-    """The weight of all pairs of a batch; where they have none, their number."""
+    """The sum of the pairs' weights, each 1 if the batch has none."""
     if "weight" in batch:
         return batch["weight"].sum(dtype=torch.float32)
     return len(batch["input_ids"]) // 2

@@ -1,4 +1,4 @@
-"""The `loss` section: which loss, and what of a pair it reads. Importing this costs no torch.
+"""The `loss` section: which loss, and what it reads of a pair. Importing this costs no torch.
 
     type                  `margin` is        `preference` below 1 is     one mean over
     bradley_terry         an offset          a soft target               pairs
@@ -10,7 +10,7 @@
     plackett_luce         refused            a tie; others are refused   comparisons
 
 A `weight` multiplies the loss of its pair, and the sum is divided by the sum of the weights of the
-global batch: weight 2 counts as the pair given twice, and weights need not be normalised.
+global batch: a pair of weight 2 counts as two, and weights need not be normalised.
 """
 
 from collections.abc import Mapping
@@ -38,29 +38,29 @@ REFUSE_MARGIN = ("davidson", "plackett_luce")
 REFUSE_SOFT = ("focal", "plackett_luce")
 """Losses that are not defined for a pair whose `preference` is below 1."""
 READ_TIES = ("plackett_luce",)
-"""Of those, the losses that are defined for a tie all the same."""
+"""Those of `REFUSE_SOFT` that are defined for a tie."""
 OF_COMPARISONS = ("all_pairs", "plackett_luce")
 """Losses whose unit is a comparison: all pairs of one list of ranked answers."""
 
 
 def soft_labels(kind: LossType) -> str:
-    """What such a loss cannot use, in words."""
+    """What a loss of `REFUSE_SOFT` cannot use, in words."""
     return "soft labels" if kind in READ_TIES else "ties and soft labels"
 
 
 class LossParams(Params):
-    """What the model is trained to minimise; plain Bradley-Terry where nothing is said."""
+    """What the model is trained to minimise; plain Bradley-Terry by default."""
 
     type: LossType = "bradley_terry"
     """With `all_pairs` and `plackett_luce` a batch size counts comparisons, not pairs."""
     margin: Literal["use", "ignore"] = "use"
     """`ignore` trains as if no pair had a margin."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
-    """Share of pairs that are taken to be labelled the wrong way round."""
+    """Share of pairs that are assumed to have chosen and rejected swapped."""
     nu: float | None = Field(default=None, gt=0)
     """Davidson's tie parameter: equal answers tie with probability nu / (2 + nu); 1 if left out."""
     gamma: float | None = Field(default=None, ge=0)
-    """How strongly `focal` turns away from pairs that are right already; 2 if left out."""
+    """How strongly `focal` reduces the loss of pairs that are right already; 2 if left out."""
 
     @model_validator(mode="after")
     def _fields_that_the_type_reads(self) -> Self:
@@ -92,8 +92,8 @@ def loss_params(section: Mapping[str, Any] | str | None) -> LossParams:
     try:
         return LossParams.model_validate(fields)
     except ValidationError as error:
-        found = "; ".join(
+        problems = "; ".join(
             f"{'.'.join(('loss', *map(str, e['loc'])))}: {e['msg'].removeprefix('Value error, ')}"
             for e in error.errors()
         )
-        raise ParamsError(f"{found} (loss is {fields})") from error
+        raise ParamsError(f"{problems} (loss is {fields})") from error

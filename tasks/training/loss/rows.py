@@ -1,7 +1,6 @@
-"""Whether the rows of a dataset hold what the loss reads, before anything is trained on them.
+"""Checks, before training, that the rows of a dataset hold what the loss reads.
 
-What is told here of a whole dataset, the collator tells of a single row, where rows come in a
-stream and cannot be looked through.
+The rows of a stream cannot be looked through; the collator checks each of them.
 """
 
 import numpy as np
@@ -23,12 +22,12 @@ from tasks.training.loss.params import (
 
 
 def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> None:
-    """Refuses a dataset under canonical names that does not suit the loss.
+    """Checks a dataset with canonical column names against the loss.
 
     Raises:
-        ParamsError: the loss does not use the margins that the rows have, or needs all rows at
-            once, which a stream does not give.
-        DataError: a row lacks what the loss is made of; says how many do, and names the first.
+        ParamsError: the loss does not use the margins that the rows have, or needs whole
+            comparisons, which a stream does not give.
+        DataError: rows lack what the loss needs; says how many, and names the first.
     """
     kind = loss.type
     if isinstance(rows, IterableDataset):
@@ -42,11 +41,11 @@ def check_rows(rows: Dataset | IterableDataset, loss: LossParams, name: str) -> 
     absent, soft = np.flatnonzero(np.isnan(margin)), np.flatnonzero(preference < 1)
     if kind in READ_TIES:
         soft = soft[preference[soft] != TIE]
-    given = np.flatnonzero(~np.isnan(margin))
-    if kind in REFUSE_MARGIN and loss.margin == "use" and len(given):
+    having = np.flatnonzero(~np.isnan(margin))
+    if kind in REFUSE_MARGIN and loss.margin == "use" and len(having):
         raise ParamsError(
-            f"loss type {kind} does not use margins, but {len(given)} of {len(rows)} rows of the "
-            f"{name} dataset have one (the first is {_named(rows, given)}); set margin: ignore in "
+            f"loss type {kind} does not use margins, but {len(having)} of {len(rows)} rows of the "
+            f"{name} dataset have one (the first is {_named(rows, having)}); set margin: ignore in "
             "the loss section"
         )
     if kind in NEED_MARGIN and len(absent):

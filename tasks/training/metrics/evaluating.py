@@ -40,51 +40,52 @@ class EvaluatingTrainer(HeldOutTrainer):
         prediction_loss_only: bool,  # noqa: ARG002
         ignore_keys: list[str] | None = None,  # noqa: ARG002
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """Loss, predictions and labels of a batch: a scalar of an overridden `compute_loss`, else
-        None (the metrics then have an exact loss); rewards `[B, 2]`; `TERMS` `[B, 3]`. All float32.
+        """Loss, rewards `[B, 2]` and `TERMS` `[B, 3]` of a batch, all float32.
+
+        The loss is that of an overridden `compute_loss`, else None: the table has the exact one.
         """
         inputs = self._prepare_inputs(inputs)
-        own: torch.Tensor | None = None
+        loss: torch.Tensor | None = None
         with torch.no_grad():
             rewards = batch_rewards(model, inputs)
             if self.has_own_loss:
                 with self.compute_loss_context_manager():
                     mean: Any = self.compute_loss(model, self._own_rows(inputs))
-                own = mean.detach()
+                loss = mean.detach()
         table = torch.stack(rewards.chunk(2), 1)
         ones = torch.ones_like(table[:, 0])
         margin, weight = inputs.get("margin", 0 * ones), inputs.get("weight", ones)
         preference = inputs.get("preference", ones)
-        return own, table, torch.stack([margin, weight, preference], 1)
+        return loss, table, torch.stack([margin, weight, preference], 1)
 
     def _own_rows(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The batch without the duplicates that accelerate adds to the last one, so that every
         process has as many rows: transformers counts a batch's mean loss once per real row.
         """
-        last, pairs = self.accelerator.gradient_state, len(batch["input_ids"]) // 2
-        left = last.remainder - self.args.process_index * pairs if last.end_of_dataloader else 0
+        state, pairs = self.accelerator.gradient_state, len(batch["input_ids"]) // 2
+        left = state.remainder - self.args.process_index * pairs if state.end_of_dataloader else 0
         return split(batch, left)[0] if 0 < left < pairs else dict(batch)
 
     def visualize_samples(self, num_print_samples: int = 4) -> None:
         """Prints texts and rewards of the first pairs of `eval_dataset`; -1 prints all."""
-        found = samples(self, self.eval_dataset, num_print_samples)
+        pairs = samples(self, self.eval_dataset, num_print_samples)
         if self.is_world_process_zero():
-            print_samples(found)
+            print_samples(pairs)
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        """As in transformers; `label_ids` are those of `table.labels`, int64 `[N]`.
+        """As in transformers; the output's `label_ids` are int64 `[N]`, from `table.labels`.
 
         Raises:
-            DataError: a stream has no pair.
+            DataError: a stream has no usable row.
         """
         self._table = EvaluationTable(self.objective, dataloader.dataset)
         try:
             with large_buffers_kept(kept=self.args.device.type == "cpu"):
                 output = super().evaluation_loop(dataloader, *args, **kwargs)
         except ValueError:
-            check_not_empty(dataloader.dataset)  # asked only now: it reads a stream's beginning
+            check_not_empty(dataloader.dataset)  # only now, as it reads the stream's beginning
             raise
-        if output.label_ids is None:  # `batch_eval_metrics`: every batch has had its own
+        if output.label_ids is None:  # under `batch_eval_metrics`
             return output
         better = _like(output.label_ids, [labels(terms) for terms in _parts(output.label_ids)])
         return output._replace(label_ids=better)
@@ -92,8 +93,8 @@ class EvaluatingTrainer(HeldOutTrainer):
     def _metrics_of_table(
         self, prediction: EvalPrediction, compute_result: bool = True
     ) -> dict[str, Any]:
-        """`compute_metrics` of transformers: adds the given pairs to this evaluation's table, and
-        returns the metrics of the table; nothing yet if `compute_result` is False.
+        """The `compute_metrics` that transformers calls: adds the pairs to this evaluation's table,
+        and returns the metrics of the table; empty if `compute_result` is False.
         """
         rewards = np.concatenate(_parts(prediction.predictions))
         terms = np.concatenate(_parts(prediction.label_ids))
@@ -102,13 +103,13 @@ class EvaluatingTrainer(HeldOutTrainer):
         losses: Any = prediction.losses
         if losses is None and "loss" in self.args.include_for_metrics:
             losses, _ = losses_and_weights(self.objective, rewards, terms, None)
-        found = self._user_metrics(prediction, losses, compute_result)
+        user_metrics = self._user_metrics(prediction, losses, compute_result)
         if not compute_result:
             return {}
         metrics = self._table.metrics()
         if self.has_own_loss:
             metrics = {k: v for k, v in metrics.items() if not k.endswith("loss")}
-        return {"num_tokens": self.interval.tokens(), **metrics, **found}
+        return {"num_tokens": self.interval.tokens(), **metrics, **user_metrics}
 
     def _check_shapes(self, rewards: np.ndarray, terms: np.ndarray) -> None:
         """Checks what an overridden `prediction_step` returned.
@@ -137,23 +138,23 @@ class EvaluatingTrainer(HeldOutTrainer):
                 _numpy(self.user_preprocessing(torch.from_numpy(part), torch.from_numpy(label)))
                 for part, label in zip(rewards, better, strict=True)
             ]
-        given = prediction.predictions
-        predictions, label_ids = _like(given, rewards), _like(given, better)
-        shown = EvalPrediction(predictions, label_ids, inputs=prediction.inputs, losses=losses)
-        by_batch = self.args.batch_eval_metrics
+        predictions, label_ids = (_like(prediction.predictions, x) for x in (rewards, better))
         return call_metrics(
-            self.user_metrics, shown, by_batch=by_batch, compute_result=compute_result
+            self.user_metrics,
+            EvalPrediction(predictions, label_ids, inputs=prediction.inputs, losses=losses),
+            by_batch=self.args.batch_eval_metrics,
+            compute_result=compute_result,
         )
 
 
 def _parts(values: Any) -> list[np.ndarray]:
-    """One array of all pairs; or one per batch, where `eval_do_concat_batches` is off."""
+    """One array of all pairs, or one per batch if `eval_do_concat_batches` is off."""
     return [_numpy(part) for part in values] if isinstance(values, list) else [_numpy(values)]  # pyright: ignore[reportUnknownVariableType]
 
 
-def _like(given: Any, parts: list[Any]) -> Any:
-    """The parts as a list if `given` is one, else the single part."""
-    return parts if isinstance(given, list) else parts[0]
+def _like(values: Any, parts: list[Any]) -> Any:
+    """The parts as a list if `values` is one, else the single part."""
+    return parts if isinstance(values, list) else parts[0]
 
 
 def _numpy(values: Any) -> Any:

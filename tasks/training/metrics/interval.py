@@ -1,4 +1,4 @@
-"""Metrics as sums over pairs, divided once at the end, so that none depends on the batches.
+"""Metrics as sums over pairs, divided once at the end; accuracy and margin leave out ties.
 
 In training: `IntervalSums`, on the device, read once per logged record. In evaluation:
 `table_metrics`, from the rewards of all pairs.
@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
+from tasks.conversion.preference.pair import TIE
+
 Floats = npt.NDArray[Any]
 
-TIE = 0.5
-"""`preference` of a tie, a pair without a better answer: not part of accuracy and margin."""
 NAMES = (
     *("accuracy", "margin", "min_reward", "mean_reward", "max_reward"),
     *("tied_pairs", "equal_rewards", "accuracy_ties_half"),
@@ -68,7 +68,7 @@ class IntervalSums:
         self._highest = torch.maximum(self._highest, highest.max().to(self.dtype))
 
     def flush(self) -> dict[str, float | int]:
-        """The metrics of the interval over all processes; then the sums are cleared.
+        """The metrics of the interval over all processes; clears the sums.
 
         Empty if no pair was added, as under an overridden `compute_loss`.
         """
@@ -95,7 +95,7 @@ class IntervalSums:
         }
 
     def tokens(self) -> int:
-        """Tokens so far over all processes, the unfinished interval included."""
+        """Tokens so far over all processes, including the unfinished interval."""
         unfinished = self._sums[_SUMS.index("tokens")].clone()
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(unfinished)
@@ -132,29 +132,29 @@ def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
     """All metrics but the loss, from rewards `[N, 2]` (chosen, rejected) and preferences `[N]`."""
     chosen, rejected = rewards.astype(np.float64).T
     decided = preference != TIE
-    right = int(((chosen > rejected) & decided).sum())
+    correct = int(((chosen > rejected) & decided).sum())
     equal = int(((chosen == rejected) & decided).sum())
-    difference = float((chosen - rejected)[decided].sum())
+    margin = float((chosen - rejected)[decided].sum())
     return {
-        **_of_decided(right, difference, int(decided.sum()), len(chosen)),
+        **_of_decided(correct, margin, int(decided.sum()), len(chosen)),
         "min_reward": float(min(chosen.min(), rejected.min())),
         "mean_reward": float((chosen.sum() + rejected.sum()) / (2 * len(chosen))),
         "max_reward": float(max(chosen.max(), rejected.max())),
-        **_of_equal(right, equal, int(decided.sum())),
+        **_of_equal(correct, equal, int(decided.sum())),
     }
 
 
-def _of_equal(right: int, equal: int, decided: int) -> dict[str, float]:
-    """If pairs got two equal rewards: their number, and the accuracy that counts each as 1/2.
+def _of_equal(correct: int, equal: int, decided: int) -> dict[str, float]:
+    """The number of pairs with two equal rewards, and the accuracy that counts each of them as 1/2.
 
-    In `accuracy` such a pair counts as wrong. Empty if there is none: both would be the same.
+    In `accuracy` such a pair counts as wrong. Empty if there is none.
     """
     if not equal:
         return {}
-    return {"equal_rewards": equal, "accuracy_ties_half": (right + equal / 2) / decided}
+    return {"equal_rewards": equal, "accuracy_ties_half": (correct + equal / 2) / decided}
 
 
 def _of_decided(correct: float, margin: float, decided: int, pairs: int) -> dict[str, float]:
-    """Accuracy and mean margin over the pairs that are no ties; and the number of ties, if any."""
-    found = {"accuracy": correct / decided, "margin": margin / decided} if decided else {}
-    return found | ({"tied_pairs": pairs - decided} if decided < pairs else {})
+    """Accuracy and mean margin over the pairs that are no ties, and the number of ties, if any."""
+    means = {"accuracy": correct / decided, "margin": margin / decided} if decided else {}
+    return means | ({"tied_pairs": pairs - decided} if decided < pairs else {})

@@ -28,11 +28,11 @@ def samples(trainer: "EvaluatingTrainer", rows: Any, count: int) -> list[Sample]
     if len(shown) == 0:
         return []
     rewards: Any = trainer.predict(shown).predictions  # (N, 2)
-    decode: Any = trainer.processing_class
+    tokenizer: Any = trainer.processing_class
     return [
         (
-            decode.decode(pair["chosen_input_ids"]),
-            decode.decode(pair["rejected_input_ids"]),
+            tokenizer.decode(pair["chosen_input_ids"]),
+            tokenizer.decode(pair["rejected_input_ids"]),
             float(chosen),
             float(rejected),
         )
@@ -40,9 +40,9 @@ def samples(trainer: "EvaluatingTrainer", rows: Any, count: int) -> list[Sample]
     ]
 
 
-def print_samples(found: list[Sample]) -> None:
+def print_samples(pairs: list[Sample]) -> None:
     """Prints one line per pair: both texts, both rewards."""
     table = Table("chosen", "rejected", "rewards", show_lines=True)
-    for chosen, rejected, first, second in found:
+    for chosen, rejected, first, second in pairs:
         table.add_row(chosen, rejected, f"{first:.4f}\n{second:.4f}")
     Console(markup=False, highlight=False).print(table)

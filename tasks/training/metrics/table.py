@@ -1,6 +1,6 @@
-"""The rewards of all pairs of one evaluation, and the metrics over the whole table.
+"""The table of all pairs' rewards in one evaluation, and the metrics computed from it.
 
-Legend: N pairs. Nothing here depends on the batch size or the number of processes.
+So no metric depends on the batch size or the number of processes. Legend: N pairs.
 """
 
 from typing import Any
@@ -10,17 +10,18 @@ import numpy.typing as npt
 import torch
 from datasets import Dataset
 
+from tasks.conversion.preference.pair import TIE
 from tasks.training.batches.comparisons import Comparisons, level_starts, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics.interval import NAMES, TIE, table_metrics
+from tasks.training.metrics.interval import NAMES, table_metrics
 
 Floats = npt.NDArray[Any]
 
 TERMS = ("margin", "weight", "preference")
 """Columns of the labels that an evaluation gathers beside the rewards, in this order."""
-NO_ANSWER = -100
-"""Label of a tie, as `ignore_index` of torch."""
+TIE_LABEL = -100
+"""torch's `ignore_index`."""
 
 
 class EvaluationTable:
@@ -41,14 +42,14 @@ class EvaluationTable:
         whole = self.dataset is not None and len(self.dataset) == len(rewards)
         rows = self.dataset if whole else None
         losses, weight = losses_and_weights(self.objective, rewards, terms, rows)
-        found = _figures(rewards, terms, losses, weight)
+        metrics = _metrics(rewards, terms, losses, weight)
         sources = _sources(rows)
         names = list(dict.fromkeys(sources))
         for source in names if len(names) > 1 else ():
-            mine = np.asarray([name == source for name in sources])
-            figures = _figures(rewards[mine], terms[mine], losses[mine], weight[mine])
-            found |= {f"{source}_{name}": value for name, value in figures.items()}
-        return found
+            own = np.asarray([name == source for name in sources])
+            of_source = _metrics(rewards[own], terms[own], losses[own], weight[own])
+            metrics |= {f"{source}_{name}": value for name, value in of_source.items()}
+        return metrics
 
 
 def metric_names(rows: Any) -> list[str]:
@@ -59,8 +60,8 @@ def metric_names(rows: Any) -> list[str]:
 
 
 def labels(terms: Floats) -> npt.NDArray[np.int64]:
-    """Column of the better answer of every pair, `[N]`: 0 (chosen), or `NO_ANSWER` for a tie."""
-    return np.where(terms[:, TERMS.index("preference")] == TIE, NO_ANSWER, 0).astype(np.int64)
+    """Column of the better answer of every pair, `[N]`: 0 (chosen), or `TIE_LABEL` for a tie."""
+    return np.where(terms[:, TERMS.index("preference")] == TIE, TIE_LABEL, 0).astype(np.int64)
 
 
 def losses_and_weights(
@@ -68,8 +69,8 @@ def losses_and_weights(
 ) -> tuple[Floats, Floats]:
     """Loss and weight of every pair, float64 `[N]` each; the metric `loss` is their weighted mean.
 
-    Under a loss over comparisons (ranked answers), each of a comparison's n pairs has 1/n of the
-    weight; under Plackett-Luce all n have the comparison's loss.
+    Under a loss of comparisons, the weight of each of a comparison's n pairs is divided by n; under
+    Plackett-Luce all n have the comparison's loss.
     """
     table = torch.from_numpy(rewards.astype(np.float64))
     chosen, rejected = table.unbind(1)
@@ -92,7 +93,7 @@ def losses_and_weights(
     return losses.numpy(), shares.numpy()
 
 
-def _figures(rewards: Floats, terms: Floats, losses: Floats, weight: Floats) -> dict[str, float]:
+def _metrics(rewards: Floats, terms: Floats, losses: Floats, weight: Floats) -> dict[str, float]:
     preference = terms[:, TERMS.index("preference")]
     loss = float((weight * losses).sum() / weight.sum())
     return {"loss": loss, **table_metrics(rewards, preference)}

@@ -17,7 +17,7 @@ Metrics = Callable[..., dict[str, Any]]
 
 
 def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
-    """Checks, before training, that an evaluation can call the function.
+    """Checks, before training, that an evaluation can call `compute_metrics`.
 
     Raises:
         ParamsError: its signature does not fit `batch_eval_metrics` (`by_batch`).
@@ -26,7 +26,7 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
         return
     try:
         signature = inspect.signature(metrics)
-    except (TypeError, ValueError):  # one that does not tell
+    except (TypeError, ValueError):  # a function without a signature
         return
     try:
         signature.bind(None, **_of_batch(by_batch, compute_result=True))
@@ -42,8 +42,7 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
 
 
 def check_best_metric(args: Any, rows: Any) -> None:
-    """Checks `metric_for_best_model` against the metrics that an evaluation of `rows` will have;
-    for runs without a `compute_metrics`, which could add any.
+    """Checks that an evaluation of `rows` without `compute_metrics` has `metric_for_best_model`.
 
     Raises:
         ParamsError: it is none of them; the message lists them.
@@ -73,15 +72,15 @@ def call_metrics(
     Raises:
         ParamsError: it returns anything but a mapping.
     """
-    found: Any = metrics(prediction, **_of_batch(by_batch, compute_result=compute_result))
-    if found is None:
+    values: Any = metrics(prediction, **_of_batch(by_batch, compute_result=compute_result))
+    if values is None:
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(values, Mapping):
         raise ParamsError(
-            f"compute_metrics returned {shown(found)}; expected a mapping from name to number, "
+            f"compute_metrics returned {shown(values)}; expected a mapping from name to number, "
             "such as {'wins': 0.5}"
         )
-    return found  # pyright: ignore[reportUnknownVariableType]
+    return values  # pyright: ignore[reportUnknownVariableType]
 
 
 def _of_batch(by_batch: bool, *, compute_result: bool) -> dict[str, bool]:

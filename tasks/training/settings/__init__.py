@@ -1,1 +1,1 @@
-"""What whoever trains decides: RewardConfig, and what of it is refused, with what to write."""
+"""RewardConfig, and the checks of its values."""

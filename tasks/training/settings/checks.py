@@ -12,7 +12,7 @@ from tasks.training.layout.choice import Layout
 from tasks.training.loss.params import loss_params
 from tasks.training.settings.names import NAMES, check_name
 
-LEAST = {
+MINIMUM = {
     "per_device_train_batch_size": (1, " pairs"),
     "per_device_eval_batch_size": (1, " pairs"),
     "gradient_accumulation_steps": (1, ""),
@@ -25,14 +25,14 @@ LEAST = {
     "center_rewards_coefficient": (0, ""),
     "dataset_num_proc": (0, ""),
 }
-"""What numbers are at least, and of what."""
+"""Smallest allowed value of a setting, and its unit for messages."""
 
-RECORDING = ("reduce-overhead", "max-autotune")
+CUDA_GRAPH_MODES = ("reduce-overhead", "max-autotune")
 """Modes of torch.compile with CUDA graphs."""
 
 
-def check_given(config: Any) -> None:
-    """Checks settings as they were given, before transformers' own `__post_init__`.
+def check_before_init(config: Any) -> None:
+    """Checks settings as the user wrote them, before transformers' own `__post_init__`.
 
     Raises:
         ParamsError: a setting cannot be used here, or two contradict each other.
@@ -60,7 +60,7 @@ def check_given(config: Any) -> None:
         check_name(name, getattr(config, name))
 
 
-def check_decided(config: Any) -> None:
+def check_after_init(config: Any) -> None:
     """Checks settings after `__post_init__`, which turns text into values.
 
     Raises:
@@ -72,7 +72,7 @@ def check_decided(config: Any) -> None:
             raise ParamsError(
                 f"{name} is {getattr(config, name)!r}; expected one of {', '.join(get_args(known))}"
             )
-    for name, (least, unit) in LEAST.items():
+    for name, (least, unit) in MINIMUM.items():
         value: Any = getattr(config, name)
         if isinstance(value, str):
             raise ParamsError(
@@ -89,18 +89,18 @@ def check_decided(config: Any) -> None:
     loss_params(config.loss)  # refused here, not in the first step
 
 
-def multiple_of(given: int | str | None) -> int | None:
+def multiple_of(value: int | str | None) -> int | None:
     """`pad_to_multiple_of` as a number, from a number, its text, or TRL's default "auto".
 
     Raises:
         ParamsError: it is no number of tokens.
     """
-    text = str(given).strip().lower()
+    text = str(value).strip().lower()
     if text in ("auto", "none", "null", "0"):
         return None
     if not text.isdecimal():
         raise ParamsError(
-            f"pad_to_multiple_of is {given!r}; expected a number of tokens, 1 or more, or None"
+            f"pad_to_multiple_of is {value!r}; expected a number of tokens, 1 or more, or None"
         )
     return int(text)
 
@@ -111,14 +111,14 @@ def on_gpu(config: Any) -> bool:
 
 
 def gpu_has_bf16() -> bool:
-    """Whether a GPU computes in bfloat16, and does not only imitate it."""
+    """Whether there is a GPU that computes in bfloat16 natively."""
     return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def _check_dtype(config: Any) -> None:
-    """Refuses a number format that the device only imitates, or cannot train in."""
-    asked = config.model_init_kwargs if isinstance(config.model_init_kwargs, dict) else {}
-    dtype = str(asked.get("dtype", asked.get("torch_dtype", ""))).removeprefix("torch.")
+    """Refuses a dtype that the device emulates or cannot train in."""
+    kwargs = config.model_init_kwargs if isinstance(config.model_init_kwargs, dict) else {}
+    dtype = str(kwargs.get("dtype", kwargs.get("torch_dtype", ""))).removeprefix("torch.")
     if not on_gpu(config) and (config.fp16 or dtype == "float16"):
         raise ParamsError(
             "fp16 needs a GPU, and training runs on a CPU; leave fp16 out, or use bf16"
@@ -131,8 +131,8 @@ def _check_dtype(config: Any) -> None:
 
 
 def _check_compiling(config: Any) -> None:
-    """Refuses compilers' modes that record what a GPU does with one length of rows."""
-    if on_gpu(config) and config.torch_compile_mode in RECORDING:
+    """Refuses modes of torch.compile that record a CUDA graph for every length of rows."""
+    if on_gpu(config) and config.torch_compile_mode in CUDA_GRAPH_MODES:
         raise ParamsError(
             f"torch_compile_mode {config.torch_compile_mode!r} records a CUDA graph for every "
             "length of a batch, and batches have no length twice; leave it out, or take "
@@ -141,7 +141,7 @@ def _check_compiling(config: Any) -> None:
 
 
 def _check_deepspeed(config: Any) -> None:
-    """Refuses DeepSpeed where it is absent or would be left out, before anything is loaded."""
+    """Refuses DeepSpeed where it is not installed, or where accelerate would not use it."""
     launched = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() in ("1", "true")
     setting = "deepspeed" if config.deepspeed else "use_deepspeed (of accelerate launch)"
     if (config.deepspeed or launched) and find_spec("deepspeed") is None:

@@ -13,8 +13,8 @@ from transformers import TrainingArguments
 from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.model.kernels import liger_settings
 from tasks.training.settings.checks import (
-    check_decided,
-    check_given,
+    check_after_init,
+    check_before_init,
     gpu_has_bf16,
     multiple_of,
     on_gpu,
@@ -24,7 +24,7 @@ from tasks.training.settings.given_arguments import OLDER_SETTINGS, check_known
 
 @dataclass
 class RewardConfig(TrainingArguments):
-    """Settings of `RewardTrainer`. What is not listed here is TrainingArguments'."""
+    """Settings of `RewardTrainer`: these, and all others of TrainingArguments."""
 
     _VALID_DICT_FIELDS: ClassVar[list[str]] = [
         *TrainingArguments._VALID_DICT_FIELDS,
@@ -116,10 +116,10 @@ class RewardConfig(TrainingArguments):
     )
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        """As object's.
+        """Checks the names of the settings.
 
         Raises:
-            ParamsError: a setting is not known; says what it is called now.
+            ParamsError: there is no setting of that name; says what to write instead.
         """
         check_known(cls, given, OLDER_SETTINGS)
         return super().__new__(cls)
@@ -135,27 +135,27 @@ class RewardConfig(TrainingArguments):
             self.bf16 = fits  # pyright: ignore[reportIncompatibleVariableOverride]
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False  # torch would ignore it, with a warning
-        check_given(self)
+        check_before_init(self)
         if self.warmup_ratio is not None:
             self.warmup_steps, self.warmup_ratio = self.warmup_ratio, None
         if self.use_liger_kernel:
             liger = liger_settings(self.liger_kernel_config, on_gpu=on_gpu(self))
             self.liger_kernel_config = liger
         if self.gradient_checkpointing is None:
-            # On until the preflight has seen that it can be off.
+            # on until the preflight finds that it can be off
             self.gradient_checkpointing = self.decides_checkpointing = on_gpu(self)
-        self._say_activation_checkpointing()
+        self._set_activation_checkpointing()
         self.max_grad_norm = self.max_grad_norm or 0.0  # None, too, never scales
         copies_decided = self.accelerator_config is not None
-        self.torch_compile_backend = self.torch_compile_backend or _launchers_compiler()
+        self.torch_compile_backend = self.torch_compile_backend or _compiler_of_launcher()
         compiled = self.torch_compile or self.torch_compile_backend or self.torch_compile_mode
         if compiled and self.tf32 is None and torch.get_float32_matmul_precision() == "highest":
-            self.tf32 = False  # else transformers has float32 products rounded to ten bits
+            self.tf32 = False  # else transformers turns TF32 on: 10 bits of mantissa
         super().__post_init__()
         if self.dataloader_pin_memory and not copies_decided:
-            # else every batch waits for the device, though its memory is pinned so as not to
+            # else every batch waits for the device, which makes pinned memory useless
             self.accelerator_config.non_blocking = True  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-        check_decided(self)
+        check_after_init(self)
         self.pad_to_multiple_of = multiple_of(self.pad_to_multiple_of)
 
     @property
@@ -168,8 +168,8 @@ class RewardConfig(TrainingArguments):
         device = super().device
         return torch.device("cpu") if device.type == "cpu" else device
 
-    def _say_activation_checkpointing(self) -> None:
-        """Hands gradient checkpointing on under the name that newer transformers gave it."""
+    def _set_activation_checkpointing(self) -> None:
+        """Copies gradient checkpointing to its name in newer versions of transformers."""
         newer = {"gradient_checkpointing": "activation_checkpointing"}
         newer["gradient_checkpointing_kwargs"] = "activation_checkpointing_kwargs"
         names = {f.name for f in fields(self)}
@@ -178,7 +178,7 @@ class RewardConfig(TrainingArguments):
                 setattr(self, new, getattr(self, old))
 
 
-def _launchers_compiler() -> str | None:
+def _compiler_of_launcher() -> str | None:
     """The backend that `accelerate launch --dynamo_backend` names."""
     named = os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no").lower()
     return None if named in ("", "no") else named

@@ -1,6 +1,6 @@
-"""Arguments of a script that was written for another version, or another package: told in words.
+"""Checks the arguments of scripts that were written for another version or another package.
 
-A name that there is no more is answered with the one that there is, or with why to leave it out.
+The error for an unknown name says what replaces it, or why to leave it out.
 """
 
 import inspect
@@ -57,21 +57,20 @@ OLDER_ARGUMENTS: Mapping[str, str] = {
 """Arguments of older or other trainers, and what replaces them."""
 
 
-def check_known(made: type, given: Mapping[str, Any], older: Mapping[str, str]) -> None:
+def check_known(cls: type, arguments: Mapping[str, Any], older: Mapping[str, str]) -> None:
     """Checks keyword arguments against the class's signature; `older` maps names of other versions
     to what replaces them.
 
     Raises:
         ParamsError: the class does not take one; says what to write instead.
     """
-    takes = inspect.signature(made.__init__).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
+    parameters = inspect.signature(cls.__init__).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
-    for name in given:
-        if name not in takes:
-            help_ = older.get(name)
-            said = f": {help_}" if help_ else meant(name, takes, str)
-            raise ParamsError(f"{made.__name__} takes no {name}{said}")
+    for name in arguments:
+        if name not in parameters:
+            advice = f": {older[name]}" if name in older else meant(name, parameters, str)
+            raise ParamsError(f"{cls.__name__} takes no {name}{advice}")
 
 
 def check_kinds(**expected: tuple[Any, *tuple[type, ...]]) -> None:
@@ -83,13 +82,13 @@ def check_kinds(**expected: tuple[Any, *tuple[type, ...]]) -> None:
     for name, (value, *kinds) in expected.items():
         if isinstance(value, tuple(kinds)):
             continue
-        found = f"{type(value).__module__}.{type(value).__qualname__}"
-        wanted = " or ".join(_place(kind) for kind in kinds if kind is not NoneType)
-        raise ParamsError(f"{name} is of type {found.removeprefix('builtins.')}; expected {wanted}")
+        actual = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        accepted = " or ".join(_import_name(kind) for kind in kinds if kind is not NoneType)
+        raise ParamsError(f"{name} is of type {actual}; expected {accepted}")
 
 
-def _place(kind: type) -> str:
-    """What a type is imported as."""
+def _import_name(kind: type) -> str:
+    """The name that a type is imported by: its top package and the class."""
     if kind in (str, Path):
         return kind.__name__
     package = kind.__module__.split(".")

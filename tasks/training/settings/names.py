@@ -1,6 +1,6 @@
-"""The names of optimizers and schedules, as transformers lists them in its source.
+"""The names of optimizers and schedules, read from transformers' source without importing it.
 
-To import it takes seconds, which a run that finds all stages cached does not spend.
+The import takes seconds, too long for a run that finds all stages cached.
 """
 
 import ast
@@ -14,7 +14,7 @@ NAMES = {
     "optim": ("training_args.py", "OptimizerNames", {"adamw_torch", "adamw_torch_fused"}),
     "lr_scheduler_type": ("trainer_utils.py", "SchedulerType", {"linear", "cosine"}),
 }
-"""Settings, where transformers lists what they may be, and what needs no look at that."""
+"""Setting -> file and Enum that list its values, and usual values that are not looked up."""
 
 
 def check_name(setting: str, name: str) -> None:
@@ -23,9 +23,9 @@ def check_name(setting: str, name: str) -> None:
     Raises:
         ParamsError: transformers does not know it.
     """
-    *place, usual = NAMES[setting.rpartition(".")[2]]
+    file, enumeration, usual = NAMES[setting.rpartition(".")[2]]
     name = getattr(name, "value", name)
-    if name in usual or name in (known := _names(*place)) or not known:
+    if name in usual or name in (known := _names(file, enumeration)) or not known:
         return
     raise ParamsError(
         f"{setting} is {name!r}; expected one of {', '.join(known)}{meant(name, known, str)}"

@@ -15,7 +15,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.params import TrainingParams
 from tasks.training.settings.names import NAMES, _names, check_name
 from tasks.training.settings.optimization import (
-    _further,
+    _parsed,
     check_makable,
     check_optimization,
     check_optimizer,
@@ -139,7 +139,7 @@ def test_whatever_way_a_text_is_read_it_is_taken(tmp_path):
     }
 
     def made(args):
-        given = _further(args.optim_args)
+        given = _parsed(args.optim_args)
         return torch.optim.SGD, {name: read(given.get(name)) for name, read in reading.items()}
 
     for text in ("any=true", "any=false", "on=False", "on=true", "number=3.0", "kind=float32"):
