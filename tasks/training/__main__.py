@@ -1,7 +1,7 @@
-"""The training process: `python -m tasks.training JOB.json`, alone or below accelerate's launcher.
+"""The training process: `python -m tasks.training JOB.json`, alone or under accelerate's launcher.
 
-Reads the job, goes on from the newest valid checkpoint or starts, and writes the reward model. Exit
-codes: 0 done, 75 stopped on request with a checkpoint saved, 1 failed (the sentence is in
+Reads the job, trains from the newest valid checkpoint if there is one, and writes the reward model.
+Exit codes: 0 done, 75 stopped on request with a checkpoint saved, 1 failed (the error is in
 error.json and on standard error). Every process of a distributed run runs this.
 """
 
@@ -20,11 +20,12 @@ from tasks.training.process.job import Job, read_job, write_failure
 from tasks.training.process.supervisor import leash_and_lock
 
 if TYPE_CHECKING:
+    from tasks.training.settings.config import RewardConfig
     from tasks.training.trainer import RewardTrainer
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the job of the file that is named; returns the exit code."""
+    """Runs the job of a file; returns the exit code."""
     job = read_job(Path(arguments[0]))
     try:
         _train(job)
@@ -46,15 +47,14 @@ def _train(job: Job) -> None:
     request = StopRequest()
     request.on_signals()
     descriptors = leash_and_lock()
-    params = job.training_params
     _see_one_gpu()
     if descriptors:
         request.on_broken_leash(descriptors[0])
-    run(job, params, request)
+    run(job, request)
 
 
-def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
-    """Trains and exports.
+def run(job: Job, request: StopRequest) -> None:
+    """Trains the job's model and writes it to the job's output.
 
     Raises:
         PipelineError: an input cannot be used, the run diverged, or it was stopped.
@@ -64,32 +64,35 @@ def run(job: Job, params: TrainingParams, request: StopRequest) -> None:
     from tasks.training.handover.export import export
     from tasks.training.process.progress import say
 
-    trainer = _trainer(job, params, request)
-    found = trainer.newest_checkpoint()
+    trainer = _trainer(job, request)
+    checkpoint = trainer.newest_checkpoint()
     if trainer.is_world_process_zero():
         say(
             f"training on {trainer.args.device}, {'bfloat16' if trainer.args.bf16 else 'float32'}: "
             f"{len(trainer.train_dataset):,} pairs, head {trainer.head.origin}"
-            + (f", from checkpoint-{found.step}" if found else "")
+            + (f", from checkpoint-{checkpoint.step}" if checkpoint else "")
         )
-    trainer.train(str(found.path) if found else None)
+    trainer.train(str(checkpoint.path) if checkpoint else None)
     request.saves = False
     tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
     trainer.gather_model()
     if trainer.is_world_process_zero():
         with explained_disk_errors(Path(job.output)):
-            rendered = rendering_policy(Path(job.pairs))
-            trainer.formats = tuple(rendered["formats"] or ())
+            policy = rendering_policy(Path(job.pairs))
+            trainer.formats = tuple(policy["formats"] or ())
             export(trainer, Path(job.output), tokens)
-            real: Any = open_pairs(Path(job.pairs) / "train")
-            write_contract(Path(job.output) / "model", real or (), **rendered)
+            pairs: Any = open_pairs(Path(job.pairs) / "train")
+            write_contract(Path(job.output) / "model", pairs or (), **policy)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 
 
-def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> "RewardTrainer":
-    """The trainer of the job."""
-    import torch
+def _trainer(job: Job, request: StopRequest) -> "RewardTrainer":
+    """The trainer of the job.
+
+    Raises:
+        TrainingError: there are no training pairs.
+    """
     from transformers import PrinterCallback
     from transformers.utils import logging as transformers_logging
 
@@ -99,18 +102,12 @@ def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> "RewardT
     from tasks.training.model.families import check_positions
     from tasks.training.model.tokenizer import load_tokenizer
     from tasks.training.process.progress import ProgressCallback
-    from tasks.training.settings.config import RewardConfig
     from tasks.training.trainer import RewardTrainer
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-    torch.set_num_threads(params.torch_num_threads)
     transformers_logging.disable_progress_bar()
-    args = RewardConfig(**config_arguments(job, params, torch.cuda.is_available()))
-    if args.world_size != params.num_processes:
-        raise TrainingError(
-            f"{params.num_processes} processes were asked for, but {args.world_size} run; check "
-            "num_processes and the accelerate config"
-        )
+    params = job.training_params
+    args = _reward_config(job, params)
     train, held_out = (open_pairs(Path(job.pairs) / split) for split in ("train", "eval"))
     if train is None:
         raise TrainingError(f"{job.pairs} holds no training pairs")
@@ -124,7 +121,7 @@ def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> "RewardT
         peft_config=lora_config(params.lora) if params.lora else None,
     )
     model: Any = trainer.model
-    check_positions(base_of(model), held_out, "eval")  # evaluation scores them in any case
+    check_positions(base_of(model), held_out, "eval")  # the evaluation stage always scores them
     trainer.job = {**job.identity, "world_size": args.world_size}
     logs = Path(job.output) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -133,8 +130,28 @@ def _trainer(job: Job, params: TrainingParams, request: StopRequest) -> "RewardT
     return trainer
 
 
+def _reward_config(job: Job, params: TrainingParams) -> "RewardConfig":
+    """The config of the job; also sets torch's threads.
+
+    Raises:
+        TrainingError: another number of processes runs than params say.
+    """
+    import torch
+
+    from tasks.training.settings.config import RewardConfig
+
+    torch.set_num_threads(params.torch_num_threads)
+    args = RewardConfig(**config_arguments(job, params, torch.cuda.is_available()))
+    if args.world_size != params.num_processes:
+        raise TrainingError(
+            f"{params.num_processes} processes were asked for, but {args.world_size} run; check "
+            "num_processes and the accelerate config"
+        )
+    return args
+
+
 def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, Any]:
-    """The arguments of RewardConfig for the job; `gpu`: whether torch finds one.
+    """The arguments of RewardConfig for the job; `gpu`: whether torch finds a GPU.
 
     Raises:
         TrainingError: `device` is cuda, and there is none.
@@ -145,19 +162,19 @@ def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, A
             "training.device to auto"
         )
     on_gpu = gpu and params.device != "cpu"
-    given = reward_config_fields(params)
-    given.setdefault("gradient_checkpointing", None if on_gpu else False)
-    given.setdefault("bf16", None if on_gpu else False)
-    if given["gradient_checkpointing"] is not False:
-        given.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
-    given.setdefault("data_seed", params.seed)
+    fields = reward_config_fields(params)
+    fields.setdefault("gradient_checkpointing", None if on_gpu else False)
+    fields.setdefault("bf16", None if on_gpu else False)
+    if fields["gradient_checkpointing"] is not False:
+        fields.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
+    fields.setdefault("data_seed", params.seed)
     if not on_gpu:
-        given["dataloader_pin_memory"] = False
+        fields["dataloader_pin_memory"] = False
     return {
-        **given,
+        **fields,
         "output_dir": str(job.checkpoints),
         "use_cpu": not on_gpu,
-        "max_length": None,  # the tokenization stage has filtered
+        "max_length": None,  # the tokenization stage has filtered by length
         "report_to": "none",
         "disable_tqdm": True,
         "ddp_find_unused_parameters": False,
@@ -166,10 +183,10 @@ def config_arguments(job: Job, params: TrainingParams, gpu: bool) -> dict[str, A
 
 
 def _see_one_gpu() -> None:
-    """A single process sees a single GPU; with more, Trainer would split batches by threads."""
+    """Shows one GPU to a single process; with more, Trainer would use DataParallel threads."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-        os.environ["CUDA_VISIBLE_DEVICES"] = seen.split(",")[0]
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[0]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What a person at a terminal sees of a training: two lines that stay in their place.
+"""The progress bar of a training at a terminal, two lines that stay in place.
 
      34%|████      | 40/116 [00:12<00:24, 123 pairs/s, 4.57k tokens/s]
     loss 0.412  accuracy 0.810  margin 1.23  1.2 GB  320 pairs  12.3k tokens
 
-Where standard error is no terminal there is no bar: every record is one plain line.
+If standard error is not a terminal, every record is printed as one line instead.
 """
 
 import sys
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
 
 STEPS = "{percentage:3.0f}%|{bar:12}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-ROWS = "{desc} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
+BATCHES = "{desc} {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
 
 
 def show_bar(trainer: "RewardTrainer") -> None:
-    """Puts this bar in the place of transformers' own, where there is one."""
+    """Replaces transformers' own bar, if the trainer has one."""
     if trainer.pop_callback(ProgressCallback) is not None:
         trainer.add_callback(BarCallback(trainer))
 
 
 class BarCallback(TrainerCallback):
-    """Draws the bar on the main process; figures are those of the newest record."""
+    """Draws the bar on the main process, with the figures of the newest record."""
 
     def __init__(self, trainer: "RewardTrainer") -> None:
         self.trainer = trainer
         self.speed = Speed(trainer)
         self._steps: Any = None
         self._figures: Any = None
-        self._rows: Any = None
+        self._evaluation: Any = None
 
     def on_train_begin(
         self,
@@ -45,7 +45,7 @@ class BarCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Draws an empty bar, or the part of it that a resumed run has behind it."""
+        """Draws the bar; a resumed run begins where it was stopped."""
         self.speed.start()
         if state.is_world_process_zero and _is_terminal():
             self._steps = _line(STEPS, state.max_steps, initial=state.global_step)
@@ -58,7 +58,7 @@ class BarCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Moves the bar on."""
+        """Advances the bar."""
         if self._steps is not None:
             self._steps.update(state.global_step - self._steps.n)
 
@@ -70,12 +70,12 @@ class BarCallback(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Shows the figures of a record; an evaluation's stay above the bar."""
+        """Shows the figures of a record: training's in the bar, an evaluation's above it."""
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         trains = "learning_rate" in logs
         if not trains:
-            self._close("_rows")
+            self._close("_evaluation")
         record = {**logs, **self.speed.of_interval()} if trains else logs
         if self._steps is None:
             shown = f"{figures(record)}  {speeds(record)}" if trains else figures(record)
@@ -97,29 +97,29 @@ class BarCallback(TrainerCallback):
         """Counts the batches of an evaluation on a line of its own."""
         if not state.is_world_process_zero or not _is_terminal():
             return
-        if self._rows is None:
+        if self._evaluation is None:
             batches = len(eval_dataloader) if hasattr(eval_dataloader, "__len__") else None
-            place = 0 if self._steps is None else 2
-            self._rows = _line(ROWS, batches, position=place, desc="evaluating", leave=False)
-        self._rows.update()
+            position = 0 if self._steps is None else 2
+            self._evaluation = _line(
+                BATCHES, batches, position=position, desc="evaluating", leave=False
+            )
+        self._evaluation.update()
 
     def on_evaluate(self, *_: Any, **__: Any) -> None:
-        """Takes the line of the evaluation away."""
-        self._close("_rows")
+        """Removes the line of an evaluation or a prediction."""
+        self._close("_evaluation")
 
-    def on_predict(self, *_: Any, **__: Any) -> None:
-        """Takes the line of the prediction away."""
-        self._close("_rows")
+    on_predict = on_evaluate
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Leaves both lines as they are."""
+        """Closes both lines, which stay on the terminal."""
         self._close("_steps")
         self._close("_figures")
 
     def _close(self, name: str) -> None:
-        shown: Any = getattr(self, name)
-        if shown is not None:
-            shown.close()
+        line: Any = getattr(self, name)
+        if line is not None:
+            line.close()
             setattr(self, name, None)
 
 
@@ -154,6 +154,6 @@ def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
-def _line(form: str, total: int | None, **given: Any) -> Any:
-    settings: dict[str, Any] = {"position": 0, "leave": True, "dynamic_ncols": True, **given}
-    return tqdm(bar_format=form, total=total, **settings)
+def _line(bar_format: str, total: int | None, **options: Any) -> Any:
+    settings: dict[str, Any] = {"position": 0, "leave": True, "dynamic_ncols": True, **options}
+    return tqdm(bar_format=bar_format, total=total, **settings)

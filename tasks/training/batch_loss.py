@@ -28,12 +28,12 @@ class BatchLossTrainer(GlobalBatchTrainer):
     ) -> Any:
         """This micro-batch's share of the global batch's mean loss, a float32 scalar.
 
-        The mean over this micro-batch instead: in evaluation, and when called by a subclass's own
-        `compute_loss`, whose result own_loss.py then weights.
+        In evaluation, and if called by a subclass's own `compute_loss` (which own_loss.py weights),
+        the mean over this micro-batch.
         """
         with self._activations():
             rewards = batch_rewards(model, inputs)  # (2B,) or (S,)
-        if FILLER in inputs:  # no pairs left, but the other processes wait for a backward pass
+        if FILLER in inputs:  # has no pairs, but the other processes wait for its backward pass
             return rewards.sum() * 0
         total = self.objective.total(rewards, inputs)
         chosen, rejected = sides(rewards, inputs)  # (B,) each
@@ -43,7 +43,7 @@ class BatchLossTrainer(GlobalBatchTrainer):
                 self.guard.saw_batch(inputs.get("pair_id", []), total)
         if num_items_in_batch is None or self.has_own_loss:
             loss = total / weight_of(inputs)
-        else:  # gradients are averaged over processes: times their number makes it a sum
+        else:  # gradients are averaged over processes; their number makes the average a sum
             loss = total * (self.accelerator.num_processes / num_items_in_batch)
         return (loss, {"rewards": torch.stack([chosen, rejected], 1)}) if return_outputs else loss
 
@@ -70,7 +70,7 @@ class BatchLossTrainer(GlobalBatchTrainer):
         """As in transformers; in training records, metrics and loss are exact for the interval."""
         if "loss" in logs and "learning_rate" in logs:
             self.guard.settle()
-            kept = ("loss",) if self.has_own_loss else ()
-            rest = {n: logs[n] for n in (*kept, "learning_rate", "grad_norm") if n in logs}
-            logs = {**self.interval.flush(), **rest}
+            own = ("loss",) if self.has_own_loss else ()
+            kept = {n: logs[n] for n in (*own, "learning_rate", "grad_norm") if n in logs}
+            logs = {**self.interval.flush(), **kept}
         super().log(logs, start_time)

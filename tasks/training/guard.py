@@ -1,8 +1,8 @@
-"""A loss or gradient that is not finite ends the run and names the pairs of its step.
+"""A loss or gradient that is not finite ends the run, with an error that names the step's pairs.
 
-On a CPU the step is refused before the optimizer takes it. On an accelerator the numbers of a step
-are copied without waiting and looked at one step later, and always before anything is logged or
-saved: no stall in every step, and no checkpoint of broken weights.
+On a CPU a step is checked before the optimizer applies it. On a GPU its numbers are copied
+asynchronously and checked one step later, and always before anything is logged or saved: no step
+waits for the device, and no checkpoint holds broken weights.
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from torch import nn
 
 from tasks.errors import TrainingError, some
 
-MAX_NAMED = 64
-MOST_WEIGHTS = 5
+MAX_NAMED_PAIRS = 64
+MAX_NAMED_WEIGHTS = 5
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FiniteGuard:
     """float16's scaler expects infinite gradients and skips such steps itself."""
     _pairs: list[str] = field(default_factory=list[str])
     _loss: torch.Tensor | None = None
-    _open: deque[_Step] = field(default_factory=deque[_Step])
+    _unchecked: deque[_Step] = field(default_factory=deque[_Step])
 
     def saw_batch(self, pairs: list[str], loss: torch.Tensor) -> None:
         """Notes the pairs of one micro-batch and its loss."""
@@ -43,42 +43,42 @@ class FiniteGuard:
         self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()
 
     def forget_batches(self) -> None:
-        """Takes the micro-batches of the open step back: they are computed again."""
+        """Forgets the micro-batches of the current step, which are computed again."""
         self._pairs, self._loss = [], None
 
     def finish_step(self, number: int, norm: torch.Tensor | float) -> None:
-        """Closes a step once its gradient norm is known.
+        """Ends a step, whose gradient has this norm.
 
         Raises:
-            TrainingError: this step (or, on an accelerator, the one before) is not finite.
+            TrainingError: this step (on a GPU, the one before) is not finite.
         """
         loss = self._loss if self._loss is not None else torch.zeros((), device=self.device)
         norm = torch.as_tensor(norm, device=self.device)
         if self.norm_may_overflow:
             norm = torch.zeros_like(norm)
         values = torch.stack([loss.float(), norm.float().reshape(())])
-        self._open.append(_Step(number, self._pairs, *_to_host(values)))
+        self._unchecked.append(_Step(number, self._pairs, *_to_host(values)))
         self._pairs, self._loss = [], None
-        while len(self._open) > (1 if values.is_cuda else 0):
-            _check(self._open.popleft())
+        while len(self._unchecked) > (1 if values.is_cuda else 0):
+            _check(self._unchecked.popleft())
 
     def settle(self) -> None:
-        """Looks at all that has not been looked at.
+        """Checks all steps that have not been checked.
 
         Raises:
             TrainingError: a step was not finite.
         """
-        while self._open:
-            _check(self._open.popleft())
+        while self._unchecked:
+            _check(self._unchecked.popleft())
 
 
 def check_weights(model: nn.Module, number: int) -> None:
-    """Refuses weights that are not finite, before they are saved; waits for the device once.
+    """Checks trainable weights before they are saved; waits for the device once.
 
-    A step can ruin them whose loss and gradient were finite: a learning rate that is far too high.
+    A step with finite loss and gradient can ruin them if the learning rate is far too high.
 
     Raises:
-        TrainingError: names the weights.
+        TrainingError: weights are not finite; names them.
     """
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad and p.numel()]
     finite = torch.stack(
@@ -87,7 +87,7 @@ def check_weights(model: nn.Module, number: int) -> None:
     broken = [name for (name, _), good in zip(named, finite.tolist(), strict=True) if not good]
     if broken:
         raise TrainingError(
-            f"step {number}: {some(broken, MOST_WEIGHTS)} hold values that are NaN or "
+            f"step {number}: {some(broken, MAX_NAMED_WEIGHTS)} hold values that are NaN or "
             "infinite, so nothing is saved; lower learning_rate, or train in float32. The "
             "checkpoint before is sound"
         )
@@ -109,7 +109,7 @@ def _check(step: _Step) -> None:
     loss, norm = step.values.tolist()
     if bool(torch.isfinite(step.values).all()):
         return
-    named = some(step.pairs, MAX_NAMED) or "(pairs without ids)"
+    named = some(step.pairs, MAX_NAMED_PAIRS) or "(pairs without ids)"
     raise TrainingError(
         f"step {step.number}: loss {loss}, gradient norm {norm}: not finite, so the run ends here. "
         f"Pairs of this step: {named}. Look at them (an extreme margin or weight?), lower "

@@ -1,12 +1,12 @@
-"""Subclasses of RewardTrainer with a `compute_loss` of their own: its mean, weighted by its share.
+"""Weights the loss of a RewardTrainer subclass that has a `compute_loss` of its own.
 
     what it returns                                    what is trained on
     the mean over the pairs of its micro-batch         that mean, times the micro-batch's share of
                                                        the weight of all pairs of the step
 
-So a step's loss is the mean over its pairs, however they are spread over micro-batches and
-processes, and a constant term that a subclass adds to each micro-batch counts once. RewardTrainer's
-own `compute_loss`, called by a subclass, returns that mean with and without num_items_in_batch.
+So a step's loss is the mean over its pairs, however they are divided among micro-batches and
+processes, and a constant that a subclass adds to each micro-batch counts once. RewardTrainer's
+`compute_loss`, called by a subclass, returns that mean with and without num_items_in_batch.
 """
 
 import inspect
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
 
 SHARE = "num_items_in_batch"
-"""The argument that older scripts do not take."""
+"""An argument of `compute_loss` that older scripts do not take."""
 
 
-def shared_out(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The `compute_loss` of a trainer whose class has one of its own; `ours` is RewardTrainer's."""
-    theirs: Callable[..., Any] = trainer.compute_loss
-    takes = inspect.signature(theirs).parameters
-    told = SHARE in takes or any(p.kind is p.VAR_KEYWORD for p in takes.values())
+def with_weighted_mean(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The trainer's own `compute_loss`, weighted; `ours` is RewardTrainer's, for fillers."""
+    own: Callable[..., Any] = trainer.compute_loss
+    parameters = inspect.signature(own).parameters
+    takes_share = SHARE in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
     def compute_loss(
         model: nn.Module,
@@ -41,11 +41,11 @@ def shared_out(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[.
         if FILLER in inputs:
             return ours(trainer, model, inputs)
         weight = weight_of(inputs)
-        more = {SHARE: num_items_in_batch} if told else {}
-        found = theirs(model, inputs, return_outputs=return_outputs, **more)
+        share = {SHARE: num_items_in_batch} if takes_share else {}
+        mean = own(model, inputs, return_outputs=return_outputs, **share)
         if num_items_in_batch is None:
-            return found
-        trainer.guard.saw_batch(inputs.get("pair_id", []), found)
-        return found * (weight * trainer.accelerator.num_processes / num_items_in_batch)
+            return mean
+        trainer.guard.saw_batch(inputs.get("pair_id", []), mean)
+        return mean * (weight * trainer.accelerator.num_processes / num_items_in_batch)
 
     return compute_loss

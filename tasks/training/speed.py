@@ -1,4 +1,4 @@
-"""How fast a training goes, between one record and the next: pairs, tokens and memory."""
+"""The speed of a training between two records, in pairs and tokens per second, and its memory."""
 
 import time
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Speed:
-    """A clock that starts anew with every record; the sums are those of all processes."""
+    """A clock that restarts with every record; pairs and tokens are those of all processes."""
 
     def __init__(self, trainer: "RewardTrainer") -> None:
         self.trainer = trainer
@@ -23,11 +23,11 @@ class Speed:
         self._pairs, self._tokens = interval.pairs_before, interval.tokens_before
 
     def of_interval(self) -> dict[str, float]:
-        """Figures since the last start, the peak of memory, and the pairs of the whole run."""
+        """Speeds since the last start, peak memory and the pairs of the whole run; restarts."""
         interval = self.trainer.interval
         seconds = max(time.monotonic() - self._time, 1e-9)
         peak, _ = peak_memory(self.trainer.args.device)
-        found = {
+        figures = {
             "seconds": round(seconds, 3),
             "pairs_per_second": round((interval.pairs_before - self._pairs) / seconds, 2),
             "tokens_per_second": round((interval.tokens_before - self._tokens) / seconds, 1),
@@ -35,4 +35,4 @@ class Speed:
             "pairs": interval.pairs_before,
         }
         self.start()
-        return found
+        return figures

@@ -1,7 +1,6 @@
 """The training stage: token ids of pairs and a base model -> data/5_training/<key>/model/."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest, part_digest
@@ -28,11 +27,11 @@ def step(
     on_metrics: Callable[[dict[str, Any]], None] | None = None,
     conversion: Artifact | None = None,
 ) -> Step:
-    """The step that trains the reward model; `on_metrics` gets every record as it is logged, and
-    `conversion` says of pairs that a failure names where they stand in the sources.
+    """The step that trains the reward model.
 
-    Of the tokenization, the key holds what is trained on: other held-out pairs make another model
-    only where they are evaluated on the way.
+    `on_metrics` gets every record when it is logged. With `conversion`, an error that names pairs
+    also says where they are in the sources. Held-out pairs are in the key only if they are
+    evaluated during training.
 
     Raises:
         ParamsError: the accelerate config cannot be used here.
@@ -41,23 +40,11 @@ def step(
     files = {
         "weights": model.weights_digest,
         "accelerate_config": file_digest(accelerate_config(params)),
-        **_parts(tokenization, held_out=params.eval_strategy != "no"),
+        **_part_digests(tokenization, held_out=params.eval_strategy != "no"),
     }
 
     def build(workspace: Workspace) -> None:
-        job = Job(
-            model=str(model.path),
-            tokenizer=str((tokenization.path / TOKENIZER_DIRECTORY).resolve()),
-            pairs=str(tokenization.path.resolve()),
-            output=str(workspace.path.resolve()),
-            scratch=str(workspace.scratch.resolve()),
-            params=params.model_dump(mode="json"),
-            identity={
-                "version": VERSION,
-                "params": canonical(params, STAGE),
-                **files,
-            },
-        )
+        job = _job(params, tokenization, model, files, workspace)
         try:
             train(job, workspace, on_metrics)
         except TrainingError as error:
@@ -66,7 +53,7 @@ def step(
             from tasks.training.process.origins import with_origins
 
             raise TrainingError(with_origins(str(error), conversion.path)) from error
-        workspace.report.update(finished(workspace.path))
+        workspace.report.update(read_json(workspace.path / "training.json"))
 
     libraries = ("torch", "transformers", "accelerate", *(("peft",) if params.lora else ()))
     return Step(
@@ -82,8 +69,26 @@ def step(
     )
 
 
-def _parts(tokenization: Artifact, held_out: bool) -> dict[str, str]:
-    """The digests of what a training reads of a tokenization."""
+def _job(
+    params: TrainingParams,
+    tokenization: Artifact,
+    model: BaseModel,
+    files: dict[str, str],
+    workspace: Workspace,
+) -> Job:
+    return Job(
+        model=str(model.path),
+        tokenizer=str((tokenization.path / TOKENIZER_DIRECTORY).resolve()),
+        pairs=str(tokenization.path.resolve()),
+        output=str(workspace.path.resolve()),
+        scratch=str(workspace.scratch.resolve()),
+        params=params.model_dump(mode="json"),
+        identity={"version": VERSION, "params": canonical(params, STAGE), **files},
+    )
+
+
+def _part_digests(tokenization: Artifact, held_out: bool) -> dict[str, str]:
+    """Digests of the parts of a tokenization that training reads."""
     parts = {
         "training_pairs": "train",
         "tokenizer": TOKENIZER_DIRECTORY,
@@ -95,7 +100,7 @@ def _parts(tokenization: Artifact, held_out: bool) -> dict[str, str]:
 
 
 def check_launch(params: TrainingParams) -> None:
-    """Refuses, before any work, what no training can begin with.
+    """Checks, before any work, the accelerate config and the names of optimizer and schedule.
 
     Raises:
         ParamsError: as `check_accelerate_config` and `check_name`.
@@ -103,9 +108,3 @@ def check_launch(params: TrainingParams) -> None:
     check_accelerate_config(accelerate_config(params), cpu=on_cpu(params))
     for setting in NAMES:
         check_name(f"training.{setting}", getattr(params, setting))
-
-
-def finished(directory: Path) -> dict[str, Any]:
-    """The numbers of a finished training: training.json."""
-    numbers: dict[str, Any] = read_json(directory / "training.json")
-    return numbers

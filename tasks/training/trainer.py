@@ -1,8 +1,8 @@
-"""RewardTrainer: transformers' Trainer for reward models, right where averages and kills go wrong.
+"""RewardTrainer: transformers' Trainer for reward models, with exact averages and safe checkpoints.
 
-The loss is the mean over the pairs of the global batch, however they are spread over micro-batches
-and processes; metrics are sums divided once; checkpoints are committed by a manifest; a loss that
-is not finite ends the run.
+The loss is the mean over the pairs of the global batch, however they are divided among
+micro-batches and processes. Metrics are sums divided once. Checkpoints are committed by a manifest.
+A loss that is not finite ends the run.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from tasks.training.model.families import check_positions
 from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
 from tasks.training.model.tokenizer import prepare_tokenizer
-from tasks.training.own_loss import shared_out
+from tasks.training.own_loss import with_weighted_mean
 from tasks.training.process.sharding import reduce_in_float32, shard_on_cpu, unshard
 from tasks.training.settings.config import RewardConfig
 from tasks.training.settings.given_arguments import OLDER_ARGUMENTS, check_kinds, check_known
@@ -48,18 +48,18 @@ class RewardTrainer(BatchLossTrainer):
 
     A subclass may have a `compute_loss` of its own, which returns the mean over the pairs of a
     micro-batch, `input_ids` and `attention_mask` `[2B, T]`; it is logged, and evaluated, as `loss`.
-    The other metrics of a training record are there where it calls RewardTrainer's.
+    Training records have the other metrics only if it calls RewardTrainer's `compute_loss`.
 
     Args:
         model: a model directory or hub id, an adapter directory that names its base model, a
             sequence classification model with one label, or a PeftModel, which is trained further.
         args: None takes RewardConfig's defaults.
         data_collator: None takes DataCollatorForPreference; one of your own gets rows with
-            `chosen_input_ids` and `rejected_input_ids`, whatever their columns were called, and
-            with `chosen_ids` and `rejected_ids`, as TRL's collators have them.
+            `chosen_input_ids` and `rejected_input_ids`, whatever their columns were called, and the
+            same as `chosen_ids` and `rejected_ids`, which TRL's collators read.
         train_dataset: raw rows (`chosen`, `rejected`, and where wanted `prompt`, `tools`,
             `chat_template_kwargs`, `margin`, `weight`), text or messages; or tokenized rows with
-            `chosen_input_ids` and `rejected_input_ids`. What cannot be used is left out and logged.
+            `chosen_input_ids` and `rejected_input_ids`. Unusable rows are left out and logged.
         eval_dataset: the same, or a dict of such datasets (metrics `eval_<name>_*`).
         processing_class: the tokenizer; None loads the model's.
         compute_metrics: gets an EvalPrediction with `predictions` float32 `[N, 2]`, the rewards of
@@ -71,17 +71,16 @@ class RewardTrainer(BatchLossTrainer):
         quantization_config: as in `from_pretrained`, for a model that is given as a path.
 
     Raises:
-        ModelError, DataError, ParamsError, TemplateError: an argument cannot be used; nothing has
-            been done yet.
+        ModelError, DataError, ParamsError, TemplateError: an argument cannot be used.
     """
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """As object's.
+    def __new__(cls, *_: Any, **kwargs: Any) -> Self:
+        """Checks the names of the arguments.
 
         Raises:
-            ParamsError: an argument is not known; says what to give in its place.
+            ParamsError: there is no argument of that name; says what to write instead.
         """
-        check_known(cls, given, OLDER_ARGUMENTS)
+        check_known(cls, kwargs, OLDER_ARGUMENTS)
         return super().__new__(cls)
 
     def __init__(
@@ -140,44 +139,39 @@ class RewardTrainer(BatchLossTrainer):
         check_positions(base_of(trained), self.eval_dataset, "eval")
         if compute_metrics is None and type(self).evaluate is RewardTrainer.evaluate:
             check_best_metric(args, self.eval_dataset)
-        body = base_of(trained).base_model
-        uncompile_layers(body)
-        if self.args.device.type != "cpu":
-            use_usual_passes(body)
-        self.layout = self._choose_layout()
-        compile_layers(body, self.args, self.accelerator)
+        self.layout = self._prepare_layers(base_of(trained))
         self.base_name, self.formats = name, formats_of(train_dataset)
         self._tag()
         self.user_metrics = compute_metrics
         self.user_preprocessing = preprocess_logits_for_metrics
-        # The loss is divided by the global batch's weight here, and nowhere again in Trainer.
+        # compute_loss divides by the global batch's weight, so Trainer must not divide again
         self.model_accepts_loss_kwargs = True
         self.loss_is_scaled_for_ga = True
         self.interval = IntervalSums(self.args.device)
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
-        me: Any = self
         if type(self).compute_loss is not RewardTrainer.compute_loss:
             self.has_own_loss = True
-            me.compute_loss = shared_out(self, RewardTrainer.compute_loss)
+            own_loss: Any = with_weighted_mean(self, RewardTrainer.compute_loss)
+            self.compute_loss = own_loss
         show_bar(self)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        """As in transformers; layers are compiled here, the whole model never is."""
-        found = super()._build_accelerator_args(**kwargs)
-        found["dynamo_plugin"] = TorchDynamoPlugin(backend="no")  # pyright: ignore[reportArgumentType]
-        return found
+        """As in transformers, but accelerate compiles nothing: `compile_layers` does."""
+        args = super()._build_accelerator_args(**kwargs)
+        args["dynamo_plugin"] = TorchDynamoPlugin(backend="no")  # pyright: ignore[reportArgumentType]
+        return args
 
     def create_accelerator_and_postprocess(self) -> None:
-        """As in transformers; FSDP also where accelerate leaves it out, on CPUs."""
+        """As in transformers, with FSDP on CPUs too, where accelerate leaves it out."""
         super().create_accelerator_and_postprocess()
         if shard_on_cpu(self.accelerator, self.args):
             self.is_fsdp_enabled = True
         reduce_in_float32(self.accelerator)
 
     def gather_model(self) -> None:
-        """Makes the model of the first process whole, for the export; it is trained no further.
+        """Gathers the sharded weights on the first process, for the export; training is over then.
 
         All processes must call this; without shards it does nothing.
         """
@@ -187,15 +181,22 @@ class RewardTrainer(BatchLossTrainer):
         if self.is_world_process_zero():
             unshard(self.accelerator.unwrap_model(self.model), weights)
 
-    def _choose_layout(self) -> ExactLayout:
-        """The layout of all batches, told to the collator; a collator of the user's own pads."""
+    def _prepare_layers(self, model: PreTrainedModel) -> ExactLayout:
+        """Prepares the layers for the device, the layout and compilation; returns the layout.
+
+        The layout is also set in the collator; a collator of the user's own pads.
+        """
+        layout: ExactLayout = "padded"
+        body: Any = model.base_model
+        uncompile_layers(body)
+        if self.args.device.type != "cpu":
+            use_usual_passes(body)
         collator: Any = self.data_collator
-        if not isinstance(collator, DataCollatorForPreference):
-            return "padded"
-        wanted: Any = self._args.layout
-        model: Any = self.model
-        collator.layout = choose_layout(wanted, base_of(model), self.args)
-        return collator.layout
+        if isinstance(collator, DataCollatorForPreference):
+            wanted: Any = self._args.layout
+            layout = collator.layout = choose_layout(wanted, model, self.args)
+        compile_layers(body, self.args, self.accelerator)
+        return layout
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)
