@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
+from datasets import Dataset, IterableDataset
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +25,8 @@ def samples(trainer: "EvaluatingTrainer", rows: Any, count: int) -> list[Sample]
         rows = next(iter(cast(dict[str, Any], rows).values()))
     if rows is None:
         raise ParamsError("there are no samples to show: the trainer has no eval_dataset")
+    if isinstance(rows, IterableDataset):
+        rows = Dataset.from_list(list(rows if count == -1 else rows.take(count)))
     shown = rows if count == -1 else rows.select(range(min(count, len(rows))))
     if len(shown) == 0:
         return []

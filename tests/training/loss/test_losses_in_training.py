@@ -268,8 +268,11 @@ def test_an_unknown_loss_is_refused_by_the_config(tmp_path):
     assert math.isclose(loss_params(config.loss).nu, 2)
 
 
-def test_samples_are_shown_with_their_texts_and_rewards(base, tmp_path, capsys):
+@pytest.mark.parametrize("stream", [False, True])
+def test_samples_are_shown_with_their_texts_and_rewards(base, tmp_path, capsys, stream):
     trainer = trainer_of(base, tmp_path, make_rows(6))
+    if stream:
+        trainer.eval_dataset = trainer.eval_dataset.to_iterable_dataset()
     rewards = trainer.predict(Dataset.from_list(make_rows(6))).predictions
     capsys.readouterr()
     trainer.visualize_samples(2)
