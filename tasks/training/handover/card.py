@@ -5,6 +5,7 @@ Holds no path of the machine and no clock: equal runs leave equal cards.
 
 import json
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,16 +141,20 @@ def _results(history: list[dict[str, Any]]) -> list[str]:
 
 
 def _settings(trainer: "RewardTrainer") -> list[tuple[str, str]]:
-    """What is not transformers' or RewardConfig's default."""
-    args = trainer.args
-    default = RewardConfig(output_dir="", use_cpu=args.use_cpu, ddp_backend=args.ddp_backend)
+    """What is not transformers' or RewardConfig's default.
+
+    The defaults are read from the fields: a config that is made resets accelerate's state, which
+    the trainer goes on with.
+    """
+    defaults = {field.name: field.default for field in fields(RewardConfig)}
     given: Any = trainer.job.get("args") or trainer.job.get("params") or {}
     adapted = trainer.batch_adapted()
     more = [] if adapted is None else [("batch_adapted", json.dumps(adapted))]
     return [
         (name, json.dumps(value, default=str))
         for name, value in sorted(given.items())
-        if value is not None and value != getattr(default, name, None)
+        if value is not None and value != (default := defaults.get(name))
+        if value or default is not None  # a default of None decides for itself
     ] + more
 
 
