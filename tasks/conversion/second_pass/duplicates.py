@@ -108,6 +108,11 @@ def judge(
     return Verdicts(codes, other_margin, preferences)
 
 
+def with_preferences(own: Array, preferences: Array) -> Array:
+    """The pairs' own preferences, replaced by those of `Verdicts.preferences`."""
+    return np.where(np.isnan(preferences), own, preferences)
+
+
 def check_no_leakage(groups: Array, held_out: Array) -> tuple[int, int]:
     """How many groups are in train and in eval.
 

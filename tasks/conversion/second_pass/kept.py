@@ -25,6 +25,7 @@ from tasks.conversion.second_pass.duplicates import (
     KEEP,
     OUTVOTED,
     Array,
+    with_preferences,
 )
 
 REASONS = {
@@ -71,8 +72,9 @@ def counted(
     held_out = field_of(shards, "eval")[kept]
     split = field_of(shards, "source")[kept] * np.intp(len(SPLITS)) + held_out
     counts: dict[tuple[str, str, str], int] = {}
-    own = field_of(shards, "preference")
-    preference = own if preferences is None else np.where(np.isnan(preferences), own, preferences)
+    preference = field_of(shards, "preference")
+    if preferences is not None:
+        preference = with_preferences(preference, preferences)
     for what, true in _facts(shards, kept, preference[kept]):
         cells = np.bincount(split[true], minlength=len(SPLITS) * len(sources)).tolist()
         for (source, name), n in zip(product(sources, SPLITS), cells, strict=True):

@@ -26,6 +26,7 @@ from tasks.conversion.second_pass.duplicates import (
     KEEP,
     Array,
     Verdicts,
+    with_preferences,
 )
 
 _CONTRADICTED = (
@@ -83,15 +84,14 @@ def _write_kept(before: Path, out: Path, codes: Array, preferences: Array | None
             keep = codes[mine] == KEEP
             start += len(group)
             if preferences is not None:
-                group = _with_preferences(group, preferences[mine])
+                group = _replaced(group, preferences[mine])
             for batch in group.combine_chunks().to_batches():
                 writer.write_batch(batch if keep.all() else batch.filter(pa.array(keep)))
 
 
-def _with_preferences(group: pa.Table, preferences: Array) -> pa.Table:
+def _replaced(group: pa.Table, preferences: Array) -> pa.Table:
     place = group.schema.get_field_index("preference")
-    own = group.column(place).to_numpy()
-    found = np.where(np.isnan(preferences), own, preferences)
+    found = with_preferences(group.column(place).to_numpy(), preferences)
     return group.set_column(place, group.schema.field(place), pa.array(found))
 
 

@@ -14,8 +14,7 @@ def read_header(origin: Origin, row: int, cells: list[str] | BadRow, line: bytes
 
     Raises:
         DataError: they cannot be used: it is a line of JSON or one for Excel, or the file has
-        another
-            delimiter or encoding.
+            another delimiter or encoding.
     """
     where = f"{origin.name} line {row}"
     if is_object(line):

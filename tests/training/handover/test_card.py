@@ -85,7 +85,7 @@ def test_the_card_of_an_adapter_loads_it_with_the_rewards_that_it_was_trained_to
     trainer.save_model()
     trainer.create_model_card(model_name=place)
     text = (tmp_path / "saved" / "README.md").read_text()
-    assert ModelCard(text).data.library_name == "peft"
+    assert ModelCard(text).data.to_dict()["library_name"] == "peft"
     made = {}
     exec(text.split("```python\n")[1].split("```")[0], made)
     with torch.no_grad():
