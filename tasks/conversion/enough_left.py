@@ -30,11 +30,12 @@ def check_enough_left(ledger: Ledger, examples: Examples, params: ConversionPara
             f"conversion.min_rows {params.min_rows}; dropped: {ledger.dropped}. Add rows, or lower "
             "min_rows"
         )
-    told = f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}."
+    sentence = f"conversion: no pair is left of {ledger.rows_in} rows; dropped: {ledger.dropped}."
     reasons = [frequent(ledger, source, examples) for source in ledger.accounts]
     known = [f"{reason}: {do}." for reason, do in _WHAT_TO_DO.items() if ledger.dropped.get(reason)]
     otherwise = [] if known else ["Add rows that can be used"]
-    raise DataError(" ".join([told, *filter(None, reasons), *known, *otherwise]).removesuffix("."))
+    sentences = [sentence, *filter(None, reasons), *known, *otherwise]
+    raise DataError(" ".join(sentences).removesuffix("."))
 
 
 def check_splits(ledger: Ledger, train: int, held_out: int, params: ConversionParams) -> None:

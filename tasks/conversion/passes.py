@@ -66,22 +66,22 @@ class Passes:
         In threads: most of it waits for the disk, or copies, neither of which holds the
         interpreter.
         """
-        given: list[tuple[Path, Array, Array | None]] = []
+        work: list[tuple[Path, Array, Array | None]] = []
         start = 0
         for shard, count in zip(self.rows, counts, strict=True):
             mine = slice(start, start + count)
             own = None if preferences is None else preferences[mine]
             if own is not None and np.isnan(own).all():
                 own = None
-            given.append((shard, codes[mine], own))
+            work.append((shard, codes[mine], own))
             start += count
         digests = {
             shard.stem: digest_json([self.digests[shard.stem], *map(_digest, verdicts)])
-            for shard, *verdicts in given
+            for shard, *verdicts in work
             if shard.stem in self.digests
         }
         memo = self._memo("pairs", digests)
-        left = [item for item in given if self._finished("pairs", item[0]) is None]
+        left = [item for item in work if self._finished("pairs", item[0]) is None]
         taken = memo.take_all([shard.stem for shard, *_ in left])
         for name, kept in taken.items():
             if kept is not None:
@@ -110,10 +110,10 @@ class Passes:
     def _taken(self, memo: Memo, left: Sequence[Path]) -> dict[Path, dict[str, Any]]:
         """Summaries of the shards of which an earlier artifact has the records: they are taken
         from there, with the quarantine."""
-        found = memo.take_all([shard.stem for shard in left])
+        kept_parts = memo.take_all([shard.stem for shard in left])
         summaries: dict[Path, dict[str, Any]] = {}
         for shard in left:
-            if (kept := found[shard.stem]) is not None:
+            if (kept := kept_parts[shard.stem]) is not None:
                 self._quarantine(kept["quarantine"], shard.stem)
                 summaries[shard] = kept["summary"]
         return summaries

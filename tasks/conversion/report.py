@@ -151,15 +151,15 @@ def decided_keys(summaries: Summaries) -> npt.NDArray[Any]:
     return np.frombuffer(bytes.fromhex("".join(keys)), ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def override_warnings(told: Mapping[str, Any], params: ConversionParams) -> list[str]:
+def override_warnings(counts: Mapping[str, Any], params: ConversionParams) -> list[str]:
     """A sentence where decisions met no pair: of another data set, or of pairs changed since."""
-    if not told["unknown"]:
+    if not counts["unknown"]:
         return []
     return [
-        f"{params.overrides}: {told['unknown']} of {told['listed']} overrides name a pair_id that "
-        f"no pair has, the first {', '.join(told['first_unknown'])}; they were left aside (a "
-        "flipped pair has its new id only while its flip stands in this file, too, and by it it is "
-        "not flipped back: to undo a flip, remove it)"
+        f"{params.overrides}: {counts['unknown']} of {counts['listed']} overrides name a "
+        f"pair_id that no pair has, the first {', '.join(counts['first_unknown'])}; they were left "
+        "aside (a flipped pair has its new id only while its flip stands in this file, too, and by "
+        "it it is not flipped back: to undo a flip, remove it)"
     ]
 
 

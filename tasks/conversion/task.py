@@ -136,14 +136,14 @@ def build(
         ledger.check()
         check_enough_left(ledger, examples, params)
         workspace.report.update(report.finished(ledger, kept, verdicts, summaries, params))
-    told = workspace.report
-    told["overrides"] = report.overridden(plan.overrides, summaries)
-    told["warnings"] = report.override_warnings(told["overrides"], params)
-    for warning in told["warnings"]:
+    facts = workspace.report
+    facts["overrides"] = report.overridden(plan.overrides, summaries)
+    facts["warnings"] = report.override_warnings(facts["overrides"], params)
+    for warning in facts["warnings"]:
         logger.warning("%s", warning)
-    told["cycles"] = cycles
-    told["near_duplicates"] = near.result()
-    told["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
+    facts["cycles"] = cycles
+    facts["near_duplicates"] = near.result()
+    facts["layouts"] = {name: layout for name, (layout, *_) in plan.layouts.items()}
     _merge_quarantines(workspace, rows)
 
 

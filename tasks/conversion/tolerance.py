@@ -20,9 +20,9 @@ Examples = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 def first_examples(quarantine: Quarantine) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The first quarantined row of each source and reason."""
-    told = ("file", "row", "field", "message")
+    fields = ("file", "row", "field", "message")
     return merged(
-        {row["source"]: {row["reason"]: {name: row[name] for name in told}}}
+        {row["source"]: {row["reason"]: {name: row[name] for name in fields}}}
         for row in quarantine.rows
     )
 
@@ -80,10 +80,10 @@ def check_bad_fraction(
     (source, fraction), *others = over.items()
     account = ledger.accounts[source]
     before = earlier.ledger.accounts.get(source) if earlier else None
-    told = f"{_counted(account)} ({fraction:.2%}) cannot be used"
+    count = f"{_counted(account)} ({fraction:.2%}) cannot be used"
     why = frequent(ledger, source, examples) if account.bad else ""
     if earlier and before and before.bad:
-        told = (
+        count = (
             f"{_counted(before)} could not be read by {earlier.stage}, and of the others "
             f"{_counted(account)} cannot be used: {fraction:.2%}"
         )
@@ -91,7 +91,7 @@ def check_bad_fraction(
         why = f"In {earlier.stage}: {lost} All of these are in {earlier.quarantine}. {why}"
     named = some([f"{name!r} ({share:.2%})" for name, share in others])
     raise DataError(
-        f"source {source!r}: {told}, more than {key} {limit:.2%}. "
+        f"source {source!r}: {count}, more than {key} {limit:.2%}. "
         + (f"Also more: source {named}. " if others else "")
         + f"{why.rstrip()} {advice}, or raise {key}"
     )
@@ -113,9 +113,9 @@ def frequent(ledger: Ledger, source: str, examples: Examples) -> str:
     is a fault, those of the others that have one."""
     dropped = ledger.accounts[source].dropped
     faults = [reason for reason in dropped if reason not in NEUTRAL_REASONS]
-    told = faults or [reason for reason in dropped if reason in examples.get(source, {})]
+    shown = faults or [reason for reason in dropped if reason in examples.get(source, {})]
     sentences: list[str] = []
-    for n, reason in sorted((-dropped[reason], reason) for reason in told)[:3]:
+    for n, reason in sorted((-dropped[reason], reason) for reason in shown)[:3]:
         example = examples[source][reason]
         field = f", {example['field']}" if example["field"] else ""
         sentences.append(

@@ -81,8 +81,8 @@ def route(workspace: Workspace, path: Path, plan: Plan, buckets: int) -> None:
     readers = {name: reader(*plan.layouts[name]) for name in plan.joined}
     table = pq.read_table(path, columns=ROW_COLUMNS)
     table = table.filter(pa.array([name in readers for name in table["source"].to_pylist()]))
-    told = [table[name].to_pylist() for name in ("source", "raw", "file")]
-    keys = [_key(readers[source], raw, file) for source, raw, file in zip(*told, strict=True)]
+    columns = [table[name].to_pylist() for name in ("source", "raw", "file")]
+    keys = [_key(readers[source], raw, file) for source, raw, file in zip(*columns, strict=True)]
     table = table.add_column(0, SCHEMA.field(KEY), [pa.array(keys, SCHEMA.field(KEY).type)])
     places = np.array([int.from_bytes(key[:8], "big") % buckets for key in keys], np.int64)
     with workspace.writing(f"{ROUTED}/{path.name}") as out, _writer(out) as writer:

@@ -43,8 +43,10 @@ class Lanes:
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The pairs of rows, in row order; skips rows of sources whose rows are joined."""
         joined = self._shard.plan.joined
-        taken = [self._taken(*run) for run in runs(rows) if run[0] not in joined]
-        return taken[0] if len(taken) == 1 else pa.concat_batches([tables.record_batch([]), *taken])
+        batches = [self._taken(*run) for run in runs(rows) if run[0] not in joined]
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches([tables.record_batch([]), *batches])
 
     def _taken(self, source: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The pairs of rows of one source."""
@@ -58,7 +60,7 @@ class Lanes:
         if usual.notes:
             shard.note(source, usual.notes)
         of_usual = in_this_order(rows.select(ORIGIN_COLUMNS), np.array(usual.places))
-        pairs, records, hashes = usual.made(of_usual, shard.numbers[source])
+        pairs, records, hashes = usual.batch(of_usual, shard.numbers[source])
         if not usual.others:
             shard.key_arrays.append(records)
             shard.hashes.append(hashes)
@@ -74,13 +76,13 @@ class Lanes:
 
     def _others(self, rows: pa.RecordBatch, places: list[int]) -> list[int]:
         """Sends the rows at these places through the slow lane; for each pair, its row's place."""
-        given: list[int] = []
+        row_places: list[int] = []
         left_over = origins(in_this_order(rows, np.array(places)))
         for place, origin in zip(places, left_over, strict=True):
             before = len(self._shard.pairs)
             self._shard.take(origin)
-            given += [place] * (len(self._shard.pairs) - before)
-        return given
+            row_places += [place] * (len(self._shard.pairs) - before)
+        return row_places
 
     def _usual(self, source: str, rows: pa.RecordBatch) -> UsualPairs | None:
         """What the fast lane makes of these rows; None where none of them is usual."""

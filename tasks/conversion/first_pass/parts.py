@@ -21,7 +21,7 @@ from tasks.conversion.preference.pair import ANSWER_TEXT, IMPLICIT, TIE, Pair, a
 from tasks.conversion.preference.prompts import separated_messages, separated_text
 
 
-class More(NamedTuple):
+class RareFields(NamedTuple):
     """Values that few pairs have, for the columns of the same names."""
 
     margin: float | None = None
@@ -31,10 +31,10 @@ class More(NamedTuple):
     chosen_first: bool | None = None
 
 
-Parts = tuple[Any, Any, Any, Sequence[str], More]
+Parts = tuple[Any, Any, Any, Sequence[str], RareFields]
 """Prompt, chosen and rejected, as text or as messages; notes; and the rest."""
 PartsOf = Callable[[Row], Parts | None]
-NOTHING_MORE = More()
+NO_RARE_FIELDS = RareFields()
 """Recognised by identity (`is`)."""
 
 
@@ -60,29 +60,29 @@ def _of_items(items: Sequence[Any]) -> Parts | None:
         return None
     if pair.preference == TIE:
         return None
-    more = More(pair.margin, pair.weight, pair.preference, pair.comparison, pair.chosen_first)
-    more = NOTHING_MORE if more == NOTHING_MORE else more
-    return pair.prompt, pair.chosen, pair.rejected, pair.notes, more
+    rare = RareFields(pair.margin, pair.weight, pair.preference, pair.comparison, pair.chosen_first)
+    rare = NO_RARE_FIELDS if rare == NO_RARE_FIELDS else rare
+    return pair.prompt, pair.chosen, pair.rejected, pair.notes, rare
 
 
-def _of_sides(found: Sides | None) -> Parts | None:
+def _of_sides(values: Sides | None) -> Parts | None:
     """The parts of the row's columns, with prompt and answers separated as `checked` does it. That
     they are messages or texts at all is not checked here but in `usual`."""
-    if found is None:
+    if values is None:
         return None
-    prompt, chosen, rejected, margin = found
-    more = NOTHING_MORE if margin is None else More(margin)
+    prompt, chosen, rejected, margin = values
+    rare = NO_RARE_FIELDS if margin is None else RareFields(margin)
     asked, answered = type(prompt), type(chosen)
     if asked is answered is list and len(chosen) == len(rejected) == 1:
-        return prompt, chosen, rejected, (), more
+        return prompt, chosen, rejected, (), rare
     notes: list[str] = []
     if answered is str and asked is list:
         notes.append(ANSWER_TEXT)
-        return prompt, answer_turn(chosen), answer_turn(rejected), notes, more
+        return prompt, answer_turn(chosen), answer_turn(rejected), notes, rare
     if prompt is IMPLICIT:
         prompt = None
     elif asked is not str and asked is not list:
         return None
     separated = separated_messages if answered is list else separated_text
     first, one, other = separated(prompt, chosen, rejected, notes)
-    return first, one, other, notes, more
+    return first, one, other, notes, rare

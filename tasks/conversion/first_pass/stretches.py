@@ -38,32 +38,32 @@ _FACTORS = np.array(
 def stretches(whole: bytes, starts: Array, ends: Array, held_out: Array) -> tuple[Array, Array]:
     """Hashes of stretches (`[h]` uint32) of the prompts at `whole[start:end]`, prompt by prompt,
     and how many each has; `held_out` says which of them are."""
-    given = np.frombuffer(whole, np.uint8)
-    if len(given) < STRETCH or not len(starts):
+    octets = np.frombuffer(whole, np.uint8)
+    if len(octets) < STRETCH or not len(starts):
         return np.zeros(0, np.uint32), np.zeros(len(starts), np.int64)
-    taken = _TAKEN[np.searchsorted(_LENGTHS, ends - starts)] >> held_out
+    limit = _TAKEN[np.searchsorted(_LENGTHS, ends - starts)] >> held_out
     last = np.maximum(starts, np.minimum(ends, starts + LONGEST) - STRETCH + 1)
     # What lies between prompts, of which nothing is taken, and the places of a prompt: by turns.
     cuts = np.stack([starts, last], 1).ravel()
-    limits = np.stack([np.zeros_like(taken), taken], 1).ravel()
-    chance = _chances(given)
-    limit = np.repeat(limits, np.diff(cuts, prepend=0))[: len(chance)]
-    places = np.flatnonzero(chance[: len(limit)] < limit)
+    limits = np.stack([np.zeros_like(limit), limit], 1).ravel()
+    chance = _chances(octets)
+    bounds = np.repeat(limits, np.diff(cuts, prepend=0))[: len(chance)]
+    places = np.flatnonzero(chance[: len(bounds)] < bounds)
     counts = np.diff(np.searchsorted(places, cuts).reshape(-1, 2)).ravel()
-    return _hashes(given, places), counts
+    return _hashes(octets, places), counts
 
 
-def _chances(given: Array) -> Array:
+def _chances(octets: Array) -> Array:
     """A number from 0 to 255 for every place, hashed from the eight bytes there."""
-    made = given
+    hashed = octets
     for step, factor in zip((1, 2, 4), _LOCAL, strict=True):
-        made = made[:-step] * factor + made[step:]
-    return made
+        hashed = hashed[:-step] * factor + hashed[step:]
+    return hashed
 
 
-def _hashes(given: Array, places: Array) -> Array:
+def _hashes(octets: Array, places: Array) -> Array:
     """Hashes of the stretches that begin at these places."""
-    every = np.ndarray((len(given) - STRETCH + 1,), f"V{STRETCH}", given, strides=(1,))
+    every = np.ndarray((len(octets) - STRETCH + 1,), f"V{STRETCH}", octets, strides=(1,))
     words = every[places].view("<u8").reshape(-1, STRETCH // 8)
     words = words ^ words >> np.uint64(32)
     sums = words @ _FACTORS

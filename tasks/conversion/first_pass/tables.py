@@ -121,7 +121,7 @@ def key_values(pair: Pair, identity: Identity, source: int) -> tuple[Any, ...]:
         identity.group,
         identity.together,
         *identity.answers,
-        print_of(pair.margin, pair.preference),
+        fingerprint(pair.margin, pair.preference),
         source,
         (longer > 0) - (longer < 0),
         identity.split == "eval",
@@ -167,7 +167,7 @@ def _numbers(values: bytes, kind: str, each: int) -> npt.NDArray[Any]:
 
 
 @lru_cache(maxsize=4096)
-def print_of(margin: float | None, preference: float) -> int:
+def fingerprint(margin: float | None, preference: float) -> int:
     return crc32(repr((margin, preference)).encode())
 
 

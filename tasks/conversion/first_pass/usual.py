@@ -26,13 +26,15 @@ from typing import Any
 import orjson
 
 from tasks.conversion.conversation.messages import ROLES
-from tasks.conversion.first_pass.parts import More, Parts, PartsOf
+from tasks.conversion.first_pass.parts import Parts, PartsOf, RareFields
 from tasks.conversion.preference.identity import DIGEST_BYTES
 from tasks.conversion.preference.signals import JSON_TURN, WRITTEN_TURN
 from tasks.conversion.unusable import Unusable
 
 Texts = tuple[bytes, bytes, bytes]
-Usual = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], More]
+Usual = tuple[
+    int, bytes, bytes, bytes, bytes, bytes, bytes, int, bytes, bool, Sequence[str], RareFields
+]
 """One usual row; a bare tuple, for it is made of every row:
 
     0      place     of the row in its batch
@@ -68,14 +70,14 @@ def usual_rows(
     others: list[int] = []
     for place, raw in enumerate(raws, first):
         try:
-            given = parts(orjson.loads(raw))
-            found = None if given is None else _usual(place, given)
+            row_parts = parts(orjson.loads(raw))
+            row = None if row_parts is None else _usual(place, row_parts)
         except NOT_USUAL:
-            found = None
-        if found is None:
+            row = None
+        if row is None:
             others.append(place)
         else:
-            usual.append(found)
+            usual.append(row)
     return usual, others
 
 
@@ -89,8 +91,8 @@ def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
     messages = [*prompt, better, worse]
     keys = [*chain.from_iterable(messages)]
     if keys != _KEYS * len(messages):
-        said = [*chain.from_iterable(map(_values, messages))]
-        if len(said) - said.count(None) != 2 * len(messages):
+        values = [*chain.from_iterable(map(_values, messages))]
+        if len(values) - values.count(None) != 2 * len(messages):
             return None  # now each has two values: role and content, in any order
         messages = [{"role": m["role"], "content": m["content"]} for m in messages]
     form = _FORMS[tuple(map(_role, messages))]
@@ -103,25 +105,26 @@ def usual_messages(prompt: Any, chosen: Any, rejected: Any) -> Turns | None:
 
 def _usual(place: int, parts: Parts) -> Usual | None:
     """The row in usual form; returns None or raises one of `NOT_USUAL` where it is not usual."""
-    prompt, chosen, rejected, notes, more = parts
+    prompt, chosen, rejected, notes, rare = parts
     if type(chosen) is str:
         return _usual_texts(place, parts)
-    found = usual_messages(prompt, chosen, rejected)
-    if found is None:
+    turns = usual_messages(prompt, chosen, rejected)
+    if turns is None:
         return None
-    messages, contents, bare, form = found
+    messages, contents, bare, form = turns
     stored = orjson.dumps(messages[:-2]), orjson.dumps(messages[-2:-1]), orjson.dumps(messages[-1:])
     compared = stored if bare == contents else _compared(messages, bare)
     *asked, a, b = contents
     form = form.copy()
     form[1::2] = map(str.encode, asked)
-    names, turns = _digests(stored, compared), b"".join(form)
-    return place, *stored, *names, len(a) - len(b), turns, True, notes, more
+    digests = _digests(stored, compared)
+    longer = len(a) - len(b)
+    return place, *stored, *digests, longer, b"".join(form), True, notes, rare
 
 
 def _usual_texts(place: int, parts: Parts) -> Usual | None:
     """The same of a pair of texts."""
-    *texts, notes, more = parts
+    *texts, notes, rare = parts
     prompt, chosen, rejected = texts
     bare = [*map(str.strip, texts)]
     if not all(bare) or bare[1] == bare[2]:
@@ -134,8 +137,9 @@ def _usual_texts(place: int, parts: Parts) -> Usual | None:
     compared = stored
     if bare != texts:
         compared = orjson.dumps(bare[0]), orjson.dumps(bare[1]), orjson.dumps(bare[2])
-    names, turns = _digests(stored, compared), b"user \0 %b \0" % prompt.encode()
-    return place, *stored, *names, len(chosen) - len(rejected), turns, False, notes, more
+    turns = b"user \0 %b \0" % prompt.encode()
+    digests, longer = _digests(stored, compared), len(chosen) - len(rejected)
+    return place, *stored, *digests, longer, turns, False, notes, rare
 
 
 def _digests(stored: Texts, compared: Texts) -> Texts:

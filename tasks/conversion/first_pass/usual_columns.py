@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.conversion.first_pass import tables
-from tasks.conversion.first_pass.parts import NOTHING_MORE, More
+from tasks.conversion.first_pass.parts import NO_RARE_FIELDS, RareFields
 from tasks.conversion.preference.identity import DIGEST_BYTES
 
 Array = npt.NDArray[Any]
@@ -54,24 +54,24 @@ def named(flags: Array, names: Sequence[str]) -> Any:
     return pa.DictionaryArray.from_arrays(numbers, pa.array([*names])).dictionary_decode()
 
 
-def columns_of(more: Sequence[More]) -> dict[str, Any]:
+def rare_columns(rare: Sequence[RareFields]) -> dict[str, Any]:
     """The columns of values that few pairs have, without those that would be all null."""
-    if _nothing(more):
-        return {name: pa.repeat(1.0, len(more)) for name in ("weight", "preference")}
-    columns = zip(More._fields, zip(*more, strict=True), strict=True)
+    if _none_set(rare):
+        return {name: pa.repeat(1.0, len(rare)) for name in ("weight", "preference")}
+    columns = zip(RareFields._fields, zip(*rare, strict=True), strict=True)
     return {name: pa.array(values, tables.SCHEMA.field(name).type) for name, values in columns}
 
 
-def say_more(records: Array, more: Sequence[More]) -> None:
+def set_rare_fields(records: Array, rare: Sequence[RareFields]) -> None:
     """Sets the fields of the records that depend on these values; none of the pairs is a tie."""
-    if _nothing(more):
-        records["margin"], records["preference"] = tables.print_of(None, 1.0), 1.0
+    if _none_set(rare):
+        records["margin"], records["preference"] = tables.fingerprint(None, 1.0), 1.0
         return
-    records["margin"] = [tables.print_of(each.margin, each.preference) for each in more]
-    records["has_margin"] = [each.margin is not None for each in more]
-    records["preference"] = [each.preference for each in more]
-    records["has_comparison"] = [each.comparison is not None for each in more]
+    records["margin"] = [tables.fingerprint(each.margin, each.preference) for each in rare]
+    records["has_margin"] = [each.margin is not None for each in rare]
+    records["preference"] = [each.preference for each in rare]
+    records["has_comparison"] = [each.comparison is not None for each in rare]
 
 
-def _nothing(more: Sequence[More]) -> bool:
-    return all(each is NOTHING_MORE for each in more)
+def _none_set(rare: Sequence[RareFields]) -> bool:
+    return all(each is NO_RARE_FIELDS for each in rare)

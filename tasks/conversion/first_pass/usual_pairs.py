@@ -23,15 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tasks.conversion.first_pass import tables
-from tasks.conversion.first_pass.parts import More, PartsOf
+from tasks.conversion.first_pass.parts import PartsOf, RareFields
 from tasks.conversion.first_pass.stretches import stretches
 from tasks.conversion.first_pass.usual import Usual, usual_rows
 from tasks.conversion.first_pass.usual_columns import (
     Strings,
-    columns_of,
     hex_strings,
     named,
-    say_more,
+    rare_columns,
+    set_rare_fields,
 )
 from tasks.conversion.plan import Plan
 from tasks.conversion.preference.characters import SETTLED, levels_of
@@ -62,7 +62,7 @@ class UsualPairs:
         self._digests: tuple[list[bytes], list[bytes], list[bytes]] = [], [], []
         self._longer: list[int] = []
         self._conversational: list[bool] = []
-        self._more: list[More] = []
+        self._rare: list[RareFields] = []
         self._groups: list[bytes] = []
         self._together: list[bytes] = []
         self._held_out: list[Array] = []
@@ -86,16 +86,16 @@ class UsualPairs:
             levels = levels[~left_over]
             whole, ends = _texts(usual)
         if usual:
-            found = signals(whole, ends, levels, lambda i: usual[i][1:4])
-            self.notes += [note for _, note in found]
+            noted = signals(whole, ends, levels, lambda i: usual[i][1:4])
+            self.notes += [note for _, note in noted]
             self._add(usual)
 
     def _add(self, usual: Sequence[Usual]) -> None:
-        places, *columns, longer, turns, conversational, notes, more = zip(*usual, strict=True)
+        places, *columns, longer, turns, conversational, notes, rare = zip(*usual, strict=True)
         self.places += places
         self._longer += longer
         self._conversational += conversational
-        self._more += more
+        self._rare += rare
         self.notes += chain.from_iterable(notes)
         for texts, column in zip(self._texts, columns[:3], strict=True):
             texts.extend(column)
@@ -115,7 +115,7 @@ class UsualPairs:
         self._held_out.append(held_out)
         self._stretches.append(stretches(folded, starts, ends, held_out))
 
-    def made(self, origins: pa.RecordBatch, source: int) -> tuple[pa.RecordBatch, Array, Array]:
+    def batch(self, origins: pa.RecordBatch, source: int) -> tuple[pa.RecordBatch, Array, Array]:
         """Pairs (`tables.SCHEMA`), their records (`tables.KEYS`), and their prompts' stretches.
 
         `origins` has source, file and row of the usual rows; `source` is the source's number.
@@ -132,7 +132,7 @@ class UsualPairs:
             "chosen": chosen.array(),
             "rejected": rejected.array(),
             "format": named(conversational, FORMATS),
-            **columns_of(self._more),
+            **rare_columns(self._rare),
             **{name: origins.column(name) for name in ("source", "file", "row")},
             "group": hex_strings(groups, count),
             "split": named(held_out, SPLITS),
@@ -144,7 +144,7 @@ class UsualPairs:
         records = np.zeros(count, tables.KEYS)
         records["high"], records["low"] = _keys(one, other)
         records["exact"] = np.frombuffer(ids, ">u4")[::4]
-        say_more(records, self._more)
+        set_rare_fields(records, self._rare)
         records["group"] = np.frombuffer(groups, ">u8")[::2]
         records["together"] = np.frombuffer(b"".join(self._together), ">u8")[::2]
         records["source"] = source
@@ -167,12 +167,12 @@ def _texts(usual: Sequence[Usual]) -> tuple[bytes, Array]:
 
 def _digests(start: Any, texts: Iterable[bytes]) -> list[bytes]:
     """The digests of texts after what `start` has seen: copied, which is cheaper than made anew."""
-    found: list[bytes] = []
+    digests: list[bytes] = []
     for text in texts:
         state = start.copy()
         state.update(text)
-        found.append(state.digest())
-    return found
+        digests.append(state.digest())
+    return digests
 
 
 def _halves(digests: Iterable[bytes]) -> Array:

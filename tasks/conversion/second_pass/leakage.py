@@ -50,9 +50,9 @@ def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
     """
     prompts = [*_prompts(keys, codes)]
     looked_at = sorted_set(np.concatenate([p.groups[p.held_out] for p in prompts]))[:MOST_HELD_OUT]
-    found, owners = _held_out(prompts, looked_at)
-    wanted, places = np.unique(found, return_inverse=True)
-    seen = _seen(wanted, prompts) if len(wanted) else found
+    stretches, owners = _held_out(prompts, looked_at)
+    wanted, places = np.unique(stretches, return_inverse=True)
+    seen = _seen(wanted, prompts) if len(wanted) else stretches
     # Each stretch counts once per prompt, however often the prompt has it.
     own = distinct(owners * len(wanted) + places)
     owner, each = np.divmod(own, max(1, len(wanted)))
@@ -64,7 +64,7 @@ def near_duplicates(keys: Sequence[Array], codes: Array) -> dict[str, int]:
 
 def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Array]:
     """Stretches of held-out prompts; for each the position of its group in `looked_at`."""
-    found: list[Array] = []
+    stretches: list[Array] = []
     owners: list[Array] = []
     for mine in prompts:
         own = np.flatnonzero(mine.held_out)
@@ -73,9 +73,9 @@ def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Arr
         counts = mine.counts[own].astype(np.int64)
         before = np.cumsum(mine.counts, dtype=np.int64)[own] - counts
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        found.append(mine.hashes[np.repeat(before, counts) + within])
+        stretches.append(mine.hashes[np.repeat(before, counts) + within])
         owners.append(np.repeat(owner, counts))
-    return np.concatenate(found), np.concatenate(owners)
+    return np.concatenate(stretches), np.concatenate(owners)
 
 
 def _prompts(keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:

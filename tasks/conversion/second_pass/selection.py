@@ -91,8 +91,8 @@ def _write_kept(before: Path, out: Path, codes: Array, preferences: Array | None
 
 def _replaced(group: pa.Table, preferences: Array) -> pa.Table:
     place = group.schema.get_field_index("preference")
-    found = with_preferences(group.column(place).to_numpy(), preferences)
-    return group.set_column(place, group.schema.field(place), pa.array(found))
+    preference = with_preferences(group.column(place).to_numpy(), preferences)
+    return group.set_column(place, group.schema.field(place), pa.array(preference))
 
 
 def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:
@@ -101,9 +101,9 @@ def _origins(pairs: Path, mask: Array) -> set[tuple[str, str, int]]:
 
 
 def _raw_rows(rows: Path, origins: set[tuple[str, str, int]]) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    rows_found: list[tuple[Any, ...]] = []
     with pq.ParquetFile(rows) as file:
         for batch in file.iter_batches(tables.BATCH_ROWS, columns=ROW_COLUMNS):
             columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS]
-            found += [o for o in zip(*columns, strict=True) if o[:3] in origins]
-    return found
+            rows_found += [o for o in zip(*columns, strict=True) if o[:3] in origins]
+    return rows_found

@@ -77,7 +77,7 @@ def test_usual_pairs_are_identified_as_by_all_checks(rows, piece, split_by):
     names = pa.schema([(name, SCHEMA.field(name).type) for name in ("source", "file", "row")])
     columns = [pa.array(c, f.type) for c, f in zip([*zip(*origins, strict=True)], names)]  # noqa: B905
     batch = pa.RecordBatch.from_arrays(columns, schema=names)
-    pairs, records, hashes = usual.made(batch, 3)
+    pairs, records, hashes = usual.batch(batch, 3)
     values, keys, turns, noted = [], [], [], Counter()
     for place, origin in zip(usual.places, origins, strict=True):
         pair = checked(Pair(*rows[place]))
