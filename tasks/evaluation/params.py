@@ -39,8 +39,8 @@ class EvaluationParams(Params):
     histogram_bins: Annotated[int, Field(ge=5, le=500)] = 40
     """Bars in each plot."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 1000
-    """Draws of the bootstrap, which makes the intervals where a prompt has several pairs (up to
-    2000 prompts; of more, a formula gives the same)."""
+    """Draws of the bootstrap, which makes the interval of the calibration error, and all intervals
+    where a prompt has several pairs (up to 2000 prompts; of more, a formula gives the same)."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the bootstrap."""
     first_tokens: Annotated[int, Field(ge=1)] | None = 64

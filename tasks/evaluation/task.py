@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 15
+VERSION = 16
 SHELF = "6_evaluation"
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.artifact import Artifact, Step, Store, Workspace
-from tasks.evaluation.tables.scores import Scores
+from tasks.evaluation.tables.scores import Scores, numbered
 
 COLORS = ("blue", "green", "say so", "the sky is what", "or color", "They is")
 
@@ -188,7 +188,7 @@ def made_scores(
     return Scores(
         pair_id=np.array([f"{i:04d}" for i in range(n)]),
         source=np.array(sources or ["a"] * n),
-        group=np.array(groups or [f"g{i}" for i in range(n)]),
+        group=numbered(groups or [f"g{i}" for i in range(n)]),
         preference=np.array(preferences or [1.0] * n),
         chosen=np.array(chosen, np.float64),
         rejected=np.array(rejected, np.float64),

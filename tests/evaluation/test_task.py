@@ -119,7 +119,7 @@ def test_soft_labels_and_comparisons_reach_the_table(whole, tmp_path):
     assert table["correct"].to_pylist()[1] is None
     assert table["rejected_id"][0] == table["rejected_id"][1]
     scores = read_scores(found.path / "scores.parquet")
-    assert scores.group.tolist() == ["c", "c"]
+    assert scores.group.tolist() == [0, 0]
 
 
 def test_equal_work_gives_equal_bytes_and_the_batch_size_is_not_in_the_key(made, tmp_path):

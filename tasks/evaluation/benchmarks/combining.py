@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.evaluation.measures.intervals import Interval, Resampling, intervals_of
+from tasks.evaluation.tables.scores import numbered
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ def mean(
     values: Sequence[float], groups: Sequence[str], how: Resampling, *, share: bool = True
 ) -> Figure:
     """The mean of an item's values (at least one); a `share` lies in 0 to 1 for every item."""
-    array, names = np.asarray(values, np.float64), np.asarray(groups, np.str_)
+    array = np.asarray(values, np.float64)
     column = {"x": array}
     shares, means = (column, {}) if share else ({}, column)
-    interval = intervals_of(shares, means, names, how)["x"]
+    interval = intervals_of(shares, means, numbered(groups), how)["x"]
     return Figure(float(array.sum() / len(array)), interval, len(array))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tasks.evaluation.measures.intervals import Resampling, halved, share
 from tasks.evaluation.measures.null_models import NullModel, described, differences
 from tasks.evaluation.measures.slices import answer_tokens
-from tasks.evaluation.tables.answers import answers_of, intraclass_correlation, partial_correlation
+from tasks.evaluation.tables.answers import Answers, intraclass_correlation, partial_correlation
 from tasks.evaluation.tables.scores import Counts, Floats, Scores
 from tasks.evaluation.tables.texts import Texts
 
@@ -39,11 +39,11 @@ class Judges:
 
 
 def bias_panel(
-    scores: Scores, texts: Texts | None, judges: Judges, how: Resampling
+    scores: Scores, answers: Answers, texts: Texts | None, judges: Judges, how: Resampling
 ) -> dict[str, Any]:
     """`{null_models, leanings, length, prompt}`; pairs without a right side are left out, but for
-    `prompt` and the partial correlation. Without texts, only what tokens tell."""
-    answers = answers_of(scores).several()
+    `prompt` and the partial correlation, which are of `answers`: those of the groups that have
+    several. Without texts, only what tokens tell."""
     explained = intraclass_correlation(answers) if len(answers) else None
     rows = np.flatnonzero(scores.decided)
     decided, judges = scores.take(rows), judges.take(rows)
@@ -83,7 +83,7 @@ def _null_models(
             notes["position"] |= {"note": NO_ORDER}
     if judges.first_margin is not None:
         margins["first_tokens"] = judges.first_margin
-        same = judges.first_margin * scores.margin > 0
+        same = np.sign(judges.first_margin) == np.sign(scores.margin)
         notes["first_tokens"] = {
             "tokens": judges.first_tokens,
             **share("same", same, scores, how),

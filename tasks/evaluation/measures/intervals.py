@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from tasks.evaluation.tables.scores import Counts, Floats, Mask, Scores, Strings
+from tasks.evaluation.tables.scores import Counts, Floats, Mask, Scores
 
 Z = 1.959963984540054
 """Quantile 0.975 of the standard normal distribution."""
@@ -53,7 +53,7 @@ def mean_interval(values: Floats) -> Interval | None:
 
 
 def intervals_of(
-    shares: Mapping[str, Floats], means: Mapping[str, Floats], group: Strings, how: Resampling
+    shares: Mapping[str, Floats], means: Mapping[str, Floats], group: Counts, how: Resampling
 ) -> dict[str, Interval | None]:
     """The interval of the mean of each array of per-pair values `[N]`; those of `shares` lie in
     0 to 1. One group alone tells nothing: (0, 1), or None for a mean.

@@ -28,6 +28,7 @@ from tasks.evaluation.measures.readiness import readiness
 from tasks.evaluation.measures.slices import Slices, slices_of, slices_of_labels
 from tasks.evaluation.measures.suspects import suspect_figures
 from tasks.evaluation.scoring.probes import probe_figures
+from tasks.evaluation.tables.answers import answers_of
 from tasks.evaluation.tables.scores import Floats, Scores, Strings
 from tasks.evaluation.tables.texts import Texts
 
@@ -62,12 +63,13 @@ def all_metrics(
     scores, texts = scores.take(order), texts.take(order) if texts else None
     if texts:
         scores = replace(scores, group=texts.group)
+    answers = answers_of(scores).several()
     found = {
         "format": FORMAT,
         **_by_set_of_pairs(scores, texts, how),
         "rewards": reward_distribution(scores),
-        "bias": bias_panel(scores, texts, (judges or Judges()).take(order), how),
-        "readiness": readiness(scores)
+        "bias": bias_panel(scores, answers, texts, (judges or Judges()).take(order), how),
+        "readiness": readiness(scores, answers)
         | {"probes": None if probes is None else probe_figures(probes, scores)},
         "suspects": suspect_figures(scores),
     }

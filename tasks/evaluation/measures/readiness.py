@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.tables.answers import Answers, answers_of
+from tasks.evaluation.tables.answers import Answers
 from tasks.evaluation.tables.scores import Floats, Scores
 
 BEST_OF = (1, 2, 3, 4, 8, 16, 32, 64)
@@ -16,12 +16,12 @@ BFLOAT16_BITS = 8
 """Bits of its significand, the hidden one counted."""
 
 
-def readiness(scores: Scores) -> dict[str, Any]:
-    """`{groups: ..., bfloat16: ..., best_of_n: [...]}`; `scores` in a fixed order.
+def readiness(scores: Scores, answers: Answers) -> dict[str, Any]:
+    """`{groups: ..., bfloat16: ..., best_of_n: [...]}`.
 
-    `groups` and `best_of_n` are over prompts with at least two distinct answers, and None without.
+    `groups` and `best_of_n` are of `answers`, those of the groups that have several, and None
+    where there are none.
     """
-    answers = answers_of(scores).several()
     return {
         "groups": _groups(answers) if len(answers) else None,
         "bfloat16": _serving(scores),

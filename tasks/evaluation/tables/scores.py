@@ -11,7 +11,7 @@ prompt, in all but freak cases. `chosen_id` and `rejected_id` name the token ids
 for an answer that stands in several pairs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -64,9 +64,9 @@ class Scores:
 
     pair_id: Strings
     source: Strings
-    group: Strings
-    """Pairs that are not independent of each other: the prompt's hash where it is known, else the
-    comparison, else the pair itself."""
+    group: Counts
+    """The number of the pair's group, within which pairs are not independent: all pairs of one
+    prompt where prompts are known, else of one comparison, else the pair alone."""
     preference: Floats
     chosen: Floats
     rejected: Floats
@@ -162,7 +162,7 @@ def scores_of(table: pa.Table) -> Scores:
     return Scores(
         pair_id=strings("pair_id"),
         source=strings("source"),
-        group=np.asarray([g or p for g, p in zip(groups, pair_ids, strict=True)], dtype=np.str_),
+        group=numbered([g or p for g, p in zip(groups, pair_ids, strict=True)]),
         preference=floats("preference"),
         chosen=floats("reward_chosen"),
         rejected=floats("reward_rejected"),
@@ -174,3 +174,9 @@ def scores_of(table: pa.Table) -> Scores:
         chosen_id=strings("chosen_id"),
         rejected_id=strings("rejected_id"),
     )
+
+
+def numbered(names: Sequence[str]) -> Counts:
+    """The place of each name, `[N]`, among the sorted distinct ones: numbers that compare and sort
+    as the names do, at a fraction of the cost."""
+    return np.unique(np.asarray(names, np.str_), return_inverse=True)[1].astype(np.int64)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tasks.conversion.conversation.messages import text_of
 from tasks.errors import DataError
 from tasks.evaluation.tables.language import is_told, language
-from tasks.evaluation.tables.scores import SIDES, Counts, Floats, Mask, Strings
+from tasks.evaluation.tables.scores import SIDES, Counts, Floats, Mask, Strings, numbered
 from tasks.evaluation.tables.surface import FEATURES, features, opening
 
 BATCH_ROWS = 1024
@@ -47,7 +47,8 @@ SCHEMA = pa.schema(
 class Texts:
     """The columns that figures are computed from, aligned with `Scores`."""
 
-    group: Strings
+    group: Counts
+    """The number of the prompt."""
     format: Strings
     language: Strings
     turns: Counts
@@ -163,7 +164,7 @@ def texts_of(table: pa.Table) -> Texts:
         return np.stack(columns, axis=1).astype(np.float64)
 
     return Texts(
-        group=strings("group"),
+        group=numbered(table["group"].to_pylist()),
         format=strings("format"),
         language=strings("language"),
         turns=table["turns"].to_numpy().astype(np.int64),

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tasks.evaluation.measures.champion import against_champion
-from tasks.evaluation.tables.scores import Scores, read_scores, scores_of
+from tasks.evaluation.tables.scores import Scores, numbered, read_scores, scores_of
 from tasks.registration.aliases.champion_scores import champion_scores
 from tasks.registration.aliases.comparison import compare
 from tasks.registration.aliases.frozen import frozen_pairs
@@ -123,6 +121,6 @@ def scale_of(
 
 
 def _by_prompt(scores: Scores, groups: dict[str, str]) -> Scores:
-    """The scores with the prompt's hash as what makes pairs depend on each other."""
-    group = [groups[pair_id] for pair_id in scores.pair_id.tolist()]
-    return replace(scores, group=np.asarray(group, np.str_))
+    """The scores with all pairs of one prompt as one group."""
+    group = numbered([groups[pair_id] for pair_id in scores.pair_id.tolist()])
+    return replace(scores, group=group)

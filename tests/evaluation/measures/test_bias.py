@@ -14,6 +14,8 @@ from tasks.evaluation.measures.null_models import (
     fit,
     fit_null_models,
 )
+from tasks.evaluation.tables.answers import answers_of
+from tasks.evaluation.tables.scores import Scores
 from tasks.evaluation.tables.surface import features, opening, script
 from tasks.evaluation.tables.texts import Texts, text_table, texts_of
 from tests.evaluation.pieces import made_scores, write_conversion
@@ -32,6 +34,11 @@ def canonical(i: int, chosen: str, rejected: str) -> dict:
 def texts(tmp_path, pairs: list[tuple[str, str]]) -> Texts:
     write_conversion(tmp_path, [canonical(i, *pair) for i, pair in enumerate(pairs)])
     return texts_of(text_table(tmp_path, [(f"{i:04d}", "a") for i in range(len(pairs))]))
+
+
+def panel(made: Scores, seen: Texts | None, judges: Judges | None = None) -> dict:
+    answers = answers_of(made).several()
+    return bias_panel(made, answers, seen, judges or Judges(), Resampling())
 
 
 def test_marks_of_an_answer_are_counted():
@@ -87,22 +94,28 @@ def test_leanings_of_the_model_stand_beside_those_of_the_data(tmp_path):
     pairs = [("**b** is", "plain is"), *[("plain", "**b** it")] * 3, ("same", "also")]
     seen = texts(tmp_path, pairs)
     made = made_scores([1.0, -1.0, -2.0, 0.0, 3.0])
-    found = bias_panel(made, seen, Judges(), Resampling())["leanings"]["bold"]
+    found = panel(made, seen)["leanings"]["bold"]
     assert (found["pairs"], found["data"], found["model"]) == (4, 1 / 4, (3 + 0.5) / 4)
 
 
 def test_null_models_that_see_nothing_count_as_half_and_say_so(tmp_path):
     seen = texts(tmp_path, [("**b** is", "plain is"), ("one", "two")])
-    found = bias_panel(made_scores([1.0, 1.0]), seen, Judges(), Resampling())["null_models"]
+    found = panel(made_scores([1.0, 1.0]), seen)["null_models"]
     assert (found["more_bold"]["decides"], found["more_bold"]["accuracy"]) == (0.5, 0.75)
     assert (found["more_code"]["decides"], found["more_code"]["accuracy"]) == (0.0, 0.5)
     assert found["model"]["accuracy"] == 1.0
 
 
+def test_the_first_tokens_say_the_same_where_the_verdict_is_the_same_ties_included():
+    judges = Judges(3, np.array([1.0, -1.0, 0.0, 0.0]))
+    judge = panel(made_scores([2.0, 2.0, 0.0, -1.0]), None, judges)["null_models"]["first_tokens"]
+    assert (judge["tokens"], judge["same"], judge["accuracy"]) == (3, 2 / 4, 2 / 4)
+
+
 def test_accuracy_by_length_is_of_the_right_pairs():
     tokens = [(22, 12), (22, 12), (12, 22), (22, 22), (23, 22)]
     made = made_scores([1.0, -1.0, -1.0, 1.0, 1.0], tokens=tokens)
-    found = bias_panel(made, None, Judges(), Resampling())["length"]
+    found = panel(made, None)["length"]
     # answers of 20 and 20, and of 21 and 20 tokens are as long
     assert (found["matched"]["pairs"], found["matched"]["accuracy"]) == (2, 1.0)
     assert (found["chosen_longer"]["pairs"], found["chosen_longer"]["accuracy"]) == (3, 2 / 3)
@@ -151,7 +164,7 @@ def test_the_judge_of_position_goes_by_the_order_that_rows_had(tmp_path):
     seen = placed(tmp_path, [True] * 7 + [False] * 2 + [None])
     assert seen.first.tolist() == [1.0] * 7 + [-1.0] * 2 + [0.0]
     fitted = fit_null_models(tmp_path, 10)
-    found = bias_panel(made_scores([1.0] * 10), seen, Judges(null_models=fitted), Resampling())
+    found = panel(made_scores([1.0] * 10), seen, Judges(null_models=fitted))
     judge = found["null_models"]["position"]
     assert judge["decides"] == 9 / 10
     assert judge["accuracy"] == (7 + 0.5) / 10
@@ -163,7 +176,7 @@ def test_the_judge_of_position_goes_by_the_order_that_rows_had(tmp_path):
 def test_a_habit_of_the_second_place_is_found_as_well(tmp_path):
     seen = placed(tmp_path, [False] * 3 + [True])
     fitted = fit_null_models(tmp_path, 10)
-    found = bias_panel(made_scores([1.0] * 4), seen, Judges(null_models=fitted), Resampling())
+    found = panel(made_scores([1.0] * 4), seen, Judges(null_models=fitted))
     assert found["null_models"]["position"]["accuracy"] == 3 / 4
 
 
@@ -171,10 +184,10 @@ def test_where_no_order_is_known_the_panel_says_so(tmp_path):
     seen = placed(tmp_path, [None] * 3)
     judges = Judges(null_models=fit_null_models(tmp_path, 10))
     made = made_scores([1.0, 2.0, -1.0])
-    judge = bias_panel(made, seen, judges, Resampling())["null_models"]["position"]
+    judge = panel(made, seen, judges)["null_models"]["position"]
     assert (judge["decides"], judge["accuracy"]) == (0.0, 0.5)
     assert judge["note"] == "no pair says which answer stood first in its row"
-    judge = bias_panel(made, None, Judges(), Resampling())["null_models"]["position"]
+    judge = panel(made, None)["null_models"]["position"]
     assert (judge["decides"], judge["accuracy"]) == (None, None)
     assert "the pairs of conversion are not at hand" in judge["note"]
     assert best_null_model({"model": {"accuracy": 0.9}, "position": {"accuracy": 0.8}}) is None

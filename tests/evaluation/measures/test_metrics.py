@@ -88,7 +88,20 @@ def test_the_interval_of_the_calibration_error_is_that_of_drawing_whole_groups_a
     ]
     expected = np.quantile(drawn, [0.025, 0.975]).tolist()
     assert error_interval(margin, preference, group, how) == pytest.approx(expected, rel=1e-9)
-    assert error_interval(margin, preference, np.full(60, "one"), how) is None
+    assert error_interval(margin, preference, np.zeros(60, int), how) is None
+
+
+def test_many_groups_in_lots_give_the_interval_of_the_calibration_error_that_all_of_them_give(
+    monkeypatch,
+):
+    from tasks.evaluation.measures import calibration
+
+    random = np.random.default_rng(2)
+    group = random.integers(0, 3000, 5000)
+    margin = random.normal(0.5, 1.4, 5000) + random.normal(0, 0.5, 3000)[group]
+    drawn = error_interval(margin, None, group, Resampling())
+    monkeypatch.setattr(calibration, "BOOTSTRAP_GROUPS", 5000)
+    assert error_interval(margin, None, group, Resampling()) == pytest.approx(drawn, abs=0.0015)
 
 
 def test_calibration_error_by_hand():

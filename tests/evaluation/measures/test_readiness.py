@@ -86,13 +86,14 @@ def test_spread_and_zero_advantage_by_hand():
         *ranked([2.0, 2.0], "b"),
         *ranked([257.0, 256.0], "c"),
     ]
-    found = readiness(scores(rows))["groups"]
+    made = scores(rows)
+    found = readiness(made, answers_of(made))["groups"]
     assert (found["groups"], found["answers"], found["largest"]) == (3, 6, 2)
     assert found["within_std_mean"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert found["within_std_median"] == 0.5
     assert found["zero_advantage"] == 1 / 3
     assert found["zero_advantage_bfloat16"] == 2 / 3
-    serving = readiness(scores(rows))["bfloat16"]
+    serving = readiness(made, answers_of(made))["bfloat16"]
     assert serving == {
         "tie_rate": 2 / 3,
         "tie_rate_float32": 1 / 3,

@@ -14,7 +14,7 @@ from tasks.evaluation import EvaluationParams, step
 from tasks.evaluation.measures.metrics import flat, metrics_of
 from tasks.evaluation.measures.slices import MOST_LABELS, slices_of_labels
 from tasks.evaluation.tables.row_columns import label_of
-from tasks.evaluation.tables.scores import read_scores
+from tasks.evaluation.tables.scores import numbered, read_scores
 from tests.evaluation.pieces import conversations, everything, stored
 
 KINDS = ("math", "code", None)
@@ -54,7 +54,7 @@ def test_every_value_has_the_figures_of_its_pairs_alone(made):
     metrics = json.loads((found.path / "metrics.json").read_bytes())
     scores = read_scores(found.path / "scores.parquet")
     texts = pq.read_table(found.path / "texts.parquet")
-    scores = replace(scores, group=np.asarray(texts["group"].to_pylist()))
+    scores = replace(scores, group=numbered(texts["group"].to_pylist()))
     table = pq.read_table(found.path / "row_columns.parquet")
     assert table["pair_id"].equals(texts["pair_id"])
     numbers = [row - 1 for row in texts["row"].to_pylist()]
