@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.evaluation.measures.distribution import QUANTILES
 from tasks.evaluation.measures.null_models import best_null_model
+from tasks.evaluation.measures.slices import OTHERS
 
 PROMPT_SHARE = 0.5
 FALSE_TIES = 0.01
@@ -18,6 +20,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
         {"figure": figure, "message": message}
         for figure, message in (
             *_below_a_coin(metrics["sources"], metrics.get("columns", {})),
+            *_rare_values(metrics.get("columns", {})),
             *_null_models(metrics["bias"]["null_models"]),
             *_place(metrics["bias"]["leanings"].get("first")),
             *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
@@ -48,6 +51,21 @@ def _below_a_coin(
         for low, high in [each["accuracy_ties_half_interval"]]
         if high < 0.5
     ]
+
+
+def _rare_values(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[str, str]]:
+    """Columns of which most pairs have a value that is too rare for a slice of its own."""
+    found: list[tuple[str, str]] = []
+    for name, slices in columns.items():
+        rare = sum(_scored(each) for each in slices if each["slice"].endswith(OTHERS))
+        pairs = sum(map(_scored, slices))
+        if 2 * rare > pairs:
+            message = (
+                f"{rare} of {pairs} pairs have a value of {name} that hardly repeats, and are in "
+                "one slice together; name columns of few values, or of numbers, in slice_by"
+            )
+            found.append((f"columns.{name}", message))
+    return found
 
 
 def _null_models(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -94,9 +112,9 @@ def _prompt(explained: float | None) -> list[tuple[str, str]]:
     ]
 
 
-def _scored(overall: Mapping[str, Any]) -> int:
-    """All pairs with rewards: those without a better side as well."""
-    return int(overall["pairs"] + overall["undecided"])
+def _scored(figures: Mapping[str, Any]) -> int:
+    """All pairs of a set: those without a better side as well."""
+    return int(figures["pairs"] + figures["undecided"])
 
 
 def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:
@@ -121,7 +139,7 @@ def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:
 
 
 def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple[str, str]]:
-    median = rewards["quantiles"][len(rewards["quantiles"]) // 2]
+    median = rewards["quantiles"][QUANTILES.index(0.5)]
     return [
         (
             f"readiness.probes.{case}",

@@ -18,6 +18,8 @@ PROMPT_TOKENS = (32, 128, 512, 2048)
 TURNS = (2, 3, 5)
 MOST_LABELS = 30
 """Values of a column that are looked at apart: the most frequent ones."""
+OTHERS = " other values)"
+"""What the slice of the rarer values ends in."""
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
@@ -48,12 +50,13 @@ def slices_of(scores: Scores, texts: Texts | None) -> dict[str, Slices]:
 def slices_of_labels(labels: Strings) -> Slices:
     """The pairs of each label, `[N]`, in the order of the labels, numbers as such.
 
-    Of more than 30 labels the rarer ones are together, at the end. Numbers of which those would
-    be most of the pairs are cut into fifths instead.
+    Of more than 30 labels the rarer ones, and those of a single pair, are together, at the end.
+    Numbers of which those would be most of the pairs are cut into fifths instead.
     """
     counts = Counter(sorted(labels.tolist()))  # of equally frequent ones the first
     several = len(counts) > MOST_LABELS
-    frequent = [label for label, _ in counts.most_common(MOST_LABELS - several)]
+    common = counts.most_common(MOST_LABELS - several)
+    frequent = [label for label, pairs in common if pairs > several]
     rare = ~np.isin(labels, frequent)
     if 2 * rare.sum() > len(labels) and all(
         _number(label) < np.inf for label in {*counts} - {NONE}
@@ -61,7 +64,7 @@ def slices_of_labels(labels: Strings) -> Slices:
         return _fifths(labels)
     slices = [(label, labels == label) for label in sorted(frequent, key=_in_order)]
     if several:
-        slices.append((f"({len(counts) - len(frequent)} other values)", rare))
+        slices.append((f"({len(counts) - len(frequent)}{OTHERS}", rare))
     return slices
 
 

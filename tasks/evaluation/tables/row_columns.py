@@ -11,6 +11,7 @@ several rows make, it is the row that the pair names.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def labels_at(
     known: dict[str, None] = {}
     for place, row in _rows_at(ingestion, set(places)):
         known |= dict.fromkeys(row)
-        values = {column: value for column in columns for value in _values(row, column)}
+        values = _values(row, columns)
         met.update(values)
         found[place] = [label_of(values.get(column)) for column in columns]
     if absent := [column for column in columns if column not in met]:
@@ -88,12 +89,13 @@ def _rows_at(ingestion: Artifact, places: set[Place]) -> Iterator[tuple[Place, R
                     yield place, json.loads(batch["raw"][i].as_py())
 
 
-def _values(row: Row, column: str) -> list[Any]:
-    """What stands in the column; nothing where the row lacks it."""
-    try:
-        return [at_path(row, column, null_ok=True)]
-    except Unusable:
-        return []
+def _values(row: Row, columns: Sequence[str]) -> Row:
+    """What stands in those of the columns that the row has."""
+    found: Row = {}
+    for column in columns:
+        with suppress(Unusable):
+            found[column] = at_path(row, column, null_ok=True)
+    return found
 
 
 def label_of(value: Any) -> str:

@@ -11,11 +11,12 @@ import pytest
 from tasks.artifact import Store
 from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
-from tasks.evaluation.measures.metrics import flat, metrics_of
+from tasks.evaluation.measures.intervals import Resampling
+from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
 from tasks.evaluation.measures.slices import MOST_LABELS, slices_of_labels
 from tasks.evaluation.tables.row_columns import label_of
 from tasks.evaluation.tables.scores import numbered, read_scores
-from tests.evaluation.pieces import conversations, everything, stored
+from tests.evaluation.pieces import conversations, everything, made_scores, stored
 
 KINDS = ("math", "code", None)
 
@@ -141,5 +142,19 @@ def test_numbers_that_hardly_repeat_are_cut_into_fifths():
         ("(none)", 3),
     ]
     assert (np.sum([rows for _, rows in slices], axis=0) == 1).all()
-    words = np.append(labels, "high")
-    assert "(73 other values)" in dict(slices_of_labels(words))
+
+
+def test_texts_that_hardly_repeat_are_one_slice_which_is_told():
+    labels = np.asarray([f"title {n}" for n in range(60)] + ["news"] * 3 + ["(none)"] * 2)
+    slices = [(label, int(rows.sum())) for label, rows in slices_of_labels(labels)]
+    assert slices == [("(none)", 2), ("news", 3), ("(60 other values)", 60)]
+    made = made_scores([1.0] * 64 + [2.0], preferences=[1.0] * 64 + [0.5])
+    how = Resampling(100)
+    [told] = [
+        warning["message"]
+        for warning in all_metrics(made, how=how, columns={"title": labels})["warnings"]
+        if warning["figure"] == "columns.title"
+    ]
+    assert told.startswith("60 of 65 pairs have a value of title that hardly repeats, and are in")
+    few = all_metrics(made, how=how, columns={"title": np.repeat(["a", "b"], [64, 1])})
+    assert not any(warning["figure"] == "columns.title" for warning in few["warnings"])
