@@ -14,7 +14,6 @@ from tasks.errors import ParamsError
 from tasks.evaluation.params import EvaluationParams
 
 if TYPE_CHECKING:
-    from tasks.evaluation.tables.scores import Scores
     from tasks.ingestion.places.files import SourceFile
 
 logger = logging.getLogger(__name__)
@@ -109,6 +108,7 @@ def build(
     from tasks.evaluation.benchmarks.files import items_of
     from tasks.evaluation.benchmarks.passes import BenchmarkPasses
     from tasks.evaluation.figures import write_figures
+    from tasks.evaluation.report.writing import write_pages
     from tasks.evaluation.scoring.passes import Passes
     from tasks.evaluation.tables.scores import read_scores
 
@@ -125,7 +125,12 @@ def build(
         found = benchmarks.run(texts, f"reward-model-{training.key}")
     scores = read_scores(workspace.path / "scores.parquet")
     metrics = write_figures(params, scores, texts, found, workspace)
-    _write_pages(params, scores, metrics, [training, tokenization, conversion], workspace)
+    inputs = [each for each in (training, tokenization, conversion) if each]
+    provenance = {
+        "Inputs": {each.stage: {"key": each.key, "digest": each.digest} for each in inputs},
+        "Evaluation": {"version": VERSION, "params": canonical(params)},
+    }
+    write_pages(scores, metrics, params.histogram_bins, texts, provenance, workspace)
     for concern in metrics["warnings"]:
         logger.warning("%s: %s", concern["figure"], concern["message"])
     workspace.report.update(_reported(metrics) | {"scoring": passes.how})
@@ -169,34 +174,6 @@ def _write_row_columns(params: EvaluationParams, ingestion: Artifact, workspace:
     from tasks.evaluation.tables.row_columns import row_column_table
 
     texts = pq.read_table(workspace.path / "texts.parquet")
+    labels = row_column_table(ingestion, texts, params.slice_by)
     with workspace.writing("row_columns.parquet") as path:
-        pq.write_table(
-            row_column_table(ingestion, texts, params.slice_by), path, compression="zstd"
-        )
-
-
-def _write_pages(
-    params: EvaluationParams,
-    scores: "Scores",
-    metrics: Mapping[str, Any],
-    inputs: Sequence[Artifact | None],
-    workspace: Workspace,
-) -> None:
-    """Writes the plots, the sample pairs and the report."""
-    import pyarrow.parquet as pq
-
-    from tasks.evaluation.report import report_of
-    from tasks.evaluation.report.curves import draw_all
-    from tasks.evaluation.report.samples import sample_table
-
-    draw_all(scores, metrics, params.histogram_bins, workspace)
-    if inputs[-1] is not None:
-        with workspace.writing("samples.parquet") as path:
-            pq.write_table(sample_table(scores, inputs[-1].path), path, compression="zstd")
-    provenance = {
-        "Inputs": {a.stage: {"key": a.key, "digest": a.digest} for a in inputs if a is not None},
-        "Evaluation": {"version": VERSION, "params": canonical(params)},
-    }
-    page = report_of(workspace.path, provenance=provenance)
-    with workspace.writing("report.html") as path:
-        path.write_text(page, "utf-8")
+        pq.write_table(labels, path, compression="zstd")

@@ -45,8 +45,8 @@ def check(items: Sequence[Item]) -> None:
 
 def best_of(rewards: Sequence[float]) -> float:
     """The share of the first answer in the highest reward."""
-    winners = [place for place, reward in enumerate(rewards) if reward == max(rewards)]
-    return 1 / len(winners) if 0 in winners else 0.0
+    highest = max(rewards)
+    return 1 / rewards.count(highest) if rewards[0] == highest else 0.0
 
 
 def judge(scored: Sequence[Scored], how: Resampling) -> Result:

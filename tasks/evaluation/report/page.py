@@ -8,7 +8,7 @@ that it carries.
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +18,7 @@ from tasks.evaluation.report import tables
 from tasks.evaluation.report.benchmark_tables import benchmarks
 from tasks.evaluation.report.headline import headline
 from tasks.evaluation.report.layout import Figures, Table
+from tasks.evaluation.report.readiness_tables import readiness
 from tasks.evaluation.report.registration_tables import bounds, champion, facts
 from tasks.evaluation.report.wording import number, visible
 
@@ -67,7 +68,7 @@ class Section:
     name: str
     title: str
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = field(default_factory=tuple[Picture, ...])
+    pictures: Sequence[Picture] = ()
 
 
 def render_report(
@@ -101,7 +102,10 @@ def render_report(
         headline=headline(metrics),
         warnings=metrics["warnings"],
         sections=_sections(metrics, material, against, provenance),
-        samples=[(KINDS[kind], _samples(material.samples, kind)) for kind in KINDS],
+        samples=[
+            (title, [row for row in material.samples if row["kind"] == kind])
+            for kind, title in KINDS.items()
+        ],
         links=[(text, url, url.startswith(("https://", "http://"))) for text, url in links],
         number=number,
     )
@@ -145,7 +149,7 @@ def _sections(
         Section("benchmarks", "Benchmarks", benchmarks(metrics)),
         Section("champion", "Champion", champion(against) if against else ()),
         Section("bias", "Bias", tables.bias(metrics), shown("length_ratio")),
-        Section("readiness", "Readiness for RL", tables.readiness(metrics), shown("best_of_n")),
+        Section("readiness", "Readiness for RL", readiness(metrics), shown("best_of_n")),
         Section("calibration", "Calibration", tables.calibration(metrics), shown("calibration")),
         Section("labels", "Labels", tables.suspects(metrics, material.suspects)),
         Section(
@@ -157,10 +161,6 @@ def _sections(
     return [section for section in sections if section.tables or section.pictures]
 
 
-def _samples(rows: Sequence[Figures], kind: str) -> list[Figures]:
-    return [row for row in rows if row["kind"] == kind]
-
-
 def _rows(path: Path) -> list[Mapping[str, Any]]:
     if not path.is_file():
         return []
@@ -170,13 +170,12 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _pictures(directory: Path) -> list[Picture]:
-    """Those that were drawn; one without a dark twin is shown on dark pages as well."""
-    found: list[Picture] = []
-    for name, text in PICTURES.items():
-        light, dark = directory / f"{name}.png", directory / "dark" / f"{name}.png"
-        if light.is_file():
-            found.append(Picture(name, text, _uri(light), _uri(dark if dark.is_file() else light)))
-    return found
+    """Those that were drawn."""
+    return [
+        Picture(name, text, _uri(light), _uri(directory / "dark" / light.name))
+        for name, text in PICTURES.items()
+        if (light := directory / f"{name}.png").is_file()
+    ]
 
 
 def _uri(path: Path) -> str:

@@ -6,6 +6,7 @@
 Window by window: what an earlier, killed attempt has finished is not computed again.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +53,15 @@ class Passes:
             DataError: no pair is held out, or a pair is not among those of `conversion`.
             ModelError: a reward is no finite number.
         """
-        windows = self._score()
-        self._join(SCORES, windows, SCHEMA)
+        parts = self._score()
+        self._join(SCORES, parts, SCHEMA)
         if self.params.first_tokens is not None:
-            self._join(TRUNCATED, windows, truncation.SCHEMA)
+            self._join(TRUNCATED, parts, truncation.SCHEMA)
         if conversion is not None:
             self._texts(conversion)
 
     def _score(self) -> int:
-        """How many windows there are; both tables' parts of each are in the scratch directory."""
+        """Leaves both tables' parts, one per window, in the scratch directory; returns how many."""
         from tqdm import tqdm
 
         first = self.params.first_tokens
@@ -91,18 +92,16 @@ class Passes:
         with self.workspace.writing(f"scratch/{name}-{index:05d}.parquet") as path:
             pq.write_table(part, path)
 
-    def _join(self, name: str, windows: int, schema: pa.Schema) -> None:
+    def _join(self, name: str, parts: int, schema: pa.Schema) -> None:
         with (
             self.workspace.writing(f"{name}.parquet") as path,
             pq.ParquetWriter(path, schema, compression="zstd") as writer,
         ):
-            for index in range(windows):
+            for index in range(parts):
                 part = self.workspace.scratch / f"{name}-{index:05d}.parquet"
                 writer.write_table(pq.read_table(part))
 
     def _texts(self, conversion: Path) -> None:
-        from dataclasses import replace
-
         from transformers import AutoTokenizer
 
         from tasks.evaluation.scoring.probes import probe_table

@@ -12,7 +12,7 @@ longer than the model can read, is left out for that prompt.
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -22,6 +22,9 @@ from tasks.conversion.unusable import Unusable
 from tasks.evaluation.scoring.score import RewardScorer
 from tasks.evaluation.tables.scores import Scores, TokenIds
 from tasks.evaluation.tables.texts import PairKey, Row, answer_text, prompt_text, rows_of
+
+if TYPE_CHECKING:
+    from tasks.training.batches.reading import RowReader
 
 REPETITIONS = 64
 COPIES = 8
@@ -82,6 +85,9 @@ def probe_table(
     scorer: RewardScorer, tokenizer: Any, conversion: Path, scores: Scores, prompts: int
 ) -> pa.Table:
     """The rewards of every case for the `prompts` held-out prompts with the smallest pair ids."""
+    from tasks.training.batches.reading import RowReader
+
+    reader = RowReader(tokenizer, "keep")
     scores = scores.take(scores.order())
     own = dict(zip(scores.pair_id.tolist(), scores.chosen.tolist(), strict=True))
     rows = _prompts(conversion, scores, prompts)
@@ -95,7 +101,7 @@ def probe_table(
             str(tokenizer.eos_token or tokenizer.sep_token or ""),
         )
         for case, answer in cases(setting).items():
-            ids = _encoded(row, answer, tokenizer)
+            ids = _encoded(row, answer, reader)
             if ids is not None and 0 < len(ids) <= longest:
                 found.append((row["pair_id"], case, ids))
     rewards = scorer.rewards([ids for _, _, ids in found]) if found else np.empty(0, np.float32)
@@ -121,20 +127,17 @@ def _prompts(conversion: Path, scores: Scores, most: int) -> list[Row]:
     return [rows[pair] for pair in sorted(rows)]
 
 
-def _encoded(row: Row, answer: str, tokenizer: Any) -> TokenIds | None:
+def _encoded(row: Row, answer: str, reader: "RowReader") -> TokenIds | None:
     """Token ids of the row's prompt with this answer; None where it cannot be rendered."""
-    from tasks.templating.renderer import Renderer
-    from tasks.tokenization.encode import Encoder
-
     standard = row["format"] == "standard"
     side = answer if standard else [{"role": "assistant", "content": answer}]
     # A pair of two sides is what gets rendered: the real answer stands beside the case.
     pair = row | {"chosen": orjson.dumps(side).decode(), "rejected": row["chosen"]}
     try:
-        text = Renderer(tokenizer, "keep").texts(pair)[0]
+        side = reader.sides(pair)[0]
     except Unusable:
         return None
-    return Encoder(tokenizer)([text], add_special_tokens=standard)[0]
+    return reader.ids([side], standard=standard)[0]
 
 
 def probe_figures(table: pa.Table, scores: Scores) -> dict[str, Any]:

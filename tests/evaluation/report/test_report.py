@@ -5,7 +5,6 @@ import json
 import re
 from hashlib import sha256
 from html.parser import HTMLParser
-from importlib.resources import files
 from math import exp, log
 
 import pytest
@@ -205,8 +204,3 @@ def test_one_label_is_one_label_and_nothing_is_less_than_nothing():
 def test_what_a_reader_needs_to_see_stays_as_it_is():
     assert visible("Grüße, 世界 👩‍🚀\n\tsalut") == "Grüße, 世界 👩‍🚀\n\tsalut"
     assert visible("a\u200bb\x07") == "a[U+200B]b[U+0007]"
-
-
-def test_template_and_style_are_in_the_package():
-    package = files("tasks.evaluation.report")
-    assert {path.name for path in package.iterdir()} >= {"page.html", "page.css"}
