@@ -52,8 +52,8 @@ class EvaluationParams(Params):
     """Held-out prompts that get nine extreme answers each (empty, repeated, ...); 0: none."""
     slice_by: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Columns of the sources' rows, such as [category, meta.level] (a dotted path reaches into
-    one), for each of whose values (or fifths, of numbers that hardly repeat) the figures are made
-    apart. Another list trains nothing again."""
+    one), for each of whose 30 commonest values (or fifths, of numbers that hardly repeat) the
+    figures are made apart. Another list trains nothing again."""
     suspects: Annotated[int, Field(ge=0)] = 100
     """Most pairs in the table of labels that the model contradicts; 0: no table."""
     benchmarks: tuple[BenchmarkParams, ...] = ()

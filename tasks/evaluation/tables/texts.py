@@ -24,7 +24,7 @@ from tasks.evaluation.tables.language import is_told, language
 from tasks.evaluation.tables.scores import SIDES, Counts, Floats, Mask, Strings, numbered
 from tasks.evaluation.tables.surface import FEATURES, features, opening
 
-BATCH_ROWS = 1024
+KEYS = ["split", "pair_id", "source"]
 CHOSEN_FIRST: Mapping[bool | None, float] = {True: 1.0, False: -1.0, None: 0.0}
 Row = dict[str, Any]
 PairKey = tuple[str, str]
@@ -87,31 +87,34 @@ def rows_of(
     conversion: Path, pairs: Set[PairKey], split: str = "eval"
 ) -> Iterator[tuple[PairKey, Row]]:
     """The pairs of conversion that have one of these keys in a split, each with its key; in the
-    order of the shards, of which a part is read at a time."""
+    order of the shards. Of a row group that holds none of them, only the keys are read."""
     for shard in sorted((conversion / "pairs").glob("*.parquet")):
-        for batch in pq.ParquetFile(shard).iter_batches(BATCH_ROWS):
-            names = (batch[name].to_pylist() for name in ("split", "pair_id", "source"))
-            rows = [
-                i
-                for i, (name, *pair) in enumerate(zip(*names, strict=True))
-                if name == split and tuple(pair) in pairs
-            ]
-            for row in batch.take(pa.array(rows, pa.int64())).to_pylist():
-                yield (row["pair_id"], row["source"]), row
+        with pq.ParquetFile(shard) as file:
+            for number in range(file.num_row_groups):
+                keys = file.read_row_group(number, KEYS)
+                columns = (keys[name].to_pylist() for name in KEYS)
+                rows = [
+                    i
+                    for i, (name, *pair) in enumerate(zip(*columns, strict=True))
+                    if name == split and tuple(pair) in pairs
+                ]
+                if rows:
+                    for row in file.read_row_group(number).take(rows).to_pylist():
+                        yield (row["pair_id"], row["source"]), row
 
 
 def _described(row: Row) -> Row:
     prompt = prompt_text(row)
+    answers = {side: answer_text(row, side) for side in SIDES}
     sides: Row = {}
-    for side in SIDES:
-        text = answer_text(row, side)
+    for side, text in answers.items():
         counts = zip(FEATURES, features(text), strict=True)
         sides |= {f"{side}_{name}": count for name, count in counts}
         sides[f"{side}_opening"] = opening(text)
     kept = {name: row[name] for name in ("pair_id", "source", "file", "row", "format", "group")}
     return {
         **kept,
-        "language": _language(prompt, answer_text(row, "chosen")),
+        "language": _language(prompt, answers["chosen"]),
         "turns": _turns(row),
         **sides,
         "chosen_first": row.get("chosen_first"),
