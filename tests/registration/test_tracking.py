@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 from pydantic import ValidationError
 
 from tasks.artifact.lock import locked
@@ -85,6 +86,29 @@ def test_mlflow_that_fails_is_told_once_and_registration_logs_what_is_missing(
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     log_history(place.client, sink.run_id, tmp_path / "metrics.jsonl")
     assert [step for step, _ in history(place, sink.run_id, "training.loss")] == [10, 20, 30]
+
+
+def test_records_that_mlflow_refused_are_logged_with_the_next_and_none_twice(
+    place, monkeypatch, caplog
+):
+    log_batch, failures = MlflowClient.log_batch, [False, True]
+
+    def failing(client, *args, **kwargs):
+        if not failures:
+            return log_batch(client, *args, **kwargs)
+        if failures.pop():  # it came too late: the server has taken the points
+            log_batch(client, *args, **kwargs)
+        raise TimeoutError("no answer")
+
+    sink = MetricsSink(place.params, place.root, "abc")
+    monkeypatch.setattr(MlflowClient, "log_batch", failing)
+    with caplog.at_level(logging.INFO):
+        for step in (10, 20, 30):
+            sink({"global_step": step, "loss": 1 / step})
+            sink.flush()
+    assert history(place, sink.run_id, "training.loss") == [(10, 0.1), (20, 0.05), (30, 1 / 30)]
+    told = [r.message for r in caplog.records if "reach MLflow" in r.message]
+    assert ["TimeoutError" in told[0], "again" in told[1]] == [True] * len(told)
 
 
 def test_a_failed_run_is_closed_and_taken_up_again(place):
