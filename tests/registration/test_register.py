@@ -1,7 +1,9 @@
 """One version per model, proved, with its alias: also when it was cut short, damaged or beaten."""
 
 import contextlib
+import errno
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,13 +13,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
-from tasks.errors import RegistrationError
+from tasks.errors import PipelineError, RegistrationError
 from tasks.evaluation.tables.scores import read_scores
 from tasks.registration import current_alias, logged_model, register, still_registered
-from tasks.registration.aliases import decision
+from tasks.registration.aliases import decision, judgement
 from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.aliases.locked_aliases import LockedAliases
@@ -250,6 +253,32 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
     assert found["alias"] == "challenger"
     assert "not compared: version 1 could not score" in found["decision"]
     assert "version 1 of 'reward-model' has no files at " in found["decision"]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (judgement, "champion_scores", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+        (shutil, "copyfile", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+        (judgement, "download", MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)),
+    ],
+)
+def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(
+    defended, monkeypatch, module, name, error
+):
+    """A decision is made once: this one would keep a better model from ever being champion."""
+
+    def fails(*_, **__):
+        raise error
+
+    place = defended
+    place.params = place.params.model_copy(update={"min_improvement": 0.01})  # judged anew
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fails)
+        with pytest.raises(PipelineError, match=r"[Nn]o space|is locked"):
+            place.register(place.worse)
+    found = receipt(place.register(place.worse))
+    assert found["decision"].startswith("does not beat version 1")
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tasks.registration.lineage import prompts_of, read_trained_on
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.champion_scale import ChampionScale, ScaleMap
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import check_registered, download
+from tasks.registration.proving.download import NO_ROOM, check_registered, download
 from tasks.registration.registry import CHAMPION
 from tasks.registration.subject import Subject
 from tasks.registration.tags import CONTRACT
@@ -49,7 +49,12 @@ class Judgement:
 def judge(
     aliases: LockedAliases, params: RegistrationParams, version: "ModelVersion", subject: Subject
 ) -> Judgement:
-    """The gate's bounds, then the champion, whose scores of the held-out pairs are kept."""
+    """The gate's bounds, then the champion, whose scores of the held-out pairs are kept.
+
+    Raises:
+        RegistrationError, OSError, MlflowException: no room here, or a store that is busy: the
+            next run compares.
+    """
     golden = int(version.tags.get(CONTRACT) or 0)
     note = "golden sequences as in training, in a clean process"
     contract = Bound(CONTRACT, golden, ">=", 1, golden >= 1, note=note)
@@ -65,9 +70,19 @@ def judge(
     try:
         return _compared(aliases.client, params, version, champion, subject, bounds)
     except Exception as error:  # a broken champion must not fall to whoever comes next
+        if _is_passing(error):
+            raise
         reason = f"version {number} could not score these pairs ({type(error).__name__}: {error})"
         logger.warning("%s: %s; promote one by hand if it is to go", version.name, reason)
         return Judgement(decide(bounds, False, f"not compared: {reason}"[:500]))
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether an error tells of a full disk or a busy store, and nothing of the champion."""
+    busy = getattr(error, "error_code", None) == "TEMPORARILY_UNAVAILABLE"
+    if busy or NO_ROOM in str(error):
+        return True
+    return error.__cause__ is not None and _is_passing(error.__cause__)
 
 
 def _compared(
