@@ -20,6 +20,17 @@ SELECT experiment_id, lifecycle_stage, artifact_location FROM experiments WHERE 
 """
 HEALTH_SECONDS = 10
 
+ADVICE = {
+    "database is locked": "another program has been writing to it, or keeps it open: let that end, "
+    "and run again",
+    "database or disk is full": "make room there, and run again",
+}
+"""What SQLite says -> what to do."""
+USUAL_ADVICE = (
+    "see that it is there, runs and can be written, or name another (registration.tracking_uri, "
+    "--tracking-uri)"
+)
+
 
 def check_usable(params: RegistrationParams, root: Path) -> None:
     """Refuses a store that is not there, cannot be written, or is another's copy.
@@ -41,10 +52,8 @@ def check_usable(params: RegistrationParams, root: Path) -> None:
 
 def refusal(uri: str, said: str) -> str:
     """The sentence of a store that refuses, and what to do."""
-    return redacted(f"MLflow's store {uri} refuses: {said}") + (
-        "; see that it is there, runs and can be written, or name another "
-        "(registration.tracking_uri, --tracking-uri)"
-    )
+    advice = next((advice for words, advice in ADVICE.items() if words in said), USUAL_ADVICE)
+    return redacted(f"MLflow's store {uri} refuses: {said}") + f"; {advice}"
 
 
 def _not_writable(database: Path) -> str:

@@ -122,11 +122,19 @@ def test_a_move_that_the_registry_refuses_is_not_written_down_as_made(place):
     assert entries(client.get_registered_model(NAME).tags) == {}
 
 
-def test_a_database_that_cannot_be_written_is_told_in_one_sentence(place, caplog):
+@pytest.mark.parametrize(
+    ("refused", "advice"),
+    [
+        ("attempt to write", "see that it is there, runs and can be written"),
+        ("database is locked", "another program has been writing to it"),
+        ("database or disk is full", "make room there, and run again."),
+    ],
+)
+def test_a_database_that_cannot_be_written_is_told_in_one_sentence(place, caplog, refused, advice):
     with pytest.raises(RegistrationError) as caught, refusals_told(place.params, place.root):  # noqa: PT012
         logging.getLogger("mlflow.store.db.utils").error("two tracebacks")
-        raise MlflowException("(sqlite3.OperationalError) attempt to write\n[SQL: INSERT INTO x]")
-    assert "refuses: (sqlite3.OperationalError) attempt to write; see that" in str(caught.value)
+        raise MlflowException(f"(sqlite3.OperationalError) {refused}\n[SQL: INSERT INTO x]")
+    assert f"refuses: (sqlite3.OperationalError) {refused}; {advice}" in str(caught.value)
     assert caplog.text == ""
 
 
