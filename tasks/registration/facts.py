@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.artifact import Artifact, canonical, part_digest
 from tasks.artifact.record import read_artifact
 from tasks.evaluation.measures.metrics import flat
-from tasks.ingestion.redaction import is_secret_name
+from tasks.ingestion.redaction import LEFT_OUT, is_secret_name, redacted
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tags import lineage_tags
@@ -34,10 +34,6 @@ EVALUATION_FILES = (
     "report.html",
     "benchmarks.json",
 )
-REDACTED = "<redacted>"
-USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
-QUERY = re.compile(r"(://[^\s?#]*)[?#][^\s\"']*")
-"""Of an address: signatures and tokens stand there."""
 BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 KEYS = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{20,}|sk-[\w-]{16,}|AKIA[0-9A-Z]{16})\b")
 UNNAMEABLE = re.compile(r"[^\w.\- /]")
@@ -100,7 +96,7 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
         items = [(str(index), inner) for index, inner in enumerate(value)]
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = REDACTED if value is not None and _is_secret(path) else without_credentials(text)
+        shown = LEFT_OUT if value is not None and _is_secret(path) else without_credentials(text)
         return {UNNAMEABLE.sub("_", path)[:250]: shown[:PARAM_LENGTH]}
     flat_items: dict[str, str] = {}
     for key, inner in items:
@@ -109,13 +105,12 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
 
 
 def without_credentials(text: str) -> str:
-    """The text without credentials: user and query of an address, bearer tokens, API keys, and the
-    value of an override `dotted.key=value` whose key names a secret."""
+    """The text as `redacted` gives it, and without bearer tokens, API keys, and the value of an
+    override `dotted.key=value` whose key names a secret."""
     key, equals, _ = text.partition("=")
     if equals and "://" not in key and _is_secret(key):
-        return f"{key}={REDACTED}"
-    text = QUERY.sub(rf"\1?{REDACTED}", USERINFO.sub("", text))
-    return KEYS.sub(REDACTED, BEARER.sub(rf"\1 {REDACTED}", text))
+        return f"{key}={LEFT_OUT}"
+    return KEYS.sub(LEFT_OUT, BEARER.sub(rf"\1 {LEFT_OUT}", redacted(text)))
 
 
 def _is_secret(path: str) -> bool:

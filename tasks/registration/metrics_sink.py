@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
 from tasks.registration.tracking import Points, client_for, log_records, logged_points, run_for
 
@@ -139,5 +140,5 @@ class MetricsSink:
             "training metrics do not reach MLflow (%s: %s); training goes on. They are sent again "
             "with the next ones, and registration logs from the artifact what is missing",
             type(error).__name__,
-            error,
+            redacted(str(error)),
         )

@@ -67,11 +67,12 @@ def still_registered(
     try:
         entry = _entry(uri, registered)
     except Exception as error:  # a store that cannot be asked: building again says what is wrong
-        return f"REGISTRY {uri} cannot be asked for {what}: {type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}"
+        return redacted(f"REGISTRY {uri} cannot be asked for {what}: {why}")
     if entry is None:
-        return f"REGISTRY {uri} no longer holds {what}"
+        return f"REGISTRY {redacted(uri)} no longer holds {what}"
     if entry.artifact_digest != registered[ARTIFACT_DIGEST]:
-        return f"REGISTRY {uri} holds another model as {what}"
+        return f"REGISTRY {redacted(uri)} holds another model as {what}"
     return _other_file(registered, since_ns)
 
 
@@ -121,7 +122,7 @@ def _told(uri: str, ask: Callable[[str], T], unknown: T) -> T:
     try:
         return ask(uri)
     except Exception as error:  # whatever its client raises: it is not known
-        logger.warning("MLflow's store %s cannot be asked: %s", redacted(uri), error)
+        logger.warning("%s", redacted(f"MLflow's store {uri} cannot be asked: {error}"))
         return unknown
 
 

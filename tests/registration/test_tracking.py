@@ -179,27 +179,25 @@ def test_no_secret_of_params_or_overrides_reaches_mlflow():
         "note": "hf_abcdefghijklmnopqrst in a text",
     }
     assert flattened(hidden) == {
-        "a": "see https://bucket.example/x.jsonl?<redacted> and s3://bucket/key?<redacted>",
-        "origin.overrides.0": (
-            "ingestion.sources.0.path=https://bucket.example/x.jsonl?<redacted>"
-        ),
-        "origin.overrides.1": "model.hub_token=<redacted>",
-        "origin.overrides.2": "headers=Authorization: Bearer <redacted>",
+        "a": "see https://***@bucket.example/x.jsonl?*** and s3://bucket/key?***",
+        "origin.overrides.0": "ingestion.sources.0.path=https://***@bucket.example/x.jsonl?***",
+        "origin.overrides.1": "model.hub_token=***",
+        "origin.overrides.2": "headers=Authorization: Bearer ***",
         "origin.overrides.3": "training.max_steps=3",
-        "hub_token": "<redacted>",
+        "hub_token": "***",
         "pad_token": "<pad>",
         "api_key": "null",
-        "headers.x-api-key": "<redacted>",
-        "headers.accessToken": "<redacted>",
+        "headers.x-api-key": "***",
+        "headers.accessToken": "***",
         "stages.training.key": "0123abcd",
-        "note": "<redacted> in a text",
+        "note": "*** in a text",
     }
 
 
 def test_no_password_reaches_mlflow():
     nested = {"a": [{"uri": "https://me:secret@host/x"}], "b": None, "c": {"d e!": 1e-4}, "f": []}
     assert flattened(nested) == {
-        "a.0.uri": "https://host/x",
+        "a.0.uri": "https://***@host/x",
         "b": "null",
         "c.d e_": "0.0001",
         "f": "[]",

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.ingestion.redaction import redacted
 from tasks.registration.aliases.lock import registry_lock
 from tasks.registration.aliases.locked_aliases import LockedAliases, Reason, actor
 from tasks.registration.params import RegistrationParams
@@ -66,8 +67,8 @@ def client_of_model(params: RegistrationParams, root: Path) -> "MlflowClient":
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         raise RegistrationError(
-            f"{client.tracking_uri} holds no registered model {params.model_name!r}; run the "
-            "pipeline, or name another root (--root) or store (--tracking-uri)"
+            f"{redacted(client.tracking_uri)} holds no registered model {params.model_name!r}; run "
+            "the pipeline, or name another root (--root) or store (--tracking-uri)"
         ) from error
     return client
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.errors import RegistrationError
+from tasks.ingestion.redaction import redacted
 from tasks.registration.address import store_uri
 from tasks.registration.params import RegistrationParams
 from tasks.registration.store import client_of_existing, refusals_told
@@ -61,7 +62,8 @@ def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str)
         try:
             version = _version(client, source)
         except MlflowException as error:
-            raise RegistrationError(f"{source} cannot be had from {uri}: {error}") from error
+            said = redacted(f"{source} cannot be had from {uri}: {error}")
+            raise RegistrationError(said) from error
         directory = download(client, version, Path(scratch) / "model")
     check_registered(version, directory)
     return LocalModel(directory, f"{REGISTRY}{version.name}/{version.version}")
