@@ -7,6 +7,7 @@ champion that a rollback would go back to. Runs stay, with their figures. A reti
 short is finished by the next.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ def retire(
         client, name = aliases.client, aliases.model_name
         standing = sorted(_versions(client, f"name = '{name}'"), key=lambda v: int(v.version))
         stays = _reserve(aliases)
+        uses = Counter(map(model_of, _versions(client)))
         retired: list[Retired] = []
         for version in standing[:-keep]:
             found = client.get_model_version(name, version.version)  # a search tells no aliases
@@ -58,7 +60,9 @@ def retire(
             if found.aliases or not ours or int(found.version) == stays:
                 continue
             aliases.check_lock()
-            retired.append(Retired(int(found.version), _take(client, found, dry_run)))
+            uses[model_of(found)] -= 1
+            size = _take(client, found, uses[model_of(found)] > 0, dry_run)
+            retired.append(Retired(int(found.version), size))
         return retired
 
 
@@ -70,8 +74,9 @@ def _reserve(aliases: LockedAliases) -> int | None:
         return None
 
 
-def _take(client: "MlflowClient", version: "ModelVersion", dry_run: bool) -> int:
-    """Deletes a version, after the files of a model that no other version has; their bytes."""
+def _take(client: "MlflowClient", version: "ModelVersion", is_shared: bool, dry_run: bool) -> int:
+    """Deletes a version, and before it the files of its model, unless another version (of whatever
+    name) shares them; gives their bytes."""
     from mlflow.exceptions import MlflowException
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
@@ -82,7 +87,7 @@ def _take(client: "MlflowClient", version: "ModelVersion", dry_run: bool) -> int
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         model = None  # deleted in MLflow, or by an attempt that was cut short
-    if model is not None and not _is_shared(client, version):
+    if model is not None and not is_shared:
         check_not_moved(client, version, model.artifact_location)
         size = size_of(local_path(model.artifact_location))
         if not dry_run:
@@ -91,13 +96,6 @@ def _take(client: "MlflowClient", version: "ModelVersion", dry_run: bool) -> int
     if not dry_run:
         client.delete_model_version(version.name, version.version)
     return size
-
-
-def _is_shared(client: "MlflowClient", version: "ModelVersion") -> bool:
-    """Whether another version, of any name, has its files in the same logged model."""
-    mine = (version.name, version.version)
-    others = (v for v in _versions(client) if (v.name, v.version) != mine)
-    return any(model_of(other) == model_of(version) for other in others)
 
 
 def _versions(client: "MlflowClient", asked: str | None = None) -> "Iterator[ModelVersion]":

@@ -88,3 +88,19 @@ def test_the_version_that_a_rollback_comes_to_past_the_present_champion_stays(fo
     client.delete_model_version(NAME, "3")
     assert retire(params, four.root, keep=1) == []
     assert standing(client) == [1, 2, 4]
+
+
+def test_files_that_two_old_versions_share_go_with_the_last_of_them(four):
+    client, params = four.client, four.params
+    files = files_of(client, "3")
+    model = model_of(client.get_model_version(NAME, "3"))
+    for _ in ("5", "6"):
+        tags = {ARTIFACT_DIGEST: "3"}
+        client.create_model_version(NAME, f"models:/{model}", tags=tags, model_id=model)
+    client.create_model_version(NAME, str(files))
+    expected = [(3, 0), (4, len(b"weights")), (5, 0), (6, len(b"weights"))]
+    for dry_run in (True, False):
+        assert files.is_dir()
+        retired = retire(params, four.root, keep=1, dry_run=dry_run)
+        assert [(r.version, r.bytes) for r in retired] == expected
+    assert (standing(client), files.exists()) == ([1, 2, 7], False)
