@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.console import AsJson, Root, errors_in_one_sentence
+from flows.registry_options import TrackingUri, registry_of
 
 if TYPE_CHECKING:
     from tasks.registration.aliases.by_hand import Moved
-    from tasks.registration.params import RegistrationParams
 
 aliases = typer.Typer()
 
 Model = Annotated[str, typer.Argument(help="The registered model's name.")]
 Why = Annotated[str, typer.Option(help="The reason, for the alias's history.")]
-TrackingUri = Annotated[str | None, typer.Option(help="MLflow's address, if not mlruns/.")]
 
 
 @aliases.command()
@@ -35,7 +34,7 @@ def promote(
     from tasks.registration.aliases.promotion import promote as promoted
 
     with errors_in_one_sentence():
-        params = _registry_of(model, tracking_uri)
+        params = registry_of(tracking_uri, model)
         moved = promoted(
             params, root.resolve(), version, why=why, alias=alias, despite_gate=despite_gate
         )
@@ -58,7 +57,7 @@ def rollback(
     from tasks.registration.aliases.rollback import rollback as rolled_back
 
     with errors_in_one_sentence():
-        params = _registry_of(model, tracking_uri)
+        params = registry_of(tracking_uri, model)
         moved = rolled_back(params, root.resolve(), why=why, from_version=from_version)
     _print_moved(moved)
 
@@ -76,7 +75,7 @@ def alias_history(
     from tasks.registration.aliases.promotion import moves
 
     with errors_in_one_sentence():
-        history = moves(_registry_of(model, tracking_uri), root.resolve())
+        history = moves(registry_of(tracking_uri, model), root.resolve())
     if as_json:
         print(json.dumps([asdict(move) for move in history]))
         return
@@ -97,25 +96,12 @@ def retire(
     from tasks.registration.retirement import retire as retired_by
 
     with errors_in_one_sentence():
-        params = _registry_of(model, tracking_uri)
+        params = registry_of(tracking_uri, model)
         retired = retired_by(params, root.resolve(), keep=keep, dry_run=dry_run)
     for entry in retired:
         print(f"{entry.bytes:>14,} bytes  {model} version {entry.version}")
     would = "would free" if dry_run else "freed"
     print(f"{would} {sum(e.bytes for e in retired):,} bytes of {len(retired)} versions")
-
-
-def _registry_of(model: str, tracking_uri: str | None) -> "RegistrationParams":
-    from pydantic import ValidationError
-
-    from flows.params_faults import sentences
-    from tasks.errors import ParamsError
-    from tasks.registration.params import RegistrationParams
-
-    try:
-        return RegistrationParams(model_name=model, tracking_uri=tracking_uri)
-    except ValidationError as error:
-        raise ParamsError("; ".join(sentences(RegistrationParams, error))) from error
 
 
 def _print_moved(moved: "Moved") -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.console import EXIT_FAILED, AsJson, Root, errors_in_one_sentence
+from flows.registry_options import TrackingUri, registry_of
 
 models = typer.Typer()
 
@@ -62,9 +63,6 @@ BatchTokens = Annotated[
     typer.Option(help="Tokens in one batch.", show_default="16384, on a CPU 4096"),
 ]
 Grace = Annotated[int, typer.Option(help="Seconds for requests in flight after SIGTERM.")]
-TrackingUri = Annotated[
-    str | None, typer.Option(help="MLflow's address.", show_default="mlruns/ below the root")
-]
 
 
 @models.command("verify-model")
@@ -133,4 +131,4 @@ def serve(
             batch_tokens=batch_tokens,
             grace_seconds=grace_seconds,
         )
-        serve_model(source, settings, root=root, tracking_uri=tracking_uri, device=device)
+        serve_model(source, settings, registry_of(tracking_uri), root=root, device=device)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.registration.params import RegistrationParams
 from tasks.registration.serving.settings import ServeSettings
 from tasks.registration.serving.source import local_model
 
@@ -26,9 +27,9 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 def serve(
     source: str,
     settings: ServeSettings,
+    registry: RegistrationParams,
     *,
     root: Path,
-    tracking_uri: str | None = None,
     device: str | None = None,
 ) -> None:
     """Serves a model until it is told to stop.
@@ -38,7 +39,7 @@ def serve(
             score as its contract says; or the address is taken.
     """
     with listening_socket(settings) as listening:
-        model, name = _loaded(source, settings, root, tracking_uri, device)
+        model, name = _loaded(source, settings, registry, root, device)
         from tasks.registration.serving.app import build_app
         from tasks.registration.serving.service import Service
 
@@ -65,13 +66,17 @@ def serve(
 
 
 def _loaded(
-    source: str, settings: ServeSettings, root: Path, tracking_uri: str | None, device: str | None
+    source: str,
+    settings: ServeSettings,
+    registry: RegistrationParams,
+    root: Path,
+    device: str | None,
 ) -> tuple["ServedModel", str]:
     """The model, its contract replayed, and its name.
 
     The download is deleted before it serves: a server that is killed leaves no copy behind.
     """
-    with local_model(source, root, tracking_uri) as (directory, name):
+    with local_model(source, root, registry) as (directory, name):
         _share_cores(settings.threads)
         from tasks.registration.loader.inference import load_reward_model
 

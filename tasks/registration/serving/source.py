@@ -29,7 +29,7 @@ class LocalModel(NamedTuple):
 
 @contextmanager
 def local_model(
-    source: str, root: Path, tracking_uri: str | None
+    source: str, root: Path, registry: RegistrationParams
 ) -> Generator[LocalModel, None, None]:
     """A model to be loaded; a download is gone afterwards.
 
@@ -47,14 +47,13 @@ def local_model(
         yield LocalModel(Path(source), source)
         return
     with TemporaryDirectory(prefix="reward-model-") as scratch:
-        yield _downloaded(source, root, tracking_uri, scratch)
+        yield _downloaded(source, root, registry, scratch)
 
 
-def _downloaded(source: str, root: Path, tracking_uri: str | None, scratch: str) -> LocalModel:
-    params = RegistrationParams(tracking_uri=tracking_uri)
-    uri = store_uri(params, root)
-    with refusals_told(params, root):
-        client = client_of_existing(params, root)
+def _downloaded(source: str, root: Path, registry: RegistrationParams, scratch: str) -> LocalModel:
+    uri = store_uri(registry, root)
+    with refusals_told(registry, root):
+        client = client_of_existing(registry, root)
         from mlflow.exceptions import MlflowException
 
         from tasks.registration.proving.download import check_registered, download

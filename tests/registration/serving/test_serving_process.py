@@ -211,6 +211,8 @@ def test_what_cannot_be_served_is_told_in_one_sentence(model_directory, tmp_path
     assert "no config.json" in ended(str(tmp_path / "model"))
     assert "reachable by others" in ended(str(tmp_path / "model"), "--host", "0.0.0.0")
     assert "no model is registered" in ended("models:/x@champion", "--root", str(tmp_path))
+    said = ended("models:/x@champion", "--tracking-uri", "http://me:sesame@host")
+    assert re.match("ParamsError: tracking_uri(?!.*sesame).* must not hold a password", said)
 
 
 def test_an_alias_is_served_under_the_version_that_it_was_of(defended):
@@ -219,7 +221,7 @@ def test_an_alias_is_served_under_the_version_that_it_was_of(defended):
     names = []
     for version in ("1", "2"):
         place.client.set_registered_model_alias("reward-model", "champion", version)
-        with local_model(source, place.root, None) as found:
+        with local_model(source, place.root, place.params) as found:
             names.append(found.name)
     assert names == ["models:/reward-model/1", "models:/reward-model/2"]
 
@@ -241,20 +243,20 @@ def test_a_version_is_served_only_as_it_was_registered(defended):
     for asked in (source, "models:/reward-model/1"):
         with (
             pytest.raises(RegistrationError, match=told),
-            local_model(asked, place.root, None),
+            local_model(asked, place.root, place.params),
         ):
             pass
     file.write_bytes(kept)
-    with local_model(source, place.root, None) as (directory, name):
+    with local_model(source, place.root, place.params) as (directory, name):
         assert (directory / "model.safetensors").read_bytes() == kept
         assert name == "models:/reward-model/1"
     shutil.rmtree(location)
     with pytest.raises(RegistrationError, match=r"has no files at .* Move them back"):
-        local_model(source, place.root, None).__enter__()
+        local_model(source, place.root, place.params).__enter__()
     for asked, said in (
         ("@nobody", "nobody not found"),
         ("/9", r"version=9\) not found"),
         ("", "names no version; expected models:/name@alias or models:/name/version"),
     ):
         with pytest.raises(RegistrationError, match=said):
-            local_model(f"models:/reward-model{asked}", place.root, None).__enter__()
+            local_model(f"models:/reward-model{asked}", place.root, place.params).__enter__()
