@@ -44,7 +44,17 @@ UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, TemplateError)
 
 
 class ServedModel:
-    """A reward model and its tokenizer, on one device."""
+    """The reward model in a downloaded directory and its tokenizer, on one device.
+
+    `scale`: of the rewards, raw unless asked for otherwise; with `reference`, coefficients of RL
+    stay good when the model is retrained. `special_tokens_in_text`: another policy than training's
+    (row_text.py): `encode` scores rows that a model trained with `quarantine` refuses. `too_long`:
+    `cut_start` scores the end of a row that is longer than the model reads, in place of an error.
+
+    Raises:
+        ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
+            reward model, damaged ones, or not that scale; or there is no such device.
+    """
 
     def __init__(
         self,
@@ -194,32 +204,7 @@ def _check_options(directory: Path, scale: str, too_long: str, *, has_scale: boo
         raise ValueError(f"too_long is {too_long!r}, expected one of {get_args(TooLong)}")
 
 
-def load_reward_model(
-    directory: str | Path,
-    device: str | None = None,
-    *,
-    scale: Scale = "raw",
-    special_tokens_in_text: Policy | None = None,
-    too_long: TooLong = "error",
-) -> ServedModel:
-    """The reward model in a downloaded directory; raw rewards unless another `scale` is asked
-    for: with `reference`, coefficients of RL stay good when the model is retrained.
-
-    `special_tokens_in_text`: another policy than training's (row_text.py): `encode` scores rows
-    that a model trained with `quarantine` refuses. `too_long`: `cut_start` scores the end of a row
-    that is longer than the model reads, in place of an error.
-
-    Raises:
-        ValueError: the directory holds more than data (allowed_files.py), or not all weights of a
-            reward model, damaged ones, or not that scale; or there is no such device.
-    """
-    return ServedModel(
-        directory,
-        device,
-        scale=scale,
-        special_tokens_in_text=special_tokens_in_text,
-        too_long=too_long,
-    )
+load_reward_model = ServedModel
 
 
 def _load_pyfunc(  # pyright: ignore[reportUnusedFunction]
