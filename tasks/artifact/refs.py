@@ -127,10 +127,13 @@ def time_of(path: Path) -> datetime | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """What a ref says; one that another run has removed since it was listed says nothing."""
     try:
-        found = json.loads(path.read_bytes())
-        told = {name: found.get(name) for name in ("facts", "params_file")}
-        return {**told, "keeps": {(str(s), str(k)) for s, k in found["keeps"]}}
+        ref = json.loads(path.read_bytes())
+        optional = {name: ref.get(name) for name in ("facts", "params_file")}
+        return {**optional, "keeps": {(str(s), str(k)) for s, k in ref["keeps"]}}
+    except FileNotFoundError:
+        return {"facts": None, "params_file": None, "keeps": set()}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ArtifactError(
             f'{path} is damaged: expected {{"keeps": [[stage, key], ...]}} as JSON, so it is not '

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use, verify
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import locked
-from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, run_name
+from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, release, run_name, used_by
 from tasks.errors import ArtifactError
 
 
@@ -159,6 +160,16 @@ def test_nothing_is_collected_while_a_ref_does_not_say_what_it_keeps(store):
                 ask()
     ref.unlink()
     assert [swept.path for swept in collect(store)] == [artifact.path]
+
+
+def test_a_ref_that_another_run_removes_meanwhile_keeps_nothing(store):
+    artifact = store.obtain(text_step("root", "x"))
+    (store.root / "refs").mkdir()
+    (store.root / "refs" / "unfinished-1.json").symlink_to("removed after it was listed")
+    asking = replace(store, params_file="/a.yaml")
+    assert used_by(asking, "/a.yaml") == set()
+    assert last_facts(store, UNFINISHED) is None
+    release(store, [artifact])
 
 
 def test_what_was_built_long_ago_lies_in_the_trash_for_the_grace_period_too(store):
