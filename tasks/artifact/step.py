@@ -82,7 +82,8 @@ class Workspace:
     def put_in_order(self) -> Statuses:
         """Deletes what does not belong to the artifact; the `stat` of each file that does."""
         for name in (UNITS, SCRATCH):  # marks first: no unit counts as done without its files
-            shutil.rmtree(self.path / name, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path / name)
         for name in (RECORD, STAMPS, FAILED):
             (self.path / name).unlink(missing_ok=True)
         statuses = statuses_below(self.path)

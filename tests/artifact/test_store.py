@@ -1,5 +1,6 @@
 """The store under faults: damage, kills, waiting, full disks."""
 
+import errno
 import json
 import os
 import shutil
@@ -238,6 +239,25 @@ def test_a_full_disk_leaves_nothing_visible_and_says_what_to_do(store):
 
     step = Step("s", 1, "1_s", {}, {}, build)
     with pytest.raises(ArtifactError, match=r"No space left on device .*GB free.*run again"):
+        store.obtain(step)
+    assert store.look(step).artifact is None
+
+
+def test_a_checkpoint_that_cannot_be_deleted_does_not_become_part_of_an_artifact(
+    store, monkeypatch
+):
+    def build(workspace):
+        (workspace.path / "out.txt").write_text("done")
+        (workspace.scratch / "checkpoint").write_text("weights")
+        monkeypatch.setattr(os, "unlink", refused)
+
+    def refused(name, *args, **more):
+        if name == "checkpoint":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        unlink(name, *args, **more)
+
+    unlink, step = os.unlink, Step("s", 1, "1_s", {}, {}, build)
+    with pytest.raises(ArtifactError, match="Permission denied"):
         store.obtain(step)
     assert store.look(step).artifact is None
 
