@@ -17,7 +17,6 @@ a key, and one rename commits the result.
 from tasks.artifact.digests import file_digest, merkle
 from tasks.artifact.key import Inert, Params, canonical, canonical_json, digest_json
 from tasks.artifact.ledger import NEUTRAL_REASONS, Ledger, Quarantine
-from tasks.artifact.libraries import git_commit
 from tasks.artifact.memo import Kept, Memo
 from tasks.artifact.memory import uncollected
 from tasks.artifact.processes import (
@@ -54,7 +53,6 @@ __all__ = [
     "each",
     "end_workers",
     "file_digest",
-    "git_commit",
     "input_digests",
     "merkle",
     "part_digest",

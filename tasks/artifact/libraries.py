@@ -29,7 +29,10 @@ def library_version(name: str) -> str:
 
 
 def git_commit() -> str | None:
-    """The commit of the project's checkout, `-dirty` behind it where files differ, or None."""
+    """The commit of the checkout that tracks this code, `-dirty` behind it where files differ.
+
+    None where no checkout does, as of a package that was installed into another project.
+    """
     return begin_git_commit().result()
 
 
@@ -44,15 +47,20 @@ def begin_git_commit() -> "Future[str | None]":
 
 def _described() -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
+        _git("ls-files", "--error-unmatch", Path(__file__).name)
+        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(
+        ["git", *words],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+    )
     return done.stdout.strip()
