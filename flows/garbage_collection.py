@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tasks.artifact import Store
-from tasks.artifact.collection import GRACE_SECONDS, Swept, by_name, collect
+from tasks.artifact.collection import GRACE_SECONDS, Swept, collect
+from tasks.artifact.inventory import by_name, committed
 from tasks.artifact.refs import REGISTERING, VERSION, facts, keeps, refs
 
 STAGE = "registration"
@@ -51,7 +52,7 @@ def _deleted(store: Store, root: Path) -> Iterator[Path]:
         known = facts(ref) or {}  # none in a ref that was written by hand
         if "training" in known and not came_of(known["training"], known["tracking_uri"], root):
             yield ref
-    standing = by_name(store)
+    standing = by_name(committed(store))
     for ref in versions:
         registered = next((standing[n] for n in keeps(ref) & {*standing} if n[0] == STAGE), None)
         if registered:  # its record says where

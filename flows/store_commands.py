@@ -19,7 +19,7 @@ def verify(
 ) -> None:
     """Check the files of every artifact against its record. Exit code 1: something is damaged."""
     from tasks.artifact import Store
-    from tasks.artifact.collection import verify as verify_all
+    from tasks.artifact.inventory import verify as verify_all
 
     with errors_in_one_sentence():
         verdicts = verify_all(Store(root.resolve() / "data"), deep=deep)

@@ -11,6 +11,7 @@ a key, and one rename commits the result.
     threads, fsyncs, memory     what goes on beside the work, and how its memory is kept
     digests, stamps, durable    files: their hashes, whether they changed, writing them safely
     refs, collection            what keeps artifacts alive, and the garbage collection
+    inventory                   all artifacts of a store, and whether they are intact
     explain                     why a step has to be built
 """
 

@@ -1,4 +1,4 @@
-"""Verification of all artifacts, and garbage collection of those that nothing refers to.
+"""Garbage collection of the artifacts that nothing refers to.
 
     data/.locks/runs    a lock that all running pipelines share, and the collection holds alone
 
@@ -9,26 +9,27 @@ while any run is going.
 """
 
 import errno
-import re
+import logging
 import shutil
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.artifact.durable import explained_disk_errors
-from tasks.artifact.key import KEY_LENGTH
+from tasks.artifact.inventory import by_name, committed
 from tasks.artifact.lock import holder, is_locked, locked
-from tasks.artifact.record import RECORD, Artifact, closed, damage, read_artifact
+from tasks.artifact.record import Artifact
 from tasks.artifact.refs import RUN, UNFINISHED, Name, keeps, refs
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
 
+logger = logging.getLogger(__name__)
+
 GRACE_SECONDS = 24 * 3600.0
 RUNS = "runs"
-KEY = re.compile(f"[0-9a-f]{{{KEY_LENGTH}}}")
 
 
 @dataclass(frozen=True)
@@ -61,38 +62,6 @@ def in_use(store: Store) -> Generator[None, None, None]:
         yield
 
 
-def committed(store: Store) -> list[Artifact | str]:
-    """Every artifact, or the sentence on why its record cannot be read."""
-    return [found for path in _places(store) if (found := read_artifact(path)) is not None]
-
-
-def by_name(store: Store) -> dict[Name, Artifact]:
-    """The artifacts whose records can be read."""
-    return {(a.stage, a.key): a for a in committed(store) if isinstance(a, Artifact)}
-
-
-def _places(store: Store) -> list[Path]:
-    """The directories that are artifacts, by a record in them or by their name."""
-    places = {path.parent for path in store.root.glob(f"[!.]*/*/{RECORD}")}
-    places |= {p for p in store.root.glob("[!.]*/*") if KEY.fullmatch(p.name) and p.is_dir()}
-    return sorted(places)
-
-
-def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
-    """`{artifact: what is damaged, or None}` for every artifact."""
-    return {str(path): _fault(path, deep) for path in _places(store)}
-
-
-def _fault(path: Path, deep: bool) -> str | None:
-    try:
-        found = read_artifact(path)
-        return damage(found, deep=deep) if isinstance(found, Artifact) else found
-    except PermissionError:
-        return str(closed(path))
-    except ArtifactError as error:
-        return str(error)
-
-
 def collect(
     store: Store, *, keep_runs: int = 5, let_go: Collection[Path] = (), dry_run: bool = False
 ) -> list[Swept]:
@@ -121,9 +90,10 @@ def _collected(
 ) -> list[Swept]:
     stale = [ref for kind in (RUN, UNFINISHED) for ref in refs(store, kind)[:-keep_runs]]
     stale += let_go
-    alive = _reachable(store, ignoring=set(stale))
+    artifacts = committed(store)
+    alive = _reachable(by_name(artifacts), {*refs(store)} - {*stale})
     swept: list[Swept] = []
-    for path, lock, why in _out_of_reach(store, alive):
+    for path, lock, why in _out_of_reach(artifacts, alive, store.root / ".locks"):
         if is_locked(lock):
             continue
         swept.append(Swept(path, size_of(path), why, True))
@@ -135,12 +105,21 @@ def _collected(
     if not dry_run:
         for path in stale:
             path.unlink()
-        kept = {a.path: untouched_stamps(a.path) for a in by_name(store).values()}
-        for entry in swept:
-            shutil.rmtree(entry.path, ignore_errors=True)
+        kept = {path: untouched_stamps(path) for path in artifacts if path.exists()}
+        swept = [entry for entry in swept if entry.trashed or _deleted(entry.path)]
         for directory, stamps in kept.items():
             note_links(directory, stamps)
     return swept
+
+
+def _deleted(directory: Path) -> bool:
+    """Deletes a directory; whether all of it is gone. The others are collected all the same."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        logger.warning("%s cannot be deleted: %s", directory, error)
+        return False
+    return True
 
 
 def size_of(directory: Path) -> int:
@@ -148,34 +127,35 @@ def size_of(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _reachable(store: Store, ignoring: set[Path]) -> set[Name]:
-    standing = by_name(store)
-    waiting = [name for path in refs(store) if path not in ignoring for name in keeps(path)]
+def _reachable(artifacts: Mapping[Name, Artifact], roots: Iterable[Path]) -> set[Name]:
+    """What these refs keep, and all that it was made from."""
+    waiting = [name for path in roots for name in keeps(path)]
     alive: set[Name] = set()
     while waiting:
         name = waiting.pop()
         if name in alive:
             continue
         alive.add(name)
-        if name in standing:
-            inputs = standing[name].record["inputs"].values()
+        if name in artifacts:
+            inputs = artifacts[name].record["inputs"].values()
             waiting += [(entry["stage"], entry["key"]) for entry in inputs]
     return alive
 
 
-def _out_of_reach(store: Store, alive: set[Name]) -> Generator[tuple[Path, Path, str], None, None]:
+def _out_of_reach(
+    artifacts: Mapping[Path, Artifact | str], alive: set[Name], locks: Path
+) -> Iterator[tuple[Path, Path, str]]:
     """Each directory that no ref leads to, with its lock, and why it goes.
 
     Where a record cannot be read, the stage is unknown; the lock file of the same key names it. A
     directory without a lock file is not one of ours and stays.
     """
-    locks = store.root / ".locks"
-    for place in _places(store):
-        found = read_artifact(place)
-        if isinstance(found, Artifact):
-            if (found.stage, found.key) not in alive:
-                yield place, locks / found.name, "out of reach of every ref"
-        elif place.name not in {key for _, key in alive}:
+    keys = {key for _, key in alive}
+    for place, artifact in artifacts.items():
+        if isinstance(artifact, Artifact):
+            if (artifact.stage, artifact.key) not in alive:
+                yield place, locks / artifact.name, "out of reach of every ref"
+        elif place.name not in keys:
             for lock in list(locks.glob(f"*-{place.name}"))[:1]:
                 yield place, lock, "out of reach of every ref, its record cannot be read"
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tasks.artifact import Step, Store
-from tasks.artifact.collection import RUNS, collect, in_use, verify
+from tasks.artifact.collection import RUNS, collect, in_use
 from tasks.artifact.durable import explained_disk_errors
+from tasks.artifact.inventory import verify
 from tasks.artifact.lock import locked
 from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, release, run_name, used_by
 from tasks.errors import ArtifactError
@@ -182,6 +183,25 @@ def test_what_was_built_long_ago_lies_in_the_trash_for_the_grace_period_too(stor
     os.utime(lying, (0, 0))
     assert [swept.path for swept in collect(store)] == [lying]
     assert not lying.exists()
+
+
+def test_what_cannot_be_deleted_is_told_and_counts_as_not_collected(store, monkeypatch, caplog):
+    held, other = (store.root / ".trash" / name for name in "ab")
+    for directory in (held, other):
+        directory.mkdir(parents=True)
+        (directory / directory.name).write_text("x")
+        os.utime(directory, (0, 0))
+    unlink = os.unlink
+
+    def refused(name, *args, **more):
+        if name == "a":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        unlink(name, *args, **more)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    assert [swept.path for swept in collect(store)] == [other]
+    assert f"{held} cannot be deleted: [Errno 13] Permission denied" in caplog.text
+    assert (held.exists(), other.exists()) == (True, False)
 
 
 def test_a_store_that_cannot_be_written_to_is_told_in_one_sentence(store, monkeypatch):

@@ -19,7 +19,7 @@ from flows.pipeline import Pipeline
 from flows.run import run_pipeline
 from flows.summary import print_summary
 from tasks.artifact import Store
-from tasks.artifact.collection import by_name
+from tasks.artifact.inventory import by_name, committed
 from tasks.artifact.refs import REGISTERING, VERSION, keep, refs
 from tasks.registration import RegistrationParams
 from tasks.registration.tracking import client_for
@@ -256,7 +256,7 @@ def test_the_collection_keeps_what_a_version_was_made_from_until_it_is_deleted(r
     aside.rename(database)
     client.delete_registered_model(name)
     begun = {"training": first["stages"]["training"]["key"], "tracking_uri": None}
-    standing = [a for a in by_name(store).values() if a.stage == "training"]
+    standing = [a for a in by_name(committed(store)).values() if a.stage == "training"]
     keep(store, REGISTERING, "99990101T000000", standing, begun)  # and came to nothing
     collect_garbage(root, keep_runs=1, dry_run=False)
     assert refs(store, REGISTERING) == []
