@@ -144,7 +144,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
     for line in [*dropped_lines(stages), *result_lines(summary)]:
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def print_plan(planned: list[Planned]) -> None:
