@@ -5,7 +5,6 @@ paragraphs; empty where there is nothing to tell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from flows.markdown import bullets, count, literal, table
@@ -16,12 +15,12 @@ DETAILS = ("bounds", "warnings", "benchmarks", "report_uri")
 """Of a record's report, what these sections show."""
 
 
-def decided(registered: Mapping[str, Any]) -> str:
+def decision_line(registered: Mapping[str, Any]) -> str:
     """The outcome for a version, and the reason, in one line."""
-    return as_of_now(registered, f"{registered['outcome']}: {registered['decision']}")
+    return with_current_alias(registered, f"{registered['outcome']}: {registered['decision']}")
 
 
-def as_of_now(registered: Mapping[str, Any], line: str) -> str:
+def with_current_alias(registered: Mapping[str, Any], line: str) -> str:
     """The line of a decision, with the version's present alias if that is another one."""
     alias, outcome = registered.get("alias"), registered["outcome"]
     if alias == (None if outcome == "rejected" else outcome):
@@ -29,7 +28,7 @@ def as_of_now(registered: Mapping[str, Any], line: str) -> str:
     return f"when registered: {line}; now {alias or 'no alias'}"
 
 
-def decision(registered: Mapping[str, Any]) -> list[str]:
+def decision_section(registered: Mapping[str, Any]) -> list[str]:
     """The decision with every bound of the gate: its figure, what was asked, the verdict."""
     rows = [
         (
@@ -42,38 +41,33 @@ def decision(registered: Mapping[str, Any]) -> list[str]:
         for bound in registered["bounds"]
     ]
     headings = ("bound", "figure", "asked", "verdict", "note")
-    return ["### Decision", f"**{literal(decided(registered))}**", table(headings, rows)]
+    return ["### Decision", f"**{literal(decision_line(registered))}**", table(headings, rows)]
 
 
-def warnings(found: Sequence[str]) -> list[str]:
+def warning_section(warnings: Sequence[str]) -> list[str]:
     """What nobody should overlook before this reward is optimised against."""
-    return ["### Warnings", bullets(found)] if found else []
+    return ["### Warnings", bullets(warnings)] if warnings else []
 
 
-def benchmarks(found: Mapping[str, Any]) -> list[str]:
+def benchmark_section(benchmarks: Mapping[str, Any]) -> list[str]:
     """Overall and sections of every benchmark."""
-    rows = [row for each in found.values() for row in _rows(each)]
+    rows = [row for each in benchmarks.values() for row in _benchmark_rows(each)]
     headings = ("benchmark", "part", "score", "95 % interval", "items")
     return ["### Benchmarks", table(headings, rows, numbers=3)] if rows else []
 
 
-def _rows(found: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
-    whole = "overall" if found["complete"] else "overall, of what is there"
-    parts = {whole: found["overall"], **found["sections"]}
-    if "item_mean" in found:
-        parts = {"mean over items": found["item_mean"]}
+def _benchmark_rows(benchmark: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
+    whole = "overall" if benchmark["complete"] else "overall, of what is there"
+    parts = {whole: benchmark["overall"], **benchmark["sections"]}
+    if "item_mean" in benchmark:
+        parts = {"mean over items": benchmark["item_mean"]}
     for name, figures in parts.items():
         if figures is None:
-            yield found["title"], name, "none", "", count(found["items"])
+            yield benchmark["title"], name, "none", "", count(benchmark["items"])
             continue
         low, high = figures["score_interval"] or (None, None)
         span = "" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %"
-        yield found["title"], name, f"{100 * figures['score']:.1f} %", span, count(figures["n"])
-
-
-def reports(artifact: Artifact) -> list[str]:
-    """Where the page with everything lies, on this machine and in MLflow."""
-    return where(report_path(artifact), artifact.report.get("report_uri"))
+        yield benchmark["title"], name, f"{100 * figures['score']:.1f} %", span, count(figures["n"])
 
 
 def report_path(artifact: Artifact) -> str | None:
@@ -82,8 +76,8 @@ def report_path(artifact: Artifact) -> str | None:
     return str(path) if path.is_file() else None
 
 
-def where(path: str | Path | None, uri: str | None) -> list[str]:
-    """The same of known places."""
+def report_section(path: str | None, uri: str | None) -> list[str]:
+    """Where the page with all figures lies, on this machine and in MLflow."""
     places = [("file", path), ("MLflow", uri)]
     rows = [(name, place) for name, place in places if place]
     return ["### Report", table(("where", "the page with all figures"), rows)] if rows else []

@@ -4,7 +4,15 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flows.findings import DETAILS, benchmarks, decided, decision, reports, warnings, where
+from flows.findings import (
+    DETAILS,
+    benchmark_section,
+    decision_line,
+    decision_section,
+    report_path,
+    report_section,
+    warning_section,
+)
 from flows.markdown import count, flattened, literal, table
 from flows.plan import Planned
 from tasks.artifact import Artifact, Ledger
@@ -40,15 +48,15 @@ def stage_page(artifact: Artifact) -> str:
         table(("what", "is"), identity),
     ]
     if "ledger" in artifact.report:
-        parts += _ledger(Ledger.from_json(artifact.report["ledger"]))
+        parts += _ledger_section(Ledger.from_json(artifact.report["ledger"]))
     report = artifact.report
     if "bounds" in report:
-        parts += decision(report)
-    parts += warnings(report.get("warnings", ()))
-    parts += benchmarks(report.get("benchmarks", {}))
-    parts += reports(artifact)
-    parts += _unusable(artifact)
-    parts += _plots(artifact)
+        parts += decision_section(report)
+    parts += warning_section(report.get("warnings", ()))
+    parts += benchmark_section(report.get("benchmarks", {}))
+    parts += report_section(report_path(artifact), report.get("report_uri"))
+    parts += _quarantine_section(artifact)
+    parts += _plot_images(artifact)
     # The record is of the registration: `promote` and later runs may have moved the alias.
     names = {"alias": "alias when registered"}
     shown = {name: v for name, v in report.items() if name not in ("ledger", *DETAILS)}
@@ -84,10 +92,10 @@ def summary_page(summary: Mapping[str, Any]) -> str:
     ]
     registered = summary["registered"]
     if registered:
-        parts += decision(registered)
-    parts += warnings(summary.get("warnings", ()))
-    parts += benchmarks(summary.get("benchmarks", {}))
-    parts += where(summary.get("report"), registered["report_uri"] if registered else None)
+        parts += decision_section(registered)
+    parts += warning_section(summary.get("warnings", ()))
+    parts += benchmark_section(summary.get("benchmarks", {}))
+    parts += report_section(summary.get("report"), registered["report_uri"] if registered else None)
     if summary["metrics"]:
         flat = flattened(summary["metrics"])
         parts += ["### Metrics", table(("name", "value"), flat, numbers=1)]
@@ -108,7 +116,7 @@ def headline(summary: Mapping[str, Any]) -> str:
         alias = f" ({registered['alias']})" if registered["alias"] else ""
         parts.append(f"registered {registered['name']} version {registered['version']}{alias}")
         if "decision" in registered:
-            parts.append(decided(registered))
+            parts.append(decision_line(registered))
     return "; ".join(parts)
 
 
@@ -116,7 +124,7 @@ def stage_headline(artifact: Artifact) -> str:
     """What came out of a stage in one line; nothing of one that has neither rows nor figures."""
     report = artifact.report
     if "outcome" in report:
-        return decided(report)
+        return decision_line(report)
     if metrics := report.get("metrics"):
         return _accuracy(metrics)
     if last := report.get("last"):
@@ -140,7 +148,7 @@ def _accuracy(metrics: Mapping[str, Any]) -> str:
     return f"accuracy {metrics['accuracy']:.3f}, margin {metrics['margin']:.3f}"
 
 
-def _ledger(ledger: Ledger) -> list[str]:
+def _ledger_section(ledger: Ledger) -> list[str]:
     accounts = ledger.accounts
     counts: dict[str, tuple[int, ...]] = {
         source: (a.rows_in, a.added, a.dropped.total(), a.rows_out)
@@ -162,24 +170,24 @@ def _ledger(ledger: Ledger) -> list[str]:
     return parts
 
 
-def _unusable(artifact: Artifact) -> list[str]:
+def _quarantine_section(artifact: Artifact) -> list[str]:
     """The first rows of the quarantine, where there are any."""
     path = artifact.path / QUARANTINE_FILE
     if not path.is_file():
         return []
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path)
-    found = file.metadata.num_rows
-    if not found:
-        return []
-    batch = next(file.iter_batches(batch_size=EXAMPLES))
-    rows = [(f"{r['file']}:{r['row']}", r["reason"], r["message"]) for r in batch.to_pylist()]
-    heading = f"### In quarantine: {found:,} rows" + (", the first:" if found > len(rows) else "")
+    with pq.ParquetFile(path) as file:
+        total = file.metadata.num_rows
+        if not total:
+            return []
+        first = next(file.iter_batches(batch_size=EXAMPLES)).to_pylist()
+    rows = [(f"{row['file']}:{row['row']}", row["reason"], row["message"]) for row in first]
+    heading = f"### In quarantine: {total:,} rows" + (", the first:" if total > len(rows) else "")
     return [heading, table(("row", "reason", "message"), rows)]
 
 
-def _plots(artifact: Artifact) -> list[str]:
+def _plot_images(artifact: Artifact) -> list[str]:
     """The artifact's pictures, in the page itself: the browser cannot read files of this host."""
     plots = sorted((artifact.path / "plots").glob("*.png"))
     data = [base64.b64encode(path.read_bytes()).decode("ascii") for path in plots]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flows.findings import as_of_now
+from flows.findings import with_current_alias
 
 
 def dropped_lines(stages: Mapping[str, Any]) -> list[str]:
@@ -48,7 +48,7 @@ def result_lines(summary: Mapping[str, Any]) -> list[str]:
             f"({alias}): models:/{registered['name']}/{registered['version']}"
         )
         line = f"[bold]{registered['outcome']}[/]: {escape(registered['decision'])}"
-        lines.append(f"decision: {as_of_now(registered, line)}")
+        lines.append(f"decision: {with_current_alias(registered, line)}")
         lines += [
             f"  fails: {escape(str(bound['name']))} {_rounded(bound['value'])}, bound "
             f"{bound['relation']} {bound['bound']} {escape(str(bound['note']))}".rstrip()

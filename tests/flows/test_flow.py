@@ -20,7 +20,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.utilities.callables import parameter_schema
 
 from flows import observation
-from flows.findings import decided
+from flows.findings import decision_line
 from flows.markdown import bullets, flattened, literal, table
 from flows.pages import headline, stage_headline, stage_page, state_message, summary_page
 from flows.pipeline import ORDER, _closing
@@ -214,12 +214,12 @@ def test_the_pages_of_evaluation_and_registration_tell_the_same(tmp_path):
         assert ("### Decision" in page) == (stage == "registration")
 
 
-def test_an_alias_that_has_moved_since_is_told_beside_what_was_decided(tmp_path):
+def test_an_alias_that_has_moved_since_is_told_beside_what_was_decision_line(tmp_path):
     moved = DECIDED | {"alias": None}
     told = "when registered: challenger: does not beat version 3; now no alias"
-    assert decided(moved) == told
-    assert decided(moved | {"alias": "champion"}).endswith("; now champion")
-    assert decided(moved | {"outcome": "rejected"}) == "rejected: does not beat version 3"
+    assert decision_line(moved) == told
+    assert decision_line(moved | {"alias": "champion"}).endswith("; now champion")
+    assert decision_line(moved | {"outcome": "rejected"}) == "rejected: does not beat version 3"
     summary = {"stages": {}, "model": None, "metrics": {}, "registered": moved}
     assert f"**{told}**" in summary_page(summary)
     assert headline(summary).endswith(f"; registered reward-model version 4; {told}")
