@@ -14,40 +14,40 @@ from tasks.templating.template import template_source
 from tasks.training.task import check_launch
 
 
-def check_beforehand(pipeline: Pipeline, until: str | None, force: Collection[str]) -> None:
-    """Before any work, in the order in which a run would come to it.
+def check_before_run(pipeline: Pipeline, until: str | None, force: Collection[str]) -> None:
+    """Checks all that can be checked before any work, in the order of the stages.
 
     Raises:
         PipelineError: a stage, a layout, a file or a setting of the params cannot be used.
     """
     _check_stages(until, force)
-    if comes_to("evaluation", until):
+    if includes_stage("evaluation", until):
         _check_evaluation(pipeline)
-    if comes_to("training", until):
+    if includes_stage("training", until):
         check_launch(pipeline.params.training)
         check_store(pipeline.params.registration, pipeline.root)
-    check_given(pipeline.params, until)
+    check_params(pipeline.params, until)
     if until != "ingestion" and not pipeline.needs("model"):
         pipeline.step("model", {})  # refuses what is no model
 
 
-def check_given(params: RewardPipelineParams, until: str | None = None) -> None:
-    """What the params say of layouts, and of files beside the sources.
+def check_params(params: RewardPipelineParams, until: str | None = None) -> None:
+    """Checks the layouts of the sources, and files that the params name beside the sources.
 
     Raises:
-        ParamsError, TemplateError: as above.
+        ParamsError, TemplateError: a layout or a file cannot be used.
     """
     if until != "ingestion":
         check_sources(params.ingestion.sources)
-    if comes_to("conversion", until):
+    if includes_stage("conversion", until):
         check_overrides(params.conversion)
-    if comes_to("templating", until):
+    if includes_stage("templating", until):
         template_source(params.templating)
 
 
 def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact]) -> None:
-    """Before any training that is to be evaluated: there are pairs, their rows have the columns
-    that are asked for, and the device can compute.
+    """Checks that a model can be evaluated before it is trained: there are held-out pairs, their
+    rows have the columns of `slice_by`, and the device can compute.
 
     Raises:
         DataError: every held-out pair was left out, or none has a column of `slice_by`.
@@ -65,18 +65,18 @@ def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact])
         check_slices(pipeline.params.evaluation, artifacts["conversion"], artifacts["ingestion"])
 
 
-def check_before_work(pipeline: Pipeline, until: str | None) -> None:
-    """Before the first stage that is not there yet is built: what it leads to can be registered.
+def check_before_first_build(pipeline: Pipeline, until: str | None) -> None:
+    """Checks before a run's first build that its model can be registered.
 
     Raises:
         RegistrationError: MLflow's store cannot take it.
     """
-    if comes_to("registration", until):
+    if includes_stage("registration", until):
         check_usable(pipeline.params.registration, pipeline.root)
 
 
-def comes_to(stage: str, until: str | None) -> bool:
-    """Whether a run that stops behind `until` has this stage."""
+def includes_stage(stage: str, until: str | None) -> bool:
+    """Whether a run that stops after `until` includes this stage."""
     return until is None or ORDER.index(until) >= ORDER.index(stage)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.artifact import Store
 from tasks.artifact.collection import GRACE_SECONDS, Swept, collect
 from tasks.artifact.inventory import by_name, committed
-from tasks.artifact.refs import REGISTERING, VERSION, facts, keeps, refs
+from tasks.artifact.refs import REGISTERING, VERSION, facts, kept_by, refs
 
 STAGE = "registration"
 
@@ -54,7 +54,7 @@ def _deleted(store: Store, root: Path) -> Iterator[Path]:
             yield ref
     standing = by_name(committed(store))
     for ref in versions:
-        registered = next((standing[n] for n in keeps(ref) & {*standing} if n[0] == STAGE), None)
+        registered = next((standing[n] for n in kept_by(ref) & {*standing} if n[0] == STAGE), None)
         if registered:  # its record says where
             address: str | None = registered.record["ingredients"]["params"]["tracking_uri"]
             if is_deleted(facts(ref), address, root):

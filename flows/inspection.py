@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from flows.beforehand import check_given
+from flows.checks import check_params
 from flows.pipeline import Pipeline
 from tasks.artifact import Artifact, Ledger
 from tasks.artifact.collection import in_use
@@ -62,7 +62,7 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
     Raises:
         PipelineError: the params cannot be used, or ingestion failed.
     """
-    check_given(pipeline.params, "conversion")
+    check_params(pipeline.params, "conversion")
     store = pipeline.store
     with in_use(store):
         ingestion = store.obtain(pipeline.step("ingestion", {}))

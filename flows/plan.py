@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from flows.beforehand import check_given
+from flows.checks import check_params
 from flows.pipeline import ORDER, Pipeline
 from tasks.artifact import Artifact, Step, Store
 from tasks.artifact.durable import read_json
@@ -38,7 +38,7 @@ class Planned:
 
 def plan(pipeline: Pipeline) -> list[Planned]:
     """What a run would do with each stage; changes nothing."""
-    check_given(pipeline.params)
+    check_params(pipeline.params)
     done: dict[str, Artifact] = {}
     planned: list[Planned] = []
     for stage in ORDER:

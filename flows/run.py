@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flows.beforehand import (
+from flows.checks import (
+    check_before_first_build,
+    check_before_run,
     check_before_training,
-    check_before_work,
-    check_beforehand,
-    comes_to,
+    includes_stage,
 )
 from flows.pipeline import Pipeline, run_steps
 from flows.summary import summary_of
@@ -39,21 +39,21 @@ def run_pipeline(
     Raises:
         PipelineError: a stage failed; what is finished stays for the next run.
     """
-    check_beforehand(pipeline, until, force)
+    check_before_run(pipeline, until, force)
     store = pipeline.store
 
     def ask_store(step: Step) -> Artifact:
         return store.obtain(step, force=step.stage in force)
 
     address = pipeline.params.registration.tracking_uri
-    before_work = partial(check_before_work, pipeline, until)
+    before_work = partial(check_before_first_build, pipeline, until)
     known = address and redacted(address)
     progress = _Progress(store, obtain or ask_store, known, before_work, force)
     artifacts = progress.artifacts
     with in_use(store):
         for stage, artifact in run_steps(pipeline, progress, until):
             progress.add(stage, artifact)
-            if stage == "tokenization" and comes_to("evaluation", until):
+            if stage == "tokenization" and includes_stage("evaluation", until):
                 check_before_training(pipeline, artifacts)
         summary = summary_of(artifacts)
         if registered := summary["registered"]:  # `promote` may have moved it since

@@ -21,7 +21,7 @@ from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.inventory import by_name, committed
 from tasks.artifact.lock import holder, is_locked, locked
 from tasks.artifact.record import Artifact
-from tasks.artifact.refs import RUN, UNFINISHED, Name, keeps, refs
+from tasks.artifact.refs import RUN, UNFINISHED, Name, kept_by, refs
 from tasks.artifact.stamps import note_links, untouched_stamps
 from tasks.artifact.store import Store
 from tasks.errors import ArtifactError
@@ -129,7 +129,7 @@ def size_of(directory: Path) -> int:
 
 def _reachable(artifacts: Mapping[Name, Artifact], roots: Iterable[Path]) -> set[Name]:
     """What these refs keep, and all that it was made from."""
-    waiting = [name for path in roots for name in keeps(path)]
+    waiting = [name for path in roots for name in kept_by(path)]
     alive: set[Name] = set()
     while waiting:
         name = waiting.pop()

@@ -89,7 +89,7 @@ def _changed_mapping(
 ) -> list[str]:
     values = (*old.values(), *new.values())
     of_sections = bool(old and new) and all(isinstance(value, dict) for value in values)
-    found = _members(path, [*old], [*new]) if of_sections else []
+    found = _added_and_removed(path, [*old], [*new]) if of_sections else []
     names = [name for name in new if name in old] if of_sections else {**old, **new}
     below = {name: places.get(name, f"{path}.{name}") for name in names}
     return found + [s for n, p in below.items() for s in _changed(p, old.get(n), new.get(n))]
@@ -99,9 +99,9 @@ def _changed_list(path: str, old: list[Any], new: list[Any]) -> list[str]:
     before, after = _by_name(old), _by_name(new)
     if before is None or after is None:
         if len(old) != len(new):
-            return _members(path, old, new)
+            return _added_and_removed(path, old, new)
         before, after = dict(enumerate(old)), dict(enumerate(new))
-    found = _members(path, [*before], [*after])
+    found = _added_and_removed(path, [*before], [*after])
     if [n for n in before if n in after] != [n for n in after if n in before]:
         found.append(f"PARAMS {path}: in another order")
     numbered = enumerate(after.items())
@@ -117,10 +117,10 @@ def _by_name(items: list[Any]) -> dict[Any, Any] | None:
     return dict(zip(names, items, strict=True)) if own else None
 
 
-def _members(path: str, old: list[Any], new: list[Any]) -> list[str]:
+def _added_and_removed(path: str, old: list[Any], new: list[Any]) -> list[str]:
     """What stands in one of two lists only."""
     added = [*new]
-    removed = [value for value in old if not _taken_out(added, value)]
+    removed = [value for value in old if not _removed_from(added, value)]
     told = (removed, "removed"), (added, "added")
     return [
         f"PARAMS {path}: {some([shown(value) for value in values])} {what}"
@@ -129,7 +129,7 @@ def _members(path: str, old: list[Any], new: list[Any]) -> list[str]:
     ]
 
 
-def _taken_out(values: list[Any], value: Any) -> bool:
+def _removed_from(values: list[Any], value: Any) -> bool:
     there = value in values
     if there:
         values.remove(value)

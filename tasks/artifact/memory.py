@@ -54,7 +54,7 @@ def share_heaps() -> None:
     the environment take precedence.
     """
     os.environ.setdefault(ARROWS_POOL, SYSTEM)
-    if not _told(MOST_HEAPS):
+    if not _set_in_environment(MOST_HEAPS):
         _call_glibc("mallopt", M_ARENA_MAX, max(LEAST_HEAPS, os.cpu_count() or 1))
     _keep_buffers(KEPT_BYTES)
 
@@ -98,13 +98,13 @@ def uncollected() -> Generator[None, None, None]:
 
 
 def _keep_buffers(largest: int) -> None:
-    if not _told(*KEPT_VARIABLES):
+    if not _set_in_environment(*KEPT_VARIABLES):
         if not _call_glibc("mallopt", M_MMAP_THRESHOLD, largest):
             _call_glibc("mallopt", M_MMAP_THRESHOLD, min(largest, LEAST_LARGE_BYTES))
         _call_glibc("mallopt", M_TRIM_THRESHOLD, min(4 * largest, MOST))
 
 
-def _told(*variables: str) -> bool:
+def _set_in_environment(*variables: str) -> bool:
     """Whether the environment configures glibc's allocator already, which takes precedence."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     return "glibc.malloc" in tunables or not os.environ.keys().isdisjoint(variables)

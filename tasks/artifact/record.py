@@ -54,7 +54,7 @@ class Artifact:
         """`<stage>-<key>`, unique in a store."""
         return f"{self.stage}-{self.key}"
 
-    def told(self, *, cached: bool, reason: str, seconds: float) -> "Artifact":
+    def with_outcome(self, *, cached: bool, reason: str, seconds: float) -> "Artifact":
         """The same artifact, with how this run came by it."""
         return replace(self, cached=cached, reason=reason, seconds=seconds)
 

@@ -53,7 +53,7 @@ def release(store: "Store", artifacts: Iterable[Artifact]) -> None:
     with explained_disk_errors(store.root):
         for path in (*refs(store, UNFINISHED), *refs(store, REGISTERING)):
             with suppress(ArtifactError):
-                if keeps(path) <= kept:
+                if kept_by(path) <= kept:
                     path.unlink(missing_ok=True)
 
 
@@ -62,7 +62,7 @@ def refs(store: "Store", kind: str = "*") -> list[Path]:
     return sorted((store.root / "refs").glob(f"{kind}-*.json"))
 
 
-def keeps(path: Path) -> set[Name]:
+def kept_by(path: Path) -> set[Name]:
     """What a ref keeps alive.
 
     Raises:

@@ -79,7 +79,7 @@ class Workspace:
         """
         run_in_order(self._mark, unit, summary)
 
-    def put_in_order(self) -> Statuses:
+    def remove_leftovers(self) -> Statuses:
         """Deletes what does not belong to the artifact; the `stat` of each file that does."""
         for name in (UNITS, SCRATCH):  # marks first: no unit counts as done without its files
             with suppress(FileNotFoundError):

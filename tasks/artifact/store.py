@@ -109,19 +109,21 @@ class Store:
         # If there is none, the reason is looked for below, under the lock.
         finding = self.look(step) if self.place(step).exists() else Finding(None, ())
         if finding.artifact and not force:
-            return self._told(finding, start)
+            return self._reused(finding, start)
         with (
             explained_disk_errors(self.root if self.root.exists() else Path()),
             locked(self.lock(step), step.name) as lock_fd,
         ):
             again = self.look(step)
             if again.artifact and not (force and finding.artifact):
-                return self._told(again, start)
+                return self._reused(again, start)
             reason = f"FORCED {step.stage}" if again.artifact else again.reason
             self.discard(self.place(step))
             logger.info("%s: building (%s)", step.name, reason)
             artifact = self._build(step, lock_fd, reason)
-            return artifact.told(cached=False, reason=reason, seconds=time.monotonic() - start)
+            return artifact.with_outcome(
+                cached=False, reason=reason, seconds=time.monotonic() - start
+            )
 
     def discard(self, directory: Path) -> None:
         """Moves a directory into the trash; nothing is deleted or overwritten in place.
@@ -136,10 +138,10 @@ class Store:
         directory.rename(place)
         os.utime(place)
 
-    def _told(self, finding: Finding, start: float) -> Artifact:
+    def _reused(self, finding: Finding, start: float) -> Artifact:
         assert finding.artifact is not None
         seconds = time.monotonic() - start
-        return finding.artifact.told(cached=True, reason=finding.reason, seconds=seconds)
+        return finding.artifact.with_outcome(cached=True, reason=finding.reason, seconds=seconds)
 
     def _build(self, step: Step, lock_fd: int, reason: str) -> Artifact:
         work = self.work(step)
@@ -162,7 +164,7 @@ class Store:
             raise
         give_memory_back()
         seconds = time.monotonic() - start
-        statuses = workspace.put_in_order()
+        statuses = workspace.remove_leftovers()
         record = _record(step, workspace, statuses, reason, seconds)
         return self._commit(step, work, statuses, record)
 
