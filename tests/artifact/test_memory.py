@@ -205,7 +205,7 @@ def test_an_older_glibc_keeps_what_it_promises(monkeypatch):
         return 1
 
     monkeypatch.setattr(memory, "_call_glibc", glibc)
-    monkeypatch.setattr(memory, "_told", lambda *_: False)
+    monkeypatch.setattr(memory, "_set_in_environment", lambda *_: False)
     monkeypatch.setattr(memory, "_keeping", 0)
     with memory.large_buffers_kept():
         assert threshold[-1] == 32 * 2**20
