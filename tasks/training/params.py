@@ -22,7 +22,7 @@ class LoraParams(Params):
     alpha: PositiveInt = 32
     """The update is scaled by alpha / r."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout on the adapter's input; `disable_dropout` does not touch it."""
+    """Dropout on the adapter's input; above 0 it needs `disable_dropout: false`."""
     target_modules: list[str] | str = "all-linear"
     """Names of the adapted modules, or all linear layers but the head."""
     use_dora: bool = False
@@ -70,7 +70,7 @@ class TrainingParams(Params):
     center_rewards_coefficient: float | None = Field(default=None, ge=0)
     """Weight of the mean of (chosen + rejected)^2; 0.01 is usual."""
     disable_dropout: bool = True
-    """Sets all of the model's dropout to 0."""
+    """Sets all dropout to 0, that of the model and that of adapters."""
     model_init_kwargs: dict[str, Any] | None = None
     """Arguments of `from_pretrained`: `dtype`, `attn_implementation`, ..."""
     layout: Literal["auto", "prefix_shared", "padding_free", "padded"] = "auto"
@@ -164,6 +164,15 @@ class TrainingParams(Params):
                 raise ValueError(f"{name} is {value}: above 1 it must be a whole number of steps")
         if self.dataloader_prefetch_factor is not None and self.dataloader_num_workers == 0:
             raise ValueError("dataloader_prefetch_factor needs dataloader_num_workers of 1 or more")
+        return self
+
+    @model_validator(mode="after")
+    def _dropout_that_stays(self) -> Self:
+        if self.disable_dropout and self.lora and self.lora.dropout:
+            raise ValueError(
+                f"lora.dropout is {self.lora.dropout:g}, but disable_dropout (true by default) "
+                "would set it to 0; set disable_dropout to false, or leave lora.dropout out"
+            )
         return self
 
 

@@ -189,7 +189,7 @@ def test_merge_keys_take_what_a_mapping_does_not_say_itself(tmp_path):
         "    - {<<: [*e, {layout: trl}], name: s3, limit: 7}\n"
         "training: {lora: {<<: &f {<<: &g {r: 4}, r: 8}, alpha: 3}}\n"
     )
-    params = load(path, ["training.lora.dropout=0.5"])
+    params = load(path, ["training.lora.use_dora=true"])
     found = [(s.name, s.path, s.limit, s.layout) for s in params.ingestion.sources]
     assert found == [
         ("s", "a.jsonl", 5, None),

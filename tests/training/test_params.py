@@ -58,6 +58,7 @@ def test_importing_the_stage_imports_no_torch():
         ({"lerning_rate": 1}, "lerning_rate"),
         ({"learning_rate": 0}, "learning_rate"),
         ({"save_steps": 2.5}, "save_steps"),
+        ({"lora": {"dropout": 0.1}}, "set disable_dropout to false"),
         ({"save_total_limit": 1}, "save_total_limit"),
         ({"lora": {"rank": 4}}, "lora.rank"),
     ],

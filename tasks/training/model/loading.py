@@ -82,11 +82,9 @@ def load_reward_model(
 
 
 def disable_dropout(model: nn.Module) -> None:
-    """Sets every dropout probability of the modules to 0, but for those of LoRA's own inputs; the
-    config keeps what it says."""
-    for place, module in model.named_modules():
-        if "lora_dropout" in place.split("."):
-            continue
+    """Sets every dropout probability of the modules to 0, those of adapters too; the config keeps
+    what it says."""
+    for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         for name, value in vars(module).items():

@@ -62,6 +62,7 @@ def prepare_model(
         if args.gradient_checkpointing:
             base.enable_input_require_grads()
     if args.disable_dropout:
+        _tell_of_dropout(model)
         disable_dropout(base)
     if args.use_liger_kernel:
         tell_of_liger(base.config.model_type)
@@ -102,6 +103,16 @@ def _adapted(
     if isinstance(model, PeftModel):
         check_kind(model)
     return model
+
+
+def _tell_of_dropout(model: PreTrainedModel | PeftModel) -> None:
+    """Warns where the config of an adapter asks for dropout that is about to be disabled."""
+    configs: Any = model.peft_config.values() if isinstance(model, PeftModel) else ()
+    if any(getattr(config, "lora_dropout", 0) for config in configs):
+        logger.warning(
+            "disable_dropout sets the adapters' dropout to 0 (lora_dropout, in their config); "
+            "train with disable_dropout=False to keep it"
+        )
 
 
 def _check_checkpointing(model: PreTrainedModel, args: RewardConfig) -> None:

@@ -72,7 +72,9 @@ class RewardConfig(TrainingArguments):
             "it out, encode reads the token as ordinary text, keep as markup."
         },
     )
-    disable_dropout: bool = field(default=True, metadata={"help": "Set all dropout to 0."})
+    disable_dropout: bool = field(
+        default=True, metadata={"help": "Set all dropout to 0, that of adapters too."}
+    )
     dataset_num_proc: int | None = field(
         default=None, metadata={"help": "Processes that prepare the rows."}
     )

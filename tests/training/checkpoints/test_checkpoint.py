@@ -79,7 +79,10 @@ CASES = {
     "saved and logged at the end of an epoch": {"logging_strategy": "epoch", "save_steps": 12},
     "one long interval": {"logging_steps": 1000},
     "by max_steps": {"max_steps": 17, "lr_scheduler_type": "cosine", "warmup_steps": 0.2},
-    "adapters": {"lora": LoraParams(r=4, dropout=0.1, target_modules=["q_proj", "up_proj"])},
+    "adapters": {
+        "lora": LoraParams(r=4, dropout=0.1, target_modules=["q_proj", "up_proj"]),
+        "disable_dropout": False,
+    },
 }
 IN_MATRIX = ("accumulation, uneven", "dropout", "evaluation", "adapters")
 """Cases that `test_resume_matrix` holds in the default run as well."""

@@ -93,7 +93,7 @@ def test_head_is_trained_and_saved_and_the_merged_model_scores_alike(base, tmp_p
 
 
 @pytest.mark.parametrize("disabled", [True, False])
-def test_dropout_of_adapters_is_their_own_setting(base, tmp_path, disabled):
+def test_disable_dropout_is_of_the_body_and_of_adapters(base, tmp_path, disabled, caplog):
     config = AutoConfig.from_pretrained(base)
     config.attention_dropout, config.num_labels = 0.25, 1
     model = AutoModelForSequenceClassification.from_config(config)
@@ -107,10 +107,11 @@ def test_dropout_of_adapters_is_their_own_setting(base, tmp_path, disabled):
     of_adapters = {
         m.p for n, m in trainer.model.named_modules() if n.endswith("lora_dropout.default")
     }
-    assert of_adapters == {0.5}
+    assert of_adapters == {0.0 if disabled else 0.5}
     of_layers = {getattr(m, "attention_dropout", 0.0) for m in trainer.model.modules()}
     assert of_layers == {0.0} | (set() if disabled else {0.25})
-    assert trainer.layout == "padded"
+    assert trainer.layout == ("prefix_shared" if disabled else "padded")
+    assert ("disable_dropout sets the adapters' dropout to 0" in caplog.text) == disabled
 
 
 def test_only_adapters_and_head_change(base, tmp_path):

@@ -38,7 +38,7 @@ CASES = {
     "plain": ({}, None),
     "dropout": ({"disable_dropout": False}, None),
     "momentum": ({"optim": "sgd", "optim_args": "momentum=0.9"}, None),
-    "adapters": ({}, LORA),
+    "adapters": ({"disable_dropout": False}, LORA),
     "bfloat16 computation": ({"bf16": True}, None),
     "bfloat16 weights, float32 head": ({"model_init_kwargs": {"dtype": "bfloat16"}}, None),
     "eager attention": ({"model_init_kwargs": {"attn_implementation": "eager"}}, None),
