@@ -127,6 +127,12 @@ def checkpoints(directory: Path) -> list[Checkpoint]:
     return [Checkpoint(p, int(match[1])) for p, match in named if match and p.is_dir()]
 
 
+def newest_committed(directory: Path) -> Checkpoint | None:
+    """The newest checkpoint with a manifest; whether that holds is asked by `problem`."""
+    committed = [found for found in checkpoints(directory) if is_committed(found)]
+    return max(committed, key=lambda found: found.step, default=None)
+
+
 def is_committed(checkpoint: Checkpoint) -> bool:
     """Whether a manifest stands; whether it holds is asked by `problem`."""
     return (checkpoint.path / MANIFEST).is_file()

@@ -20,6 +20,7 @@ from typing import Any
 from tasks.artifact import Workspace
 from tasks.artifact.durable import read_json
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, TrainingError
+from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.process.command import environment, launch_command
 from tasks.training.process.job import Job
 from tasks.training.process.supervisor import GRACE_SECONDS
@@ -141,16 +142,21 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
     if failure is not None:
         raise TrainingError(failure["message"])
     if code == EXIT_INTERRUPTED:
-        raise Interrupted("training was stopped before its first step; running again starts it")
+        raise Interrupted(f"training was stopped before it could save; {_next_run(job)}")
     if code == 0 and (Path(job.output) / "training.json").is_file():
         return
     killed = code < 0 or code >= 128 or any("SIGKILL" in line for line in last)
-    hint = (
-        " (killed from outside: often the kernel, for want of memory; running again continues from "
-        "the newest checkpoint)"
-    )
+    hint = f" (killed from outside: often the kernel, for want of memory; {_next_run(job)})"
     lines = "\n".join(last)
     raise TrainingError(
         f"the training process ended with exit code {code}{hint if killed else ''} and left no "
         + (f"reason; {log} ends with:\n{lines}" if last else "reason, nor any output")
     )
+
+
+def _next_run(job: Job) -> str:
+    """What running again does, by the checkpoints that stand."""
+    newest = checkpoints.newest_committed(job.checkpoints)
+    if newest is None:
+        return "running again starts anew"
+    return f"running again continues from {newest.path.name}"

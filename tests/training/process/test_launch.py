@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.artifact import Workspace
-from tasks.errors import TrainingError
+from tasks.errors import Interrupted, PipelineError, TrainingError
+from tasks.training.checkpoints import checkpoint
 from tasks.training.params import TrainingParams
 from tasks.training.process.job import Job
 from tasks.training.process.launch import train
@@ -18,31 +19,49 @@ from tasks.training.process.launch import train
 DEADLINE = 60.0
 
 
-def kill_child_of(job: Job) -> None:
-    """SIGKILL to the training process as soon as it is there, seconds before its first line."""
+def end_child_of(job: Job, number: signal.Signals) -> None:
+    """Ends the training process as soon as it is there, seconds before its first line: SIGKILL goes
+    to it, SIGTERM to its supervisor."""
     words = ["-m", "tasks.training", str(job.path)]
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 if entry.read_text().split("\0")[1:4] == words:
-                    return os.kill(int(entry.parent.name), signal.SIGKILL)
+                    stat = (entry.parent / "stat").read_text()
+                    supervisor = stat[stat.rindex(")") + 1 :].split()[1]
+                    killed = number == signal.SIGKILL
+                    return os.kill(int(entry.parent.name if killed else supervisor), number)
         time.sleep(0.01)
     return None
 
 
-def test_a_child_that_is_killed_before_it_says_anything_is_told_in_a_whole_sentence(tmp_path):
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
+    tmp_path, number, saved
+):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     workspace = Workspace(tmp_path / "work", lock)
     params = TrainingParams(device="cpu").model_dump(mode="json")
     places = {name: str(tmp_path / name) for name in ("model", "tokenizer", "pairs", "output")}
     job = Job(**places, scratch=str(workspace.scratch), params=params, identity={})
-    killer = threading.Thread(target=kill_child_of, args=(job,))
+    for step, files in ((20, [checkpoint.MANIFEST] if saved else []), (30, [])):
+        directory = job.checkpoints / f"checkpoint-{step}"
+        directory.mkdir(parents=True)
+        for name in files:
+            (directory / name).write_text("{}")
+    killer = threading.Thread(target=end_child_of, args=(job, number))
     killer.start()
-    with pytest.raises(TrainingError) as told:
+    with pytest.raises(PipelineError) as told:
         train(job, workspace)
     killer.join()
     os.close(lock)
-    message = str(told.value)
-    assert "exit code 137 (killed from outside: often the kernel, for want of memory; " in message
-    assert message.endswith(" and left no reason, nor any output")
+    then = "running again " + ("continues from checkpoint-20" if saved else "starts anew")
+    assert str(told.value) == (
+        "the training process ended with exit code 137 (killed from outside: often the kernel, for "
+        f"want of memory; {then}) and left no reason, nor any output"
+        if number == signal.SIGKILL
+        else f"training was stopped before it could save; {then}"
+    )
+    assert type(told.value) is (TrainingError if number == signal.SIGKILL else Interrupted)
