@@ -72,7 +72,7 @@ def run(job: Job, request: StopRequest) -> None:
             f"{len(trainer.train_dataset):,} pairs, head {trainer.head.origin}"
             + (f", from checkpoint-{checkpoint.step}" if checkpoint else "")
         )
-    trainer.train(str(checkpoint.path) if checkpoint else None)
+    trainer.train(checkpoint)
     request.saves = False
     tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
     trainer.gather_model()

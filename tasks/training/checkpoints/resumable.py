@@ -6,6 +6,7 @@ was not: what Trainer itself does not keep (the unfinished logging interval) is 
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from tasks.training.preflight.rehearsal import preflight
 
 logger = logging.getLogger(__name__)
 
+Wanted = str | bool | checkpoints.Checkpoint | None
+"""What `resume_from_checkpoint` may be."""
+
 
 class ResumableTrainer(SavingTrainer):
     """Trainer that goes on from a checkpoint of the same job."""
@@ -44,12 +48,12 @@ class ResumableTrainer(SavingTrainer):
 
     def train(
         self,
-        resume_from_checkpoint: str | bool | None = None,
+        resume_from_checkpoint: Wanted = None,
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
         """Trains; True, or "true" as a command line says it, continues from the newest valid
-        checkpoint of `output_dir`.
+        checkpoint of `output_dir`. One that `newest_checkpoint` has returned is not read again.
 
         Raises:
             TrainingError: there is no such checkpoint, or the given one is damaged or of another
@@ -58,9 +62,7 @@ class ResumableTrainer(SavingTrainer):
         with large_buffers_kept(kept=self.args.device.type == "cpu"):
             return self._train(_said(resume_from_checkpoint), trial, ignore_keys_for_eval)
 
-    def _train(
-        self, wanted: str | bool | None, trial: Any, ignored: list[str] | None
-    ) -> TrainOutput:
+    def _train(self, wanted: Wanted, trial: Any, ignored: list[str] | None) -> TrainOutput:
         if wanted or self.args.save_strategy != SaveStrategy.NO:
             check_shared(Path(self.args.output_dir or "."), self.accelerator)
         found = self._checkpoint(wanted) if wanted else None
@@ -138,15 +140,13 @@ class ResumableTrainer(SavingTrainer):
         return super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler)
 
     def newest_checkpoint(self) -> checkpoints.Checkpoint | None:
-        """The newest valid checkpoint of `output_dir`; one process looks, all get its answer."""
-        found: list[Any] = [None]
-        if self.is_world_process_zero():
-            found = [checkpoints.newest_valid(Path(self.args.output_dir or "."), self.job)]
-        if self.accelerator.num_processes > 1:
-            broadcast_object_list(found)
-        return found[0]
+        """The newest valid checkpoint of `output_dir`."""
+        directory = Path(self.args.output_dir or ".")
+        return self._by_first_process(lambda: checkpoints.newest_valid(directory, self.job))
 
-    def _checkpoint(self, wanted: str | bool) -> checkpoints.Checkpoint:
+    def _checkpoint(self, wanted: Wanted) -> checkpoints.Checkpoint:
+        if isinstance(wanted, checkpoints.Checkpoint):
+            return wanted
         if wanted is True:
             newest = self.newest_checkpoint()
             if newest is None:
@@ -154,10 +154,18 @@ class ResumableTrainer(SavingTrainer):
             return newest
         path = Path(str(wanted))
         known = [c for c in checkpoints.checkpoints(path.parent) if c.path == path]
-        fault = checkpoints.problem(known[0], self.job) if known else "there is no such checkpoint"
+        absent = None if known else "there is no such checkpoint"
+        fault = absent or self._by_first_process(lambda: checkpoints.problem(known[0], self.job))
         if fault:
             raise TrainingError(f"cannot resume from {path}: {fault}")
         return known[0]
+
+    def _by_first_process(self, look: Callable[[], Any]) -> Any:
+        """What `look` returns in the first process, in every process: large files are read once."""
+        found = [look() if self.is_world_process_zero() else None]
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(found)
+        return found[0]
 
     def _take_over(self, found: checkpoints.Checkpoint, state: TrainerState) -> TrainOutput:
         """The finished run of a checkpoint: its weights and its history, without another step."""
@@ -170,7 +178,7 @@ class ResumableTrainer(SavingTrainer):
         return TrainOutput(state.global_step, float("nan"), {})
 
 
-def _said(wanted: str | bool | None) -> str | bool | None:
+def _said(wanted: Wanted) -> Wanted:
     """What was asked for, be it in the words of a command line."""
     word = wanted.lower() if isinstance(wanted, str) else ""
     return word == "true" if word in ("true", "false") else wanted

@@ -251,6 +251,26 @@ def stopped(base, pairs, tmp_path_factory):
     return directory
 
 
+def test_a_checkpoint_is_read_once_before_it_is_gone_on_from(
+    base, pairs, tmp_path, stopped, monkeypatch
+):
+    directory = shutil.copytree(stopped, tmp_path / "run")
+    trainer = make(base, pairs, directory, 19)
+    read = []
+
+    def reads(path):
+        read.append(path)
+        return hash_file(path)
+
+    monkeypatch.setattr(checkpoint, "hash_file", reads)
+    found = trainer.newest_checkpoint()
+    with pytest.raises(Interrupted, match="after step 19"):
+        trainer.train(found)
+    of_it = [path.name for path in read if path.parent == found.path]
+    assert sorted(of_it) == sorted({*of_it})
+    assert {"model.safetensors", "optimizer.pt"} <= {*of_it}
+
+
 def files_of_a_checkpoint():
     return [
         "model.safetensors",
