@@ -84,7 +84,7 @@ def model_card(
         "differences between answers to one prompt have a meaning.",
         "",
         "## Data",
-        *_table(("source", "training pairs"), sources(trainer.train_dataset).items()),
+        *_table(("source", "training pairs"), _sources(trainer.train_dataset)),
         "",
         "## Results",
         *_results(history),
@@ -98,13 +98,13 @@ def model_card(
     return "\n".join(lines) + "\n"
 
 
-def sources(rows: Any) -> dict[str, int]:
-    """Training pairs of each source, the most first."""
+def _sources(rows: Any) -> list[tuple[str, Any]]:
+    """Training pairs of each source, the most first; those of a stream have no known number."""
     if not isinstance(rows, Dataset):
-        return {"(a stream)": 0} if rows is not None else {}
+        return [("(a stream)", "not counted")] if rows is not None else []
     if "source" not in rows.column_names:
-        return {"(not named)": len(rows)}
-    return dict(Counter(map(str, rows["source"])).most_common())
+        return [("(not named)", len(rows))]
+    return Counter(map(str, rows["source"])).most_common()
 
 
 def _read(trainer: "RewardTrainer") -> str:

@@ -68,6 +68,16 @@ def test_the_card_s_way_of_loading_runs_as_it_stands(trainer, tmp_path, template
     assert isinstance(made["reward"], float)
 
 
+def test_the_pairs_of_a_stream_are_not_said_to_be_none(base, tmp_path):
+    trainer = RewardTrainer(
+        str(base),
+        RewardConfig(output_dir=str(tmp_path), **FIELDS),
+        train_dataset=Dataset.from_list(make_rows(8)).to_iterable_dataset(),
+    )
+    trainer.create_model_card()
+    assert "| (a stream) | not counted |" in (tmp_path / "README.md").read_text()
+
+
 # peft asks the base model by an older name
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize("given", [{}, {"use_dora": True, "task_type": "SEQ_CLS"}])
