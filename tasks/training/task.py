@@ -1,6 +1,7 @@
 """The training stage: token ids of pairs and a base model -> data/5_training/<key>/model/."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from tasks.artifact import Artifact, Step, Workspace, canonical, file_digest, part_digest
@@ -44,15 +45,8 @@ def step(
     }
 
     def build(workspace: Workspace) -> None:
-        job = _job(params, tokenization, model, files, workspace)
-        try:
-            train(job, workspace, on_metrics)
-        except TrainingError as error:
-            if conversion is None:
-                raise
-            from tasks.training.process.origins import with_origins
-
-            raise TrainingError(with_origins(str(error), conversion.path)) from error
+        with _origins_told(conversion):
+            train(_job(params, tokenization, model, files, workspace), workspace, on_metrics)
         workspace.report.update(read_json(workspace.path / "training.json"))
 
     libraries = ("torch", "transformers", "accelerate", *(("peft",) if params.lora else ()))
@@ -67,6 +61,19 @@ def step(
         files,
         uses={"tokenization": tokenization, "model": model_artifact},
     )
+
+
+@contextmanager
+def _origins_told(conversion: Artifact | None) -> Generator[None, None, None]:
+    """An error that names pairs by their id also says where they are in the sources."""
+    try:
+        yield
+    except TrainingError as error:
+        if conversion is None:
+            raise
+        from tasks.training.process.origins import with_origins
+
+        raise TrainingError(with_origins(str(error), conversion.path)) from error
 
 
 def _job(

@@ -19,7 +19,7 @@ from tasks.training.bar import show_bar
 from tasks.training.batch_loss import BatchLossTrainer
 from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.given_rows import formats_of
-from tasks.training.batches.own_collator import OwnCollator
+from tasks.training.batches.own_collator import collator_of
 from tasks.training.batches.pairs import COLUMNS
 from tasks.training.guard import FiniteGuard
 from tasks.training.layout.choice import ExactLayout, choose_layout
@@ -33,7 +33,6 @@ from tasks.training.model.adapter import base_of
 from tasks.training.model.compiling import compile_layers, uncompile_layers
 from tasks.training.model.elementwise import use_usual_passes
 from tasks.training.model.families import check_positions
-from tasks.training.model.padding import pad_id
 from tasks.training.model.preparation import prepare_model
 from tasks.training.model.tokenizer import prepare_tokenizer
 from tasks.training.own_loss import with_weighted_mean
@@ -116,17 +115,11 @@ class RewardTrainer(BatchLossTrainer):
             model, args, tokenizer, added, peft_config, quantization_config
         )
         loss = loss_params(args.loss)
-        multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
-        collator = data_collator or DataCollatorForPreference(
-            pad_id(tokenizer), multiple, loss=loss
-        )
         self.objective = Objective(loss, args.center_rewards_coefficient)
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
-            data_collator=collator
-            if isinstance(collator, DataCollatorForPreference)
-            else OwnCollator(collator),
+            data_collator=collator_of(data_collator, args, tokenizer, loss),
             train_dataset=prepared(train_dataset, args, tokenizer, "train"),
             eval_dataset=prepared(eval_dataset, args, tokenizer, "eval"),
             processing_class=tokenizer,
@@ -151,10 +144,7 @@ class RewardTrainer(BatchLossTrainer):
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
-        if type(self).compute_loss is not RewardTrainer.compute_loss:
-            self.has_own_loss = True
-            own_loss: Any = with_weighted_mean(self, RewardTrainer.compute_loss)
-            self.compute_loss = own_loss
+        self._average_own_loss()
         show_bar(self)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
@@ -197,6 +187,14 @@ class RewardTrainer(BatchLossTrainer):
             layout = collator.layout = choose_layout(wanted, model, self.args)
         compile_layers(body, self.args, self.accelerator)
         return layout
+
+    def _average_own_loss(self) -> None:
+        """Has the `compute_loss` of a subclass averaged over the pairs of the global batch."""
+        if type(self).compute_loss is RewardTrainer.compute_loss:
+            return
+        self.has_own_loss = True
+        own_loss: Any = with_weighted_mean(self, RewardTrainer.compute_loss)
+        self.compute_loss = own_loss
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)

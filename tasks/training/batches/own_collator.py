@@ -1,12 +1,31 @@
-"""Wraps a user's collator: it gets token ids under our column names and under TRL's."""
+"""The collator of a trainer; a user's gets token ids under our column names and under TRL's."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from tasks.tokenization.shards import IDS
+from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.loss.params import LossParams
+from tasks.training.model.padding import pad_id
+from tasks.training.settings.config import RewardConfig
 
 TRL_NAMES: dict[str, str] = dict(zip(("chosen_ids", "rejected_ids"), IDS, strict=True))
 """Column names of token ids: TRL's -> ours."""
+
+
+def collator_of(
+    given: Callable[[list[Any]], dict[str, Any]] | None,
+    args: RewardConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    loss: LossParams,
+) -> "DataCollatorForPreference | OwnCollator":
+    """The collator that was given, a user's in an OwnCollator; of None one for pairs and `args`."""
+    if given is not None and not isinstance(given, DataCollatorForPreference):
+        return OwnCollator(given)
+    multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
+    return given or DataCollatorForPreference(pad_id(tokenizer), multiple, loss=loss)
 
 
 class OwnCollator:

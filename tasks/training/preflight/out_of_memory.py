@@ -108,33 +108,40 @@ class MemoryAdaptiveTrainer(Trainer):
         micro-batches of the step so far, whose gradients are lost.
 
         Raises:
-            TrainingError: out of memory under several processes or DeepSpeed, where a step cannot
-                be repeated; or micro-batches cannot be halved any further.
+            TrainingError: out of memory, and the step cannot be repeated (`_check_repeatable`), or
+                its micro-batches cannot be halved any further.
         """
         if self._taken == 0:  # a resumed run has its random state by now
             self._before = copy.deepcopy(self.interval), random_state()
         self._taken += 1
         loss = attempt(lambda: self.forward_backward(model, inputs, num_items_in_batch))
         while loss is None:
-            if self.args.world_size > 1 or self.is_deepspeed_enabled:
-                why = (
-                    "the others cannot follow"
-                    if self.args.world_size > 1
-                    else "DeepSpeed holds what it has computed of the step"
-                )
-                smaller = (
-                    "per_device_train_batch_size and raise gradient_accumulation_steps by the same "
-                    "factor"
-                    if self._budget is None
-                    else "max_tokens_per_micro_batch"
-                )
-                raise TrainingError(
-                    f"process {self.args.process_index} ran out of memory in step "
-                    f"{self.state.global_step + 1}; {why}, so the run ends here: lower {smaller}"
-                )
+            self._check_repeatable()
             self.use_less_memory()
             loss = attempt(lambda: self._step_again(model, num_items_in_batch))
         return loss
+
+    def _check_repeatable(self) -> None:
+        """Refuses to repeat a step that other processes, or DeepSpeed, would not repeat.
+
+        Raises:
+            TrainingError: there are several processes, or DeepSpeed is in use.
+        """
+        if self.args.world_size > 1:
+            why = "the others cannot follow"
+        elif self.is_deepspeed_enabled:
+            why = "DeepSpeed holds what it has computed of the step"
+        else:
+            return
+        smaller = (
+            "per_device_train_batch_size and raise gradient_accumulation_steps by the same factor"
+            if self._budget is None
+            else "max_tokens_per_micro_batch"
+        )
+        raise TrainingError(
+            f"process {self.args.process_index} ran out of memory in step "
+            f"{self.state.global_step + 1}; {why}, so the run ends here: lower {smaller}"
+        )
 
     def forward_backward(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any
