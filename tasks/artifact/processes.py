@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tasks.artifact.step import Workspace
 from tasks.artifact.threads import without_threads
 from tasks.errors import ArtifactError
 
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU time in a period, and the period, of this process's container."""
 WORTH_PROCESSES_BYTES = 40 * 2**20
 """Bytes of shards, some 25,000 rows, for each worker: to start one costs half a second of computing
 and more for its encoders, and one process converts so many rows in half a second. The next stages
@@ -29,7 +32,8 @@ can use the worker, too."""
 
 
 def physical_cores() -> int:
-    """Physical cores that this process may use (Linux); elsewhere what the system reports."""
+    """Physical cores that this process may use (Linux), no more than its container's quota of CPU
+    time gives it; elsewhere what the system reports."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     allowed = os.sched_getaffinity(0)
@@ -38,7 +42,15 @@ def physical_cores() -> int:
         with suppress(OSError):
             path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
             siblings.add(path.read_text())
-    return len(siblings) or len(allowed)
+    return ceil(min(len(siblings) or len(allowed), _quota()))
+
+
+def _quota() -> float:
+    """CPUs whose time a container may use (cgroup v2); infinite where that is not limited."""
+    with suppress(OSError, ValueError):  # "max 100000": no limit
+        microseconds, period = map(int, QUOTA.read_text().split())
+        return microseconds / period
+    return inf
 
 
 def worthwhile(files: Sequence[Path]) -> int:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.artifact import each, end_workers, pool, processes_for, worthwhile
+from tasks.artifact import (
+    each,
+    end_workers,
+    physical_cores,
+    pool,
+    processes,
+    processes_for,
+    worthwhile,
+)
 from tasks.artifact.job import Job
 from tasks.artifact.lock import is_locked
 from tasks.artifact.store import Store
@@ -87,6 +95,17 @@ def test_more_processes_are_asked_for_where_there_is_more_to_do(tmp_path, monkey
     pool.begin(1)
     until(pool.ready)
     assert processes_for(200, 201) == 2  # it is there, and costs nothing
+
+
+def test_a_container_uses_no_more_cores_than_its_quota_gives_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "QUOTA", tmp_path / "cpu.max")
+    without = physical_cores()
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert physical_cores() == without
+    (tmp_path / "cpu.max").write_text("20000 100000\n")
+    assert physical_cores() == 1
+    (tmp_path / "cpu.max").write_text(f"{100000 * without - 1} 100000\n")
+    assert physical_cores() == without
 
 
 def test_a_worker_without_work_ends_and_the_next_call_has_a_new_one(tmp_path, monkeypatch):
