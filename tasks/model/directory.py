@@ -29,6 +29,8 @@ TOKENIZER_FILES = (
 )
 """Beside `*.model`, the files of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
 WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
+OTHER_FORM = "consolidated*.safetensors"
+"""The same weights once more, as Mistral's own programs read them; transformers never does."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,14 @@ def weights_digest(directory: Path) -> str:
             "directory: use an architecture that transformers itself has"
         )
     check_single_stack(directory, bool(fields.get("is_encoder_decoder")))
-    if not any(directory.glob("*.safetensors")):
+    others = {*directory.glob(OTHER_FORM)}
+    if not {*directory.glob("*.safetensors")} - others:
         raise ModelError(
             f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
             "weights can run code and are refused: convert them with save_pretrained"
         )
-    paths = sorted({path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)})
-    return merkle({path.name: file_digest(path) for path in paths})
+    paths = {path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)} - others
+    return merkle({path.name: file_digest(path) for path in sorted(paths)})
 
 
 def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:

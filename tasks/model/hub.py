@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.errors import ModelError
 from tasks.ingestion.places.hub import endpoint, hub_error
+from tasks.model.directory import OTHER_FORM
 
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.codes", "*.txt")
 """No pickles and no Python: only files that are read here."""
@@ -22,7 +23,11 @@ def download(repository: str, commit: str) -> Path:
 
     try:
         path = snapshot_download(
-            repository, revision=commit, allow_patterns=list(DOWNLOADED), endpoint=endpoint()
+            repository,
+            revision=commit,
+            allow_patterns=list(DOWNLOADED),
+            ignore_patterns=[OTHER_FORM, "original/*", "onnx/*"],
+            endpoint=endpoint(),
         )
     except Exception as error:
         raise hub_error("model", repository, commit, error, ModelError) from error

@@ -15,7 +15,7 @@ from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
-from tasks.model.directory import describe
+from tasks.model.directory import describe, weights_digest
 from tasks.model.scratch import LONGEST_RUN, MOST_TOKEN_CHARACTERS, texts, train_tokenizer
 from tests.ingestion.places.servers import Hub, serving
 
@@ -100,6 +100,11 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     assert before.tokenizer_digest != after.tokenizer_digest
     assert before.weights_digest == after.weights_digest
     assert payload_digests(copy).keys() == payload_digests(tiny_model_directory).keys()
+    (copy / "consolidated.safetensors").write_bytes(b"the same weights once more")
+    assert weights_digest(copy) == after.weights_digest
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="holds no safetensors weights"):
+        weights_digest(copy)
 
 
 @pytest.mark.parametrize(
