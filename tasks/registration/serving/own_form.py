@@ -42,6 +42,15 @@ class Row(Form):
                 where,
             )
         options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
+        is_text = "text" in present or isinstance(self.prompt, str)
+        if is_text and any(value is not None for value in options.values()):
+            raise RequestProblem(
+                422,
+                "bad_row",
+                "'tools' and 'chat_template_kwargs' are for the chat template, which text does "
+                "not go through: give messages",
+                where,
+            )
         if "prompt" not in present:
             row = self.text if "text" in present else {"messages": self.messages, **options}
             return [(row, where)]
