@@ -3,11 +3,11 @@
 import numpy as np
 
 from tasks.evaluation.measures.intervals import (
-    BOOTSTRAP_GROUPS,
     LEVELS,
     Interval,
     Resampling,
     cluster_bootstrap,
+    lots,
 )
 from tasks.evaluation.tables.scores import Counts, Floats
 
@@ -44,10 +44,8 @@ def error_interval(
     margin: Floats, preference: Floats | None, group: Counts, how: Resampling
 ) -> Interval | None:
     """The 95 % interval of the calibration error: whole groups are drawn with replacement, and the
-    bins' gaps are summed anew (cluster bootstrap, as in intervals.py). None for one group. More
-    than 2000 groups are put into as many random lots, which are drawn in their place: such lots
-    spread as their groups do (Wolter 2007, chapter 2), and a lot is drawn at a fraction of the
-    cost.
+    bins' gaps are summed anew (cluster bootstrap, as in intervals.py; of many groups, lots).
+    None for one group.
 
     A mean of absolute values: where the true error is near zero, so is no draw of it, and the
     interval lies above.
@@ -55,13 +53,10 @@ def error_interval(
     names, member = np.unique(group, return_inverse=True)
     if len(names) < 2:
         return None
-    if len(names) > BOOTSTRAP_GROUPS:
-        lot = np.random.default_rng(how.seed).permutation(len(names)) % BOOTSTRAP_GROUPS
-        member = lot[member]
     confidence, right, bins = _confidence(margin, preference)
     gaps = np.zeros((len(margin), CALIBRATION_BINS))
     gaps[np.arange(len(margin)), bins] = confidence - right
-    drawn = np.abs(cluster_bootstrap(gaps, member, how)).sum(axis=1)
+    drawn = np.abs(cluster_bootstrap(gaps, lots(member, how), how)).sum(axis=1)
     low, high = np.quantile(drawn, LEVELS)
     return float(low), float(high)
 

@@ -19,7 +19,7 @@ Z = 1.959963984540054
 """Quantile 0.975 of the standard normal distribution."""
 LEVELS = (0.025, 0.975)
 BOOTSTRAP_GROUPS = 2000
-"""With more groups than this, the bootstrap gives way to the normal interval."""
+"""With more groups than this, the bootstrap gives way to the normal interval, or draws `lots`."""
 DRAWS_AT_ONCE = 4_000_000
 """Counts held in memory at a time while groups are drawn: 32 MB."""
 
@@ -84,6 +84,16 @@ def intervals_of(
         if values.min() == values.max():
             found[name] = wilson_interval(float(values[0]) * len(names), len(names))
     return found
+
+
+def lots(member: Counts, how: Resampling) -> Counts:
+    """The numbers of the pairs' groups `[N]`; of more than 2000 groups, those of as many random
+    lots of them, to be drawn in their place: lots spread as their groups do (Wolter 2007,
+    chapter 2), and are drawn at a fraction of the cost."""
+    groups = int(member.max(initial=-1)) + 1
+    if groups <= BOOTSTRAP_GROUPS:
+        return member
+    return (np.random.default_rng(how.seed).permutation(groups) % BOOTSTRAP_GROUPS)[member]
 
 
 def cluster_bootstrap(values: Floats, member: Counts, how: Resampling) -> Floats:

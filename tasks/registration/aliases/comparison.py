@@ -18,7 +18,7 @@ from math import comb
 
 import numpy as np
 
-from tasks.evaluation.measures.intervals import Resampling, cluster_bootstrap
+from tasks.evaluation.measures.intervals import Resampling, cluster_bootstrap, lots
 from tasks.evaluation.measures.metrics import metrics_of
 from tasks.evaluation.tables.scores import Floats, Scores
 from tasks.registration.aliases.gate import Bound
@@ -101,7 +101,7 @@ def p_value(lost: Floats, scores: Scores, allowed: float) -> tuple[float, str]:
     if not allowed and alone:
         return mcnemar(int((lost > 0).sum()), int((lost < 0).sum())), "McNemar"
     member = np.unique(scores.group, return_inverse=True)[1].astype(np.int64)
-    draws = cluster_bootstrap(lost[:, None], member, DRAWS)[:, 0]
+    draws = cluster_bootstrap(lost[:, None], lots(member, DRAWS), DRAWS)[:, 0]
     drawn = float((1 + (draws <= allowed + ROUNDING).sum()) / (1 + len(draws)))
     differing = np.count_nonzero(np.bincount(member, lost))
     # A prompt that differs is one toss, lost by (1 + allowed) / 2 where the drop is as allowed.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertTokenizer
 
-from flows.findings import _rows
+from flows.findings import _benchmark_rows
 from flows.params import load
 from flows.result_lines import result_lines
 from tasks.artifact import Store
@@ -133,7 +133,9 @@ def test_a_set_of_ones_own_has_the_mean_over_its_items_and_is_told_by_what_it_is
     line = f"RewardBench (gold) has no score: {figures['item_mean']['score']:.3f} is the mean over"
     told = result_lines({"metrics": {}, "registered": None, "benchmarks": benchmarks})
     assert told == [f"benchmark: {line} 5 items, none is of a subset that it has"]
-    assert [row[1:2] + row[-1:] for row in _rows(benchmarks["gold"])] == [("mean over items", "5")]
+    assert [row[1:2] + row[-1:] for row in _benchmark_rows(benchmarks["gold"])] == [
+        ("mean over items", "5")
+    ]
     assert all(
         warning["message"].startswith("RewardBench (gold): ")
         for warning in metrics["warnings"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DataError
+from tasks.evaluation.measures import intervals
 from tasks.evaluation.measures.calibration import calibration_error, error_interval
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
@@ -94,13 +95,11 @@ def test_the_interval_of_the_calibration_error_is_that_of_drawing_whole_groups_a
 def test_many_groups_in_lots_give_the_interval_of_the_calibration_error_that_all_of_them_give(
     monkeypatch,
 ):
-    from tasks.evaluation.measures import calibration
-
     random = np.random.default_rng(2)
     group = random.integers(0, 3000, 5000)
     margin = random.normal(0.5, 1.4, 5000) + random.normal(0, 0.5, 3000)[group]
     drawn = error_interval(margin, None, group, Resampling())
-    monkeypatch.setattr(calibration, "BOOTSTRAP_GROUPS", 5000)
+    monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 5000)
     assert error_interval(margin, None, group, Resampling()) == pytest.approx(drawn, abs=0.0015)
 
 

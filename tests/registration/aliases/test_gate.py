@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from flows.findings import decision
+from flows.findings import decision_section
 from flows.pages import headline, stage_page, state_message
 from tasks.artifact import Artifact
+from tasks.evaluation.measures import intervals
 from tasks.registration.aliases.comparison import compare, mcnemar, p_value, source_bounds
 from tasks.registration.aliases.frozen import frozen_pairs
 from tasks.registration.aliases.gate import Bound, decide, decision_of, fitness
@@ -198,9 +199,19 @@ def test_the_decision_stands_in_the_state_message_the_pages_and_the_summary():
     page = stage_page(artifact)
     assert "### Decision" in page
     assert "| min\\_accuracy | 0.7 | \\>= 0.75 | fails: at most rejected |" in page
-    assert "holds" in "".join(decision(registered))
+    assert "holds" in "".join(decision_section(registered))
     summary = {"stages": {}, "model": None, "metrics": {}, "registered": registered}
     assert headline(summary).split("; ")[1:3] == [
         "registered reward-model version 4",
         "rejected: unfit: min_accuracy 0.7, bound >= 0.75: fails",
     ]
+
+
+def test_of_many_prompts_lots_are_drawn_with_the_p_value_that_all_of_them_give(monkeypatch):
+    random = np.random.default_rng(5)
+    groups = random.integers(0, 3000, 4000)
+    lost = random.choice([-1.0, 0.0, 1.0], 4000, p=[0.09, 0.8, 0.11])
+    scores = made_scores(lost, groups=groups.tolist())
+    drawn, _ = p_value(lost, scores, 0.015)
+    monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 5000)
+    assert p_value(lost, scores, 0.015)[0] == pytest.approx(drawn, abs=0.02)
