@@ -7,13 +7,16 @@ from typing import Any
 
 from flows.findings import report_path
 from flows.markdown import count
-from flows.pipeline import STAGES
+from flows.pipeline import ORDER, STAGES
 from flows.plan import Planned
 from flows.result_lines import dropped_lines, result_lines
 from tasks.artifact import Artifact, Ledger, Store
-from tasks.artifact.record import read_artifact
+from tasks.artifact.record import RECORD, read_artifact
 from tasks.artifact.refs import RUN, UNFINISHED, params_file, refs, time_of
 from tasks.registration.task import SHOWN
+
+MOST_WARNINGS = 10
+"""Of one stage: ingestion may have some of every file."""
 
 
 def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
@@ -24,15 +27,22 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "model": stage_facts(artifacts["model"]) if "model" in artifacts else None,
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
         "warnings": [
-            warning
-            for stage in ("model", "conversion", "tokenization", "evaluation")
-            if stage in artifacts
-            for warning in artifacts[stage].report.get("warnings", ())
+            line for name in ORDER if name in artifacts for line in _warnings(artifacts[name])
         ],
         "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
         "report": _report(registered, evaluated),
         "registered": {name: registered.report[name] for name in SHOWN} if registered else None,
     }
+
+
+def _warnings(artifact: Artifact) -> list[str]:
+    """What the stage warns of, cached or not: of very many the first, and where all of them are."""
+    warnings: list[str] = list(artifact.report.get("warnings", ()))
+    left = len(warnings) - MOST_WARNINGS
+    if left <= 0:
+        return warnings
+    more = f"{artifact.stage}: {left} more warnings, see {artifact.path / RECORD}"
+    return [*warnings[:MOST_WARNINGS], more]
 
 
 def stage_facts(artifact: Artifact) -> dict[str, Any]:

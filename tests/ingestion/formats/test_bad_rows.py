@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.summary import summary_of
 from tasks.errors import DataError
 from tasks.ingestion.formats.batches import ROW_LIMIT_BYTES
 from tasks.ingestion.formats.json_rows import diagnose, json_fault
@@ -116,6 +117,18 @@ def test_a_byte_order_mark_is_stripped_also_where_files_were_concatenated(ingest
     assert artifact.report["warnings"] == [
         f"{path} line 2: a byte order mark inside the file was removed"
     ]
+
+
+def test_a_run_tells_what_ingestion_warns_of_and_of_very_many_files_the_first(ingestion):
+    marked = b'\xef\xbb\xbf{"a":1}\n\xef\xbb\xbf{"a":2}\n'
+    for number in range(12):
+        ingestion.write(f"raw/{number:02}.jsonl", marked)
+    for _ in ("built", "cached"):
+        artifact = ingestion.run(ingestion.directory / "raw")
+        *first, more = summary_of({"ingestion": artifact})["warnings"]
+        assert first == artifact.report["warnings"][:10]
+        assert more == f"ingestion: 2 more warnings, see {artifact.path / 'record.json'}"
+    assert artifact.cached
 
 
 @pytest.mark.parametrize("cut", [1, 2])
