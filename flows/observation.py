@@ -40,7 +40,7 @@ minute if the server is away."""
 
 def show_plan(planned: Iterable[Planned]) -> None:
     """The plan as a table."""
-    with _unless_refused("the plan"):
+    with unless_refused("the plan"):
         create_table_artifact(
             plan_rows(planned),
             key=f"{PREFIX}-plan",
@@ -51,7 +51,7 @@ def show_plan(planned: Iterable[Planned]) -> None:
 
 def show_stage(artifact: Artifact) -> None:
     """One stage's page."""
-    with _unless_refused(f"the page of {artifact.stage}"):
+    with unless_refused(f"the page of {artifact.stage}"):
         create_markdown_artifact(
             stage_page(artifact),
             key=f"{PREFIX}-{artifact.stage}",
@@ -61,7 +61,7 @@ def show_stage(artifact: Artifact) -> None:
 
 def show_summary(summary: Mapping[str, Any]) -> None:
     """The finished run on one page."""
-    with _unless_refused("the summary"):
+    with unless_refused("the summary"):
         create_markdown_artifact(
             summary_page(summary), key=f"{PREFIX}-summary", description=literal(headline(summary))
         )
@@ -96,7 +96,7 @@ class TrainingProgress:
 
     def _show(self, percent: float, description: str) -> None:
         start = time.monotonic()
-        with _unless_refused("the progress"):
+        with unless_refused("the progress"):
             if self.artifact is None:
                 key = f"{PREFIX}-training-progress"
                 created = create_progress_artifact(percent, key, description)
@@ -159,7 +159,7 @@ def without_tracebacks() -> None:
 
 
 @contextmanager
-def _unless_refused(what: str) -> Generator[None, None, None]:
+def unless_refused(what: str) -> Generator[None, None, None]:
     """Logs errors of the server as warnings: they cost a page of the run, never the run."""
     try:
         yield

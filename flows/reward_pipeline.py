@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.console import usable_root
-from flows.crashes import end_its_tasks
+from flows.crashes import end_its_tasks, end_tasks_of_crashed_runs
 from flows.observation import (
     TrainingProgress,
     logs_in_run,
@@ -32,6 +32,7 @@ from flows.run import run_pipeline
 from tasks.artifact import Artifact, Step, Store
 from tasks.errors import PipelineError
 
+FLOW = "reward-pipeline"
 Stage = Literal[
     "ingestion",
     "model",
@@ -45,7 +46,7 @@ Stage = Literal[
 """The names in `ORDER`, written out: the form of a run in Prefect's UI offers them."""
 
 
-@flow(name="reward-pipeline", persist_result=False, on_crashed=[end_its_tasks])
+@flow(name=FLOW, persist_result=False, on_crashed=[end_its_tasks])
 def reward_pipeline(
     params: str = "params/quickstart.yaml",
     overrides: list[str] | None = None,
@@ -66,6 +67,7 @@ def reward_pipeline(
         force: Build these stages again.
     """
     without_tracebacks()
+    end_tasks_of_crashed_runs(FLOW)
     progress = TrainingProgress()
 
     def obtain(step: Step) -> Artifact:

@@ -194,6 +194,16 @@ def test_the_tasks_of_a_run_whose_process_is_killed_crash_with_it(served, tiny, 
     assert training()["message"] == served.again(run)["state"]["message"]
     others = [task["state"]["type"] for task in served.tasks_of(run).values()]
     assert sorted(set(others)) == ["COMPLETED", "CRASHED"]
+    # As where its worker was killed, too, and nobody ended the task: the next run does.
+    tasks = served.tasks_of(run).items()
+    (task,) = [task for name, task in tasks if name.startswith("training-")]
+    forced = {"state": {"type": "RUNNING", "name": "Running"}, "force": True}
+    address = f"{served.api}/task_runs/{task['id']}/set_state"
+    httpx.post(address, json=forced).raise_for_status()
+    assert training()["name"] == "Running"
+    served.run("reward-pipeline", "next", params=tiny, root=tmp_path, until="ingestion")
+    assert training()["name"] == "Crashed"
+    assert training()["message"] == "its flow run has crashed"
 
 
 @pytest.mark.slow
