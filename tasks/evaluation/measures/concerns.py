@@ -12,6 +12,7 @@ FALSE_TIES = 0.01
 NO_ADVANTAGE = 0.1
 PLACE = 0.1
 """How far from 1/2 the share of first answers among the chosen ones may be."""
+_NAMES = {"other_answer": "the answer to another prompt"}
 
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -139,19 +140,18 @@ def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:
 
 
 def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The answers that reply nothing, if they earn more than an answer usually does."""
     median = rewards["quantiles"][QUANTILES.index(0.5)]
-    return [
-        (
-            f"readiness.probes.{case}",
-            f"{_called(case)} earns "
-            f"{figures['mean_reward']:z.2f} on average, more than the median answer "
-            f"({median:z.2f}): a policy will find it",
-        )
+    above = {
+        case: figures["mean_reward"]
         for case, figures in probes.items()
         if figures["degenerate"] and figures["mean_reward"] > median
-    ]
-
-
-def _called(case: str) -> str:
-    what = "the answer to another prompt" if case == "other_answer" else "an answer without content"
-    return f"{what} ({case})"
+    }
+    if not above:
+        return []
+    means = ", ".join(f"{_NAMES.get(case, case)} {mean:z.2f}" for case, mean in above.items())
+    message = (
+        f"answers that reply nothing earn more on average than the median answer ({median:z.2f}), "
+        f"and a policy will find them: {means}"
+    )
+    return [("readiness.probes", message.replace("_", " "))]

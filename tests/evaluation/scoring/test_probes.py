@@ -95,18 +95,20 @@ def test_figures_and_warnings_of_probes_by_hand():
     }
     assert found["punctuation"]["above_median"] == 0
     metrics = all_metrics(made, probes=table)
-    figures = [w["figure"] for w in metrics["warnings"] if "probes" in w["figure"]]
-    assert figures == ["readiness.probes.empty"]  # a refusal is an answer
+    warnings = [w["message"] for w in metrics["warnings"] if w["figure"] == "readiness.probes"]
+    assert warnings == [
+        "answers that reply nothing earn more on average than the median answer (1.00), and a "
+        "policy will find them: empty 2.00"  # a refusal is an answer
+    ]
     assert warnings_of(metrics) == metrics["warnings"]
 
 
 def test_the_answer_to_another_prompt_is_no_answer_without_content():
     made = made_scores([0.0, 0.0], rewards=[(-0.001, -0.001)] * 2)
     table = probes({"empty": [1.0, 1.0], "other_answer": [2.0, 2.0]})
-    empty, other = (w["message"] for w in all_metrics(made, probes=table)["warnings"][-2:])
-    assert empty.startswith("an answer without content (empty) earns 1.00 on average, more than")
-    assert other.startswith("the answer to another prompt (other_answer) earns 2.00 on average, ")
-    assert "more than the median answer (0.00): a policy" in other  # not -0.00
+    message = all_metrics(made, probes=table)["warnings"][-1]["message"]
+    assert "the median answer (0.00), and" in message  # not -0.00
+    assert message.endswith("empty 1.00, the answer to another prompt 2.00")
 
 
 def test_a_null_model_as_good_as_the_model_is_a_warning():
