@@ -85,18 +85,22 @@ def judge(
     found[repeats] = ALIKE
     found[repeats & _same(shards, "exact", rows, leader)] = DUPLICATE
     other_margin = int((repeats & ~_same(shards, "margin", rows, leader)).sum())
-    one, other = _votes(starts_key, ~starts_key[leader])
-    both_ways = (one > 0) & (other > 0)
+    is_second = ~starts_key[leader]
+    pairs = _sums(np.ones(len(rows), np.int64), starts_key)
+    second = _sums(is_second.astype(np.int64), starts_key)
+    agreeing = np.where(is_second, second, pairs - second)
+    both_ways = agreeing < pairs
+    preferences = None
     if contradictions == "keep":
         both_ways &= starts_side
-    preferences = None
-    if contradictions == "majority":
-        found[both_ways & (one < other)] = OUTVOTED
-        both_ways &= one == other
-    if contradictions == "soft" and both_ways.any():
-        mean = _mean_preference(
-            starts_key, ~starts_key[leader], field_of(shards, "preference")[rows]
-        )
+    elif contradictions == "majority":
+        found[both_ways & (2 * agreeing < pairs)] = OUTVOTED
+        both_ways &= 2 * agreeing == pairs
+    elif contradictions == "soft" and both_ways.any():
+        own = field_of(shards, "preference")[rows]
+        for_second = _sums(np.where(is_second, own, 1 - own), starts_key) / pairs
+        for_second = np.round(for_second, 12)  # no half is missed
+        mean = np.where(is_second, for_second, 1 - for_second)
         found[both_ways] = JOINED
         kept = both_ways & starts_side & (mean > TIE)
         found[kept] = KEEP
@@ -145,23 +149,9 @@ def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Arr
     return values == values[leader]
 
 
-def _votes(starts_key: Array, is_second: Array) -> tuple[Array, Array]:
-    """For every sorted pair: how many pairs of its key prefer the same side, and how many the
-    other."""
+def _sums(values: Array, starts_key: Array) -> Array:
+    """For every sorted pair: the sum of the values over all pairs of its key, either way round."""
     starts = np.flatnonzero(starts_key)
     if not len(starts):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    sizes = np.diff(starts, append=len(starts_key))
-    second = np.repeat(np.add.reduceat(is_second, starts, dtype=np.int64), sizes)
-    first = np.repeat(sizes, sizes) - second
-    return np.where(is_second, second, first), np.where(is_second, first, second)
-
-
-def _mean_preference(starts_key: Array, is_second: Array, preference: Array) -> Array:
-    """For every sorted pair: the mean preference for its chosen answer over the pairs of its key,
-    each of which prefers its own by `preference`; to 12 digits, so that no half is missed."""
-    starts = np.flatnonzero(starts_key)
-    sizes = np.diff(starts, append=len(starts_key))
-    for_second = np.where(is_second, preference, 1 - preference)
-    second = np.repeat(np.round(np.add.reduceat(for_second, starts) / sizes, 12), sizes)
-    return np.where(is_second, second, 1 - second)
+        return values
+    return np.repeat(np.add.reduceat(values, starts), np.diff(starts, append=len(values)))
