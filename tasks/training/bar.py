@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState
+from transformers.trainer_utils import has_length
 from transformers.training_args import TrainingArguments
 
 from tasks.training.speed import Speed
@@ -98,7 +99,7 @@ class BarCallback(TrainerCallback):
         if not state.is_world_process_zero or not _is_terminal():
             return
         if self._evaluation is None:
-            batches = len(eval_dataloader) if hasattr(eval_dataloader, "__len__") else None
+            batches = len(eval_dataloader) if has_length(eval_dataloader) else None
             position = 0 if self._steps is None else 2
             self._evaluation = _line(
                 BATCHES, batches, position=position, desc="evaluating", leave=False

@@ -17,7 +17,7 @@ from tests.training.tiny import make_rows
 
 
 def run(base, directory, stream=False):
-    rows = Dataset.from_list(make_rows(24))
+    rows, held_out = (Dataset.from_list(each) for each in (make_rows(24), make_rows(9, seed=1)))
     trainer = RewardTrainer(
         str(base),
         RewardConfig(
@@ -33,7 +33,7 @@ def run(base, directory, stream=False):
             report_to="none",
         ),
         train_dataset=rows.to_iterable_dataset() if stream else rows,
-        eval_dataset=make_rows(9, seed=1),
+        eval_dataset=held_out.to_iterable_dataset() if stream else held_out,
     )
     trainer.train()
     trainer.evaluate()
