@@ -31,8 +31,6 @@ from tasks.training.metrics.evaluating import EvaluatingTrainer
 from tasks.training.process.engines import accumulate_only
 from tasks.training.settings.schedule import check_warm_up
 
-BY_LENGTH = "group_by_length"
-
 
 class GlobalBatchTrainer(EvaluatingTrainer):
     """Trainer whose data loader yields this process's micro-batches of each global batch."""
@@ -111,7 +109,7 @@ class GlobalBatchTrainer(EvaluatingTrainer):
 
     @property
     def _by_length(self) -> bool:
-        return self._args.train_sampling_strategy == BY_LENGTH
+        return self._args.train_sampling_strategy == "group_by_length"
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """As in transformers, but random under `group_by_length` too: `Dealing.by_length` groups

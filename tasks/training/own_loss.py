@@ -11,23 +11,21 @@ processes, and a constant that a subclass adds to each micro-batch counts once. 
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
+from tasks.training.batch_loss import BatchLossTrainer
 from tasks.training.layout.loader import FILLER
 from tasks.training.loss.objective import weight_of
-
-if TYPE_CHECKING:
-    from tasks.training.trainer import RewardTrainer
 
 SHARE = "num_items_in_batch"
 """An argument of `compute_loss` that older scripts do not take."""
 
 
-def with_weighted_mean(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The trainer's own `compute_loss`, weighted; `ours` is RewardTrainer's, for fillers."""
+def with_weighted_mean(trainer: BatchLossTrainer) -> Callable[..., Any]:
+    """The trainer's own `compute_loss`, weighted."""
     own: Callable[..., Any] = trainer.compute_loss
     parameters = inspect.signature(own).parameters
     takes_share = SHARE in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -39,7 +37,7 @@ def with_weighted_mean(trainer: "RewardTrainer", ours: Callable[..., Any]) -> Ca
         num_items_in_batch: torch.Tensor | float | None = None,
     ) -> Any:
         if FILLER in inputs:
-            return ours(trainer, model, inputs)
+            return BatchLossTrainer.compute_loss(trainer, model, inputs)
         weight = weight_of(inputs)
         share = {SHARE: num_items_in_batch} if takes_share else {}
         mean = own(model, inputs, return_outputs=return_outputs, **share)

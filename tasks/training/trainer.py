@@ -193,7 +193,7 @@ class RewardTrainer(BatchLossTrainer):
         if type(self).compute_loss is RewardTrainer.compute_loss:
             return
         self.has_own_loss = True
-        own_loss: Any = with_weighted_mean(self, RewardTrainer.compute_loss)
+        own_loss: Any = with_weighted_mean(self)
         self.compute_loss = own_loss
 
     def _set_signature_columns_if_needed(self) -> None:

@@ -136,9 +136,11 @@ class DataCollatorForPreference:
 
     def _laid_out(self, sequences: list[np.ndarray], groups: Sequence[int]) -> dict[str, Any]:
         """The padded sequences, and the plan; equal `groups`: sequences that share a prompt."""
-        arrays = rectangle(sequences, self.pad_token_id, self.pad_to_multiple_of or 1)
-        names = ("input_ids", "attention_mask")
-        batch: dict[str, Any] = dict(zip(names, map(torch.from_numpy, arrays), strict=True))
+        ids, mask = rectangle(sequences, self.pad_token_id, self.pad_to_multiple_of or 1)
+        batch: dict[str, Any] = {
+            "input_ids": torch.from_numpy(ids),
+            "attention_mask": torch.from_numpy(mask),
+        }
         if self.layout != "padded":
             shared = self.layout == "prefix_shared"
             batch["plan"] = flat_plan(sequences, groups if shared else range(len(sequences)))

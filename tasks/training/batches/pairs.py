@@ -143,7 +143,7 @@ def _short_enough(dataset: Rows, max_length: int | None, name: str) -> Rows:
             expected = f"expected {max_length} at most; raise max_length"
             return f"{found}, {expected}" if max(sizes) > max_length else ""
 
-        return usable_rows(dataset, IDS, too_long)
+        return usable_rows(dataset, too_long)
     longest = longest_sides(dataset)
     if len(longest) == 0 or longest.max() <= max_length:
         return dataset

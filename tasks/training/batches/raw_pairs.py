@@ -52,8 +52,8 @@ class RawPairs:
     tokenizer: Any
     max_length: int | None
     kept: Sequence[str]
-    """Which of `TERMS` and `pair_id` the rows have."""
-    policy: Policy = "quarantine"
+    """Which of `TERMS` the rows have."""
+    policy: Policy
     """What becomes of a row with a special token in its own text, as in templating."""
     is_stream: bool = False
     """Whether to log the first row of each reason at once, as the rows of a stream are never all
@@ -70,7 +70,7 @@ class RawPairs:
             {
                 "pair_id": Value("string"),
                 **{side: ListOf(Value("int32")) for side in IDS},
-                **{name: Value(kinds[name]) for name in self.kept if name in kinds},
+                **{name: Value(kinds[name]) for name in self.kept},
                 REASON: Value("string"),
                 MESSAGE: Value("string"),
             }
@@ -105,7 +105,7 @@ class RawPairs:
             out["pair_id"].append(str(row.get("pair_id", f"row {index}")))
             for side, values in zip(IDS, NOTHING if problem else both, strict=True):
                 out[side].append(values)
-            for name in (name for name in TERMS if name in out):
+            for name in self.kept:
                 out[name].append(None if isinstance(pair, Unusable) else _term(pair, row, name))
             out[REASON].append(problem.reason if problem else "")
             out[MESSAGE].append(f"row {index}: {problem}" if problem else "")

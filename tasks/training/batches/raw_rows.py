@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from operator import not_
 from typing import Any, TypeVar
 
 from datasets import Dataset, IterableDataset
@@ -22,15 +23,15 @@ def tokenize_rows(
     name: str,
     max_length: int | None,
     processes: int | None,
-    policy: Policy = "quarantine",
+    policy: Policy,
 ) -> Rows:
-    """The usable rows: token ids, those of `TERMS` that they have, and `pair_id`.
+    """The usable rows: `pair_id`, token ids, and those of `TERMS` that `columns` names.
 
     Raises:
         DataError: no row can be used.
         TemplateError: the rows are conversations, and the tokenizer has no chat template.
     """
-    kept = [column for column in (*TERMS, "pair_id") if column in columns]
+    kept = [term for term in TERMS if term in columns]
     is_stream = isinstance(dataset, IterableDataset)
     raw_pairs = RawPairs(tokenizer, max_length, kept, policy, is_stream=is_stream)
     settings: dict[str, Any] = {
@@ -40,7 +41,7 @@ def tokenize_rows(
         "features": raw_pairs.features,
     }
     if isinstance(dataset, IterableDataset):
-        mapped = dataset.map(raw_pairs, **settings).filter(_is_used, input_columns=REASON)
+        mapped = dataset.map(raw_pairs, **settings).filter(not_, input_columns=REASON)
         return mapped.remove_columns([REASON, MESSAGE])
     mapped = dataset.map(
         raw_pairs.table,
@@ -54,12 +55,13 @@ def tokenize_rows(
 
 def _used(mapped: Dataset, name: str) -> Dataset:
     """The rows without a reason against them; the others are logged."""
-    reasons: Any = mapped.select_columns([REASON]).with_format("arrow")[:]
-    unused = [place for place, reason in enumerate(reasons[REASON].to_pylist()) if reason]
+    table: Any = mapped.select_columns([REASON]).with_format("arrow")[:]
+    reasons = table[REASON].to_pylist()
+    unused = [place for place, reason in enumerate(reasons) if reason]
     if not unused:
         return mapped
     _report(mapped, unused, name)
-    return mapped.select(sorted(set(range(len(mapped))).difference(unused)))
+    return mapped.select([place for place, reason in enumerate(reasons) if not reason])
 
 
 def _report(mapped: Dataset, unused: list[int], name: str) -> None:
@@ -75,7 +77,3 @@ def _report(mapped: Dataset, unused: list[int], name: str) -> None:
     if len(unused) == len(mapped):
         raise DataError(f"{text}. No row is left: {examples}")
     logger.warning("%s (%s)", text, examples)
-
-
-def _is_used(reason: str) -> bool:
-    return not reason

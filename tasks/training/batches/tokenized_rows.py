@@ -55,7 +55,7 @@ def checked_rows(rows: Rows, name: str) -> Rows:
     """
     if isinstance(rows, IterableDataset):
         checked = rows.map(partial(_checked_row, name=name), with_indices=True)
-        return usable_rows(checked, IDS, _equal) if name == "train" else checked
+        return usable_rows(checked, _equal) if name == "train" else checked
     for field, (fits, expected) in NUMBERS.items():
         values = numbers(rows, field, 1.0, name)
         places = np.flatnonzero(~fits(values))

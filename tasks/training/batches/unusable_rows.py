@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from datasets import IterableDataset
 
+from tasks.tokenization.shards import IDS
+
 logger = logging.getLogger(__name__)
 
 Ids = Sequence[int]
@@ -31,6 +33,6 @@ class UsableRows:
         return not reason
 
 
-def usable_rows(rows: IterableDataset, columns: Sequence[str], reason: Reason) -> IterableDataset:
-    """The rows for which `reason` is empty; `columns` hold the token ids of chosen and rejected."""
-    return rows.filter(UsableRows(reason), input_columns=[*columns, "pair_id"])
+def usable_rows(rows: IterableDataset, reason: Reason) -> IterableDataset:
+    """The rows for which `reason` is empty."""
+    return rows.filter(UsableRows(reason), input_columns=[*IDS, "pair_id"])

@@ -16,11 +16,13 @@ from tasks.training.layout.support import make_flat
 
 logger = logging.getLogger(__name__)
 
-Layout = Literal["auto", "prefix_shared", "padding_free", "padded"]
 ExactLayout = Literal["prefix_shared", "padding_free", "padded"]
+WantedLayout = Literal["auto", ExactLayout]
 
 
-def choose_layout(wanted: Layout, model: PreTrainedModel, args: TrainingArguments) -> ExactLayout:
+def choose_layout(
+    wanted: WantedLayout, model: PreTrainedModel, args: TrainingArguments
+) -> ExactLayout:
     """The layout of a run, for which the model has been prepared.
 
     `auto` takes `prefix_shared`. If a flat layout is not exact, or cannot be tried, the layout is

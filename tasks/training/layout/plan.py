@@ -64,13 +64,25 @@ def flat_plan(sequences: Sequence[Ids], groups: Sequence[Hashable]) -> FlatPlan:
         for ids, group in zip(sequences, groups, strict=True)
     ]
     first = dict(zip(members, np.cumsum([0, *map(len, members.values())]), strict=False))
-    builder = _Builder()
-    for answers in members.values():
-        builder.add([np.frombuffer(ids, dtype=np.int64) for ids in answers])
-    answer = np.asarray(
-        [first[g] + at for g, at in zip(groups, place, strict=True)], dtype=np.int64
+    pieces: list[npt.NDArray[np.int64]] = []
+    positions: list[npt.NDArray[np.int64]] = []
+    blocks: list[Block] = []
+    for keys in members.values():
+        answers = [np.frombuffer(key, dtype=np.int64) for key in keys]
+        prompt, home = shared_prefix(answers), len(blocks)
+        for index, ids in enumerate(answers):
+            start = prompt if index else 0
+            pieces.append(ids[start:])
+            positions.append(np.arange(start, len(ids), dtype=np.int64))
+            blocks.append(Block(len(ids) - start, start, home))
+    return FlatPlan(
+        np.concatenate(pieces),
+        np.concatenate(positions),
+        tuple(blocks),
+        np.cumsum([block.own for block in blocks], dtype=np.int64) - 1,
+        np.asarray([first[g] + at for g, at in zip(groups, place, strict=True)], dtype=np.int64),
+        tuple(groups),
     )
-    return builder.plan(answer, tuple(groups))
 
 
 def shared_prefix(sequences: Sequence[Ids]) -> int:
@@ -89,37 +101,6 @@ def shared_prefix(sequences: Sequence[Ids]) -> int:
 def sequence_key(ids: Sequence[int] | Ids) -> bytes:
     """The ids' bytes as int64: equal for equal ids only."""
     return np.asarray(ids, dtype=np.int64).tobytes()
-
-
-class _Builder:
-    """Appends groups to the flat row."""
-
-    def __init__(self) -> None:
-        self.pieces: list[npt.NDArray[np.int64]] = []
-        self.positions: list[npt.NDArray[np.int64]] = []
-        self.blocks: list[Block] = []
-        self.last: list[int] = []
-        self.rows = 0
-
-    def add(self, answers: Sequence[npt.NDArray[np.int64]]) -> None:
-        prompt, home = shared_prefix(answers), len(self.blocks)
-        for index, ids in enumerate(answers):
-            start = prompt if index else 0
-            self.pieces.append(ids[start:])
-            self.positions.append(np.arange(start, len(ids), dtype=np.int64))
-            self.blocks.append(Block(len(ids) - start, start, home))
-            self.rows += len(ids) - start
-            self.last.append(self.rows - 1)
-
-    def plan(self, answer: npt.NDArray[np.int64], groups: tuple[Hashable, ...]) -> FlatPlan:
-        return FlatPlan(
-            np.concatenate(self.pieces),
-            np.concatenate(self.positions),
-            tuple(self.blocks),
-            np.asarray(self.last, dtype=np.int64),
-            answer,
-            groups,
-        )
 
 
 def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:

@@ -52,9 +52,7 @@ def scaled_bradley_terry(
     return margin.to(plain) * plain
 
 
-def davidson(
-    chosen: Values, rejected: Values, preference: Values | None = None, nu: float = 1.0
-) -> Values:
+def davidson(chosen: Values, rejected: Values, preference: Values | None, nu: float) -> Values:
     """-log of the probability of a win, or of a tie where `preference` is 0.5, `[B]`.
 
     Davidson (1970, "On extending the Bradley-Terry model to accommodate ties", equation 2.5), with
@@ -72,9 +70,7 @@ def davidson(
     return (1 - ties) * win + ties * (log_all - log_nu)
 
 
-def focal(
-    chosen: Values, rejected: Values, margin: Values | None = None, gamma: float = 2.0
-) -> Values:
+def focal(chosen: Values, rejected: Values, margin: Values | None, gamma: float) -> Values:
     """-(1 - 2 max(0, P - 1/2))^gamma log P with P = sigmoid(chosen - rejected - margin), `[B]`.
 
     The focal ranking loss of InternLM2 (Cai et al. 2024, arXiv 2403.17297, section 4.2.1): a pair

@@ -14,9 +14,7 @@ from tasks.conversion.preference.pair import TIE
 from tasks.training.batches.comparisons import Comparisons, level_starts, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics.interval import NAMES, table_metrics
-
-Floats = npt.NDArray[Any]
+from tasks.training.metrics.interval import NAMES, Floats, table_metrics
 
 TERMS = ("margin", "weight", "preference")
 """Columns of the labels that an evaluation gathers beside the rewards, in this order."""

@@ -31,17 +31,13 @@ _COMPILED = "_compiled_call_impl"
 _OURS = "_compiled_for_a_trainer"
 
 
-def compiles(args: TrainingArguments) -> bool:
-    """Whether anything is to be compiled."""
-    return bool(args.torch_compile) and _backend(args) != "no"
-
-
 def compile_layers(body: nn.Module, args: TrainingArguments, accelerator: Accelerator) -> None:
     """Has the layers of a body compiled on their next call, if `args` asks for it.
 
     Where no layer can be compiled, a warning says why.
     """
-    if not compiles(args):
+    backend = _backend(args)
+    if not args.torch_compile or backend == "no":
         return
     if engine := engine_within_layers(accelerator):
         logger.warning(
@@ -55,7 +51,7 @@ def compile_layers(body: nn.Module, args: TrainingArguments, accelerator: Accele
     layers = [layer for layer in _layers(body) if layer is not pruned_layer(body)]
     for layer in layers:
         use_usual_passes(layer)
-        layer.compile(dynamic=True, backend=_backend(args), mode=args.torch_compile_mode)
+        layer.compile(dynamic=True, backend=backend, mode=args.torch_compile_mode)
         setattr(layer, _OURS, True)
     if not layers:
         logger.warning(

@@ -21,7 +21,7 @@ from tasks.training.model.positions import positions, why_no_more
 from tasks.training.scoring import body_dtype, score
 
 PROBE_ROWS, PROBE_TOKENS, PROBE_PADDING = 4, 3, 5
-SEEN = {torch.float32: 1e-4, torch.float64: 1e-4}
+SEEN = 1e-4
 """Largest difference that rounding may make, relative to the largest reward of the probe: those of
 a new head are near 0, and grow with it."""
 SEEN_HALF = 5e-2
@@ -55,8 +55,8 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         ) from error
     finally:
         model.train(training)
-    largest, seen = float(bare.abs().max()), SEEN.get(body_dtype(model))
-    limit = SEEN_HALF * max(1.0, largest) if seen is None else seen * largest
+    largest, is_half = float(bare.abs().max()), body_dtype(model).itemsize < 4
+    limit = SEEN_HALF * max(1.0, largest) if is_half else SEEN * largest
     gaps = (bare - behind).abs()
     if not float(gaps.max()) <= limit:
         row = int(gaps.argmax())

@@ -43,8 +43,8 @@ def liger_settings(settings: Mapping[str, Any] | None, *, on_gpu: bool) -> dict[
     return {**(settings or {}), **dict.fromkeys(OF_LANGUAGE_MODELS, False)}
 
 
-def tell_of_liger(model_type: str, families: Collection[str] | None = None) -> bool:
-    """Whether liger has kernels for a family of models; a warning says so where it has none.
+def tell_of_liger(model_type: str, families: Collection[str] | None = None) -> None:
+    """Warns if liger has no kernels for a family of models.
 
     `families`: the `model_type`s that it has kernels for; None: those of the installed package.
     """
@@ -52,10 +52,8 @@ def tell_of_liger(model_type: str, families: Collection[str] | None = None) -> b
     if supported is None:
         patches: Any = import_module("liger_kernel.transformers.monkey_patch")
         supported = patches.MODEL_TYPE_TO_APPLY_LIGER_FN
-    if model_type in supported:
-        return True
-    logger.warning(
-        "use_liger_kernel changes nothing: liger-kernel has no kernels for the family %s",
-        model_type,
-    )
-    return False
+    if model_type not in supported:
+        logger.warning(
+            "use_liger_kernel changes nothing: liger-kernel has no kernels for the family %s",
+            model_type,
+        )

@@ -35,7 +35,7 @@ def head_digest(model: PreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
+def weight_files(directory: Path, variant: str | None) -> list[Path]:
     """The files that transformers reads weights from; other files beside them are not read."""
     part = f"{variant}." if variant else ""
     whole = directory / f"model.{part}safetensors"

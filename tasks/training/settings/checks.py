@@ -8,7 +8,7 @@ import torch
 
 from tasks.errors import ParamsError
 from tasks.templating.tokenizer.special_tokens import Policy
-from tasks.training.layout.choice import Layout
+from tasks.training.layout.choice import WantedLayout
 from tasks.training.loss.params import loss_params
 from tasks.training.settings.names import NAMES, check_name
 
@@ -67,7 +67,7 @@ def check_after_init(config: Any) -> None:
         ParamsError: an unknown name, text instead of a number, a batch size below 1, or a grouping
             by lengths other than those of pairs.
     """
-    for name, known in (("special_tokens_in_text", Policy), ("layout", Layout)):
+    for name, known in (("special_tokens_in_text", Policy), ("layout", WantedLayout)):
         if getattr(config, name) not in get_args(known):
             raise ParamsError(
                 f"{name} is {getattr(config, name)!r}; expected one of {', '.join(get_args(known))}"

@@ -4,7 +4,7 @@ The names and defaults are those that TRL documents, so that a script switches b
 """
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import torch
@@ -172,11 +172,9 @@ class RewardConfig(TrainingArguments):
 
     def _set_activation_checkpointing(self) -> None:
         """Copies gradient checkpointing to its name in newer versions of transformers."""
-        newer = {"gradient_checkpointing": "activation_checkpointing"}
-        newer["gradient_checkpointing_kwargs"] = "activation_checkpointing_kwargs"
-        names = {f.name for f in fields(self)}
-        for old, new in newer.items():
-            if new in names and getattr(self, new) is None:
+        for old in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
+            new = old.replace("gradient", "activation")
+            if getattr(self, new, False) is None:
                 setattr(self, new, getattr(self, old))
 
 

@@ -79,14 +79,14 @@ def test_davidson_gives_a_tie_the_probability_of_its_parameter():
 
 
 def test_davidson_without_ties_is_bradley_terry():
-    assert near(davidson(CHOSEN, REJECTED, nu=1e-12), [WON, EVEN, LOST])
+    assert near(davidson(CHOSEN, REJECTED, None, 1e-12), [WON, EVEN, LOST])
 
 
 def test_the_focal_loss_turns_away_from_pairs_that_are_right():
     # P = s(1) = 0.7310586: (1 - 2 * 0.2310586)^2 * WON; P = 1/2 and P < 1/2: factor 1
     right = (1 - 2 * (1 / (1 + math.exp(-1)) - 0.5)) ** 2
-    assert near(focal(CHOSEN, REJECTED, gamma=2.0), [right * WON, EVEN, LOST])
-    assert near(focal(CHOSEN, REJECTED, gamma=0.0), [WON, EVEN, LOST])
+    assert near(focal(CHOSEN, REJECTED, None, 2.0), [right * WON, EVEN, LOST])
+    assert near(focal(CHOSEN, REJECTED, None, 0.0), [WON, EVEN, LOST])
 
 
 def test_regression_is_the_squared_distance_of_the_difference_from_the_margin():

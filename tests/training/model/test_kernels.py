@@ -35,8 +35,8 @@ def test_on_a_cpu_they_are_refused_before_anything_is_loaded(tmp_path):
 
 
 def test_a_family_without_kernels_is_told(caplog):
-    assert tell_of_liger("qwen3", {"qwen3", "llama"})
+    tell_of_liger("qwen3", {"qwen3", "llama"})
     assert not caplog.text
-    assert not tell_of_liger("gpt2", {"qwen3", "llama"})
+    tell_of_liger("gpt2", {"qwen3", "llama"})
     assert "changes nothing: liger-kernel has no kernels for the family gpt2" in caplog.text
     assert kernels.OF_LANGUAGE_MODELS[0] == "fused_linear_cross_entropy"
