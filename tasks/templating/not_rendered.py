@@ -38,9 +38,7 @@ def not_rendered(tokenizer: Any, notes: Mapping[str, Mapping[str, int]]) -> dict
 
     `notes`: conversion's counts of what pairs have, for each source.
     """
-    counts: Counter[str] = Counter()
-    for noted in notes.values():
-        counts.update(noted)
+    counts = sum(map(Counter, notes.values()), Counter[str]())
     lacking = [note for note in PROBES if counts[note] and _is_dropped(tokenizer, PROBES[note])]
     pairs_lacking = {note: counts[note] for note in (*lacking, BESIDE_TEXT) if counts[note]}
     for note, pairs in pairs_lacking.items():

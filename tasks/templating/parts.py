@@ -3,6 +3,7 @@
 import json
 from typing import Any, cast
 
+from tasks.conversion.conversation.messages import image_parts
 from tasks.conversion.unusable import Unusable
 from tasks.errors import shown
 from tasks.templating.render import Messages
@@ -59,11 +60,6 @@ def parts_of(messages: Messages) -> list[dict[str, Any]]:
     contents = (message.get("content") for message in messages)
     lists = [cast(list[dict[str, Any]], c) for c in contents if isinstance(c, list)]
     return [part for content in lists for part in content]
-
-
-def image_parts(messages: Messages) -> list[dict[str, Any]]:
-    """The parts of type image, in order."""
-    return [part for part in parts_of(messages) if part.get("type") == "image"]
 
 
 def other_part(messages: Messages, *, images: bool) -> str | None:

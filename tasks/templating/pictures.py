@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tasks.conversion.conversation.messages import image_parts
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError
-from tasks.templating.parts import IMAGE, as_parts, image_parts, text_only
+from tasks.templating.parts import IMAGE, as_parts, text_only
 from tasks.templating.render import Messages, common_prefix, render
 
 BEFORE, AFTER, ANSWER = "§before§", "§after§", "§answer§"

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tasks.conversion.conversation.messages import image_parts
 from tasks.conversion.unusable import Unusable
 from tasks.errors import TemplateError, shown
 from tasks.templating.limits import (
@@ -22,7 +23,7 @@ from tasks.templating.limits import (
     OverLimit,
     cpu_limit,
 )
-from tasks.templating.parts import image_parts, missing_text, other_part, text_only
+from tasks.templating.parts import missing_text, other_part, text_only
 from tasks.templating.pictures import Pictures
 from tasks.templating.refusals import (
     forgery,
@@ -74,11 +75,6 @@ class Renderer:
         self.pictures = Pictures(self.tokenizer)
         self.own = own_tokens(self.tokenizer)
         self.special = None if self.policy == "keep" else special_tokens(self.tokenizer)
-
-    def texts(self, row: dict[str, Any]) -> tuple[str, str]:
-        """The texts of both sides; raises as `sides` does."""
-        chosen, rejected = self.sides(row)
-        return chosen.text, rejected.text
 
     def sides(self, row: dict[str, Any]) -> tuple[Rendered, Rendered]:
         """The chosen and the rejected side.

@@ -4,7 +4,6 @@ conversion  pairs/NNNNN.parquet  ->  texts/NNNNN.arrow  (pair_id, ..., chosen, r
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks.artifact import (
@@ -89,7 +88,8 @@ def _build(
         workspace.report["undefined_in_template"] = undefined_names(tokenizer)
         workspace.report["prefix_stable"] = is_prefix_stable(tokenizer)
     workspace.report["not_rendered"] = not_rendered(tokenizer, conversion.report["notes"])
-    workspace.report["delimiters_in_text"] = _total(n["delimiters"] for n in numbers)
+    delimiters = sum((Counter(n["delimiters"]) for n in numbers), Counter[str]())
+    workspace.report["delimiters_in_text"] = dict(sorted(delimiters.items()))
     for name in (*OPTIONAL, "images"):
         workspace.report[f"with_{name}"] = sum(n[name] for n in numbers)
     # How many depends on which process had which shards, so the report does not hold it.
@@ -123,10 +123,3 @@ def _check_dropped(
     advice = "Correct the source, or choose another template with templating.chat_template_path"
     key = "templating.max_bad_fraction"
     check_bad_fraction(ledger, params.max_bad_fraction, key, examples, advice)
-
-
-def _total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return dict(sorted(total.items()))

@@ -6,7 +6,6 @@ pinned one, so a conversation renders equally on every day and wherever the mode
 
 import re
 from datetime import date
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -117,7 +116,6 @@ def merged_template(template: Any) -> str:
     return "{%- if tools %}" + named["tool_use"] + "{% else %}" + named["default"] + "{% endif %}"
 
 
-@lru_cache(maxsize=8)
 def _unstable(template: str) -> str | None:
     """What in a template changes from day to day or run to run, or None.
 
@@ -126,11 +124,11 @@ def _unstable(template: str) -> str | None:
     """
     from jinja2 import TemplateSyntaxError, nodes
 
-    from tasks.templating.environment import environment
+    from tasks.templating.environment import compiled, environment
 
     try:
         tree = environment().parse(template)
-        environment().compile(template)  # which looks for filters and tests as well
+        compiled(template)  # which looks for filters and tests as well
     except TemplateSyntaxError as error:
         line = template.splitlines()[error.lineno - 1] if template else ""
         raise TemplateError(

@@ -1,4 +1,4 @@
-"""Shards of texts on disk: how they are written, and read where they stand.
+"""Shards of texts on disk, read where they stand.
 
 texts/NNNNN.arrow   one per shard of pairs, in the order of its rows; columns as in `batch.SCHEMA`
 
@@ -8,7 +8,6 @@ decoded or copied. As Parquet, writing and reading took a fourteenth of both sta
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,11 +20,6 @@ TEXTS_DIRECTORY = "texts"
 def text_shards(artifact: Artifact) -> list[Path]:
     """The shards of texts of a templating artifact, in row order."""
     return sorted((artifact.path / TEXTS_DIRECTORY).glob("[0-9]*.arrow"))  # no cache of `datasets`
-
-
-def open_writer(path: Path, schema: pa.Schema) -> Any:
-    """A writer of a shard, batch by batch; a context manager."""
-    return pa.ipc.new_stream(path, schema)
 
 
 def text_batches(shard: Path, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:

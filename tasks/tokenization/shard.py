@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from tasks.artifact import Ledger, Quarantine, Workspace, prefetch
 from tasks.conversion.preference.splits import SPLITS
-from tasks.templating.shards.batch import as_type
 from tasks.templating.text_shards import text_batches
 from tasks.tokenization.flat import FlatIds, common_lengths, shared_prefixes
 from tasks.tokenization.params import Choice
@@ -89,11 +88,8 @@ class TokenizeShard:
         return {
             **{name: counts[name] for name in (*SPLITS, "text", "tokens", "longest")},
             "encoders": encoders.used,
-            "longer_sides": longer if nothing else self._too_long(longer),
+            "longer_sides": [n for n in longer if nothing or n > (self.max_length or n)],
         }
-
-    def _too_long(self, lengths: list[int]) -> list[int]:
-        return [n for n in lengths if self.max_length is not None and n > self.max_length]
 
     def _open(self, open_files: ExitStack, name: str) -> Any:
         path = open_files.enter_context(self.workspace.writing(name, "by_mark"))
@@ -120,7 +116,7 @@ class TokenizeShard:
         prefixes = shared_prefixes(shared, shorter)
         whole = ids.arrow()
         columns: dict[str, Any] = {
-            field.name: as_type(rows[field.name], field.type)
+            field.name: rows[field.name].cast(field.type)
             for field in self.schema
             if field.name in rows.schema.names
         }

@@ -29,7 +29,6 @@ from tasks.templating.traced.tracing import Tracer, tracer
 
 MOST_PATHS = 16
 MOST_STRUCTURES = 2048
-KEYS = {"role", "content"}
 
 Pair = tuple[list[Replay], list[Replay]]
 """The replays of both sides."""
@@ -49,8 +48,7 @@ class Replayer:
     def __post_init__(self) -> None:
         template = self.tokenizer.chat_template
         self.tracer: Tracer | None = tracer(template) if isinstance(template, str) else None
-        names = [{name: ""} for name in KEYS]
-        if self.special and suspicious(names, self.special):
+        if self.special and suspicious({"role": "", "content": ""}, self.special):
             self.tracer = None
         self._firsts: set[str] = set()
         """First characters of the markers that templates search for; rows without any are calm."""

@@ -138,7 +138,7 @@ class Batch:
         if IMAGES.name in schema.names:
             pictures = [self.pictures.get(n) for n in range(count)]
             columns[IMAGES.name] = pa.array(pictures, pa.string())
-        arrays = [as_type(columns[field.name], field.type) for field in schema]
+        arrays = [columns[field.name].cast(field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _literals(self, side: int) -> pa.Array:
@@ -155,8 +155,3 @@ class Batch:
 def _values(column: pa.Array) -> list[Any]:
     """A column as Python's values."""
     return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
-
-
-def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column; converted only where its type is another one."""
-    return column if column.type == kind else column.cast(kind)

@@ -27,7 +27,7 @@ from tasks.templating.shards.bounded_batches import bounded_batches
 from tasks.templating.shards.columns import Columns
 from tasks.templating.shards.row_by_row import Differs, Pictured
 from tasks.templating.shards.shard_rows import Renderers, ShardRows
-from tasks.templating.text_shards import TEXTS_DIRECTORY, open_writer
+from tasks.templating.text_shards import TEXTS_DIRECTORY
 from tasks.templating.tokenizer.plain_tokenizer import PlainTokenizer
 
 _last = threading.local()
@@ -85,7 +85,7 @@ class TemplateShard:
         counts: Counter[str] = Counter()
         with (
             self.workspace.writing(f"{TEXTS_DIRECTORY}/{shard.stem}.arrow", "by_mark") as path,
-            open_writer(path, rows.schema) as writer,
+            pa.ipc.new_stream(path, rows.schema) as writer,
             BackgroundCalls() as behind,
             uncollected(),
         ):

@@ -36,7 +36,7 @@ class SpecialTokens:
     """Beginnings of tokens, without the tokens themselves."""
     tails: frozenset[str]
     longest: int
-    ends: tuple[str, ...] = ()
+    ends: tuple[str, ...]
     """The first and last characters of tokens, where they are few; else nothing."""
 
     def innocent(self, text: str) -> bool:

@@ -42,9 +42,9 @@ class StandIns:
         self._taken = {c for value in values for text, _ in _strings(value) for c in text}
         self._next = FIRST_STAND_IN
 
-    def put(self, value: Any, free: bool = False) -> Any:
-        """The value with stand-ins in its strings; roles and other keys' names stay."""
-        return _mapped(value, self._text, free)
+    def put(self, value: Any) -> Any:
+        """The value with stand-ins in all strings but the roles of messages."""
+        return _mapped(value, self._text)
 
     def resolved(self, rendered: str) -> tuple[str, Literals]:
         """The rendering without stand-ins, and where they stood."""
@@ -119,7 +119,7 @@ def _strings(value: Any, free: bool = False) -> Iterator[tuple[str, bool]]:
             yield from _strings(item, free)
 
 
-def _mapped(value: Any, change: Callable[[str, bool], str], free: bool) -> Any:
+def _mapped(value: Any, change: Callable[[str, bool], str], free: bool = False) -> Any:
     if isinstance(value, str):
         return change(value, free)
     if isinstance(value, dict):
