@@ -99,15 +99,12 @@ class Renderer:
 
     def _text(self, row: dict[str, Any], side: Side) -> Rendered:
         prompt: str = json.loads(row["prompt"]) if row["prompt"] is not None else ""
-        text, end = prompt + json.loads(row[side]), self.own.end
-        if self.special is None:
-            return Rendered(self.own.closed(text))
-        literals = (0, len(text))
-        forged = self.special.forged(text + end, literals)
+        whole = prompt + json.loads(row[side])
+        text, literals, forged = self.own.with_literals(whole, self.special)
         if forged is None:
-            return Rendered(text + end)
-        whole = prompt if self.special.pattern.search(prompt) else None
-        return self._literal(text + end, literals, forged, "prompt" if whole else side)
+            return Rendered(text)
+        in_prompt = self.special and self.special.pattern.search(prompt)
+        return self._literal(text, literals, forged, "prompt" if in_prompt else side)
 
     def _conversation(self, row: dict[str, Any], side: Side) -> Rendered:
         if self.tokenizer.chat_template is None:

@@ -71,16 +71,13 @@ class RowTexts:
             return encode(text, literals, add_special_tokens=is_text).tolist()
         return list(self.tokenizer(text, add_special_tokens=is_text)["input_ids"])
 
-    def _text(self, text: str) -> tuple[str, Literals]:
-        if self.special is None:
-            return self.own.closed(text), ()
-        end, literals = self.own.end, (0, len(text))
-        forged = self.special.forged(text + end, literals)
+    def _text(self, content: str) -> tuple[str, Literals]:
+        text, literals, forged = self.own.with_literals(content, self.special)
         if forged is None:
-            return text + end, ()
+            return text, ()
         what_to_do = REMOVE if self.tokenizer.chat_template is None else GIVE_MESSAGES
-        where = f"the text at {text.find(forged)}"
-        return self._literal(text + end, literals, forged, where, what_to_do)
+        where = f"the text at {content.find(forged)}"
+        return self._literal(text, literals, forged, where, what_to_do)
 
     def _conversation(self, content: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
         messages = as_in_training(_plain(content))

@@ -9,6 +9,8 @@ Travels inside the registered model: it may import only modules that travel with
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tasks.templating.tokenizer.special_tokens import Literals, SpecialTokens
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -40,6 +42,19 @@ class OwnTokens:
         if self.closes:
             return text.removesuffix(self.eos or "")
         return text if text.endswith(self.end) else text + self.end
+
+    def with_literals(
+        self, text: str, special: SpecialTokens | None
+    ) -> tuple[str, Literals, str | None]:
+        """The text, closed, where it is literal, and a special token in the row's own words.
+
+        Without such a token nothing is literal. `special`: None where such tokens are markup.
+        """
+        if special is None:
+            return self.closed(text), (), None
+        closed, literals = text + self.end, (0, len(text))
+        forged = special.forged(closed, literals)
+        return closed, () if forged is None else literals, forged
 
 
 def own_tokens(tokenizer: Any) -> OwnTokens:
