@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from tasks.errors import DataError, shown
-from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, has_fastokens, tokenizer_file
 from tasks.tokenization.encode import Encoder
 from tasks.tokenization.engines import Engine, FastokensEngine, TokenizersEngine, failed
 from tasks.tokenization.flat import FlatIds, join
-from tasks.tokenization.params import Choice, fastokens_version
+from tasks.tokenization.params import Choice
 
 PROBED_ROWS = 4
 PROBED_BYTES = 8 * 2**10
@@ -107,7 +107,7 @@ def stage_encoder(directory: Path, choice: Choice) -> StageEncoder | None:
 def encoders_of(file: TokenizerFile, choice: Choice) -> StageEncoder:
     """The encoders of a tokenizer.json, compared on the fixed texts; cached for all shards and
     stages of a process."""
-    if choice != "tokenizers" and fastokens_version() is not None:
+    if choice != "tokenizers":
         file.begin()
     reference = TokenizersEngine(file)
     cases = _cases([str(token["content"]) for token in file.added])
@@ -135,7 +135,7 @@ def slow_engine(tokenizer: object) -> Engine:
 def _fast(
     file: TokenizerFile, cases: list[str], wanted: Mapping[bool, FlatIds]
 ) -> tuple[FastokensEngine | None, str]:
-    if fastokens_version() is None:
+    if not has_fastokens():
         return None, "fastokens is not installed (extra `fast`)"
     words = [token for token in file.added if token["single_word"] and token["normalized"]]
     if words:  # differs in one text of a thousand, which a probe may miss

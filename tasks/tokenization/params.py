@@ -1,12 +1,10 @@
 """The `tokenization:` section: the longest side of a pair, and the encoder."""
 
-from importlib.metadata import PackageNotFoundError
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tasks.artifact import Inert, Params
-from tasks.artifact.libraries import library_version
 
 Choice = Literal["auto", "fastokens", "tokenizers"]
 
@@ -22,11 +20,3 @@ class TokenizationParams(Params):
     makes it an error where it does not."""
     workers: Annotated[int | None, Inert] = Field(default=None, ge=1)
     """Processes, one shard each at a time; None: one per core."""
-
-
-def fastokens_version() -> str | None:
-    """The installed version, or None."""
-    try:
-        return library_version("fastokens")
-    except PackageNotFoundError:
-        return None

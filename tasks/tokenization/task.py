@@ -25,8 +25,9 @@ from tasks.artifact.durable import files_below, write_json
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.task import CHAT_TEMPLATE_FILE
+from tasks.templating.tokenizer.tokenizer_file import has_fastokens
 from tasks.tokenization.concerns import losses
-from tasks.tokenization.params import TokenizationParams, fastokens_version
+from tasks.tokenization.params import TokenizationParams
 from tasks.tokenization.shards import RENDERING_FILE, TOKENIZER_DIRECTORY
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ def step(
     def build(workspace: Workspace) -> None:
         _build(workspace, params, templating, model)
 
+    may_be_fast = params.encoder != "tokenizers" and has_fastokens()
     return Step(
         STAGE,
         VERSION,
@@ -53,7 +55,7 @@ def step(
         params,
         {"templating": templating},
         build,
-        libraries=("tokenizers", "transformers", *_fastokens(params)),
+        libraries=("tokenizers", "transformers", *(("fastokens",) if may_be_fast else ())),
         files={"tokenizer": model.tokenizer_digest},
         uses={"model": model_artifact},
     )
@@ -99,11 +101,6 @@ def _build(
     workspace.report["warnings"] = warnings
     for warning in warnings:
         logger.warning("%s", warning)
-
-
-def _fastokens(params: TokenizationParams) -> tuple[str, ...]:
-    """fastokens, for the libraries in the key, if it may be used."""
-    return ("fastokens",) if params.encoder != "tokenizers" and fastokens_version() else ()
 
 
 def _encoders(numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from tasks.errors import DataError
-from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import has_fastokens, tokenizer_file
 from tasks.tokenization.encoder import (
     CASES,
     encoders_of,
@@ -19,7 +19,6 @@ from tasks.tokenization.encoder import (
 )
 from tasks.tokenization.engines import TokenizersEngine
 from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join, shared_prefixes
-from tasks.tokenization.params import fastokens_version
 from tests.templating.families import FAMILIES, build_family
 
 
@@ -63,7 +62,7 @@ def test_each_distinct_piece_is_encoded_once_and_the_memory_is_bounded(tmp_path,
         assert len(engine._known) <= 20 + 7 * 20
 
 
-@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+@pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
 def test_an_encoder_with_other_ids_is_found_by_the_probe_and_not_used(tmp_path):
     model = build_family("chatml", tmp_path / "model")
     encoder = stage_encoder(model.path, "auto")
@@ -86,7 +85,7 @@ def test_an_encoder_with_other_ids_is_found_by_the_probe_and_not_used(tmp_path):
         encoders_of.cache_clear()
 
 
-@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+@pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
 def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
     model = build_family("chatml", tmp_path / "model")
     path = model.path / "tokenizer.json"
@@ -101,7 +100,7 @@ def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
     assert [a.tolist() for a in found] == [backend.encode(t).ids for t in CASES]
 
 
-@pytest.mark.skipif(fastokens_version() is None, reason="fastokens (extra `fast`) is not installed")
+@pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
 def test_a_token_that_is_a_word_and_normalized_goes_to_tokenizers(tmp_path):
     model = build_family("chatml", tmp_path / "model")
     path = model.path / "tokenizer.json"
