@@ -17,7 +17,6 @@ text symbols cannot follow.
 import re
 import secrets
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from jinja2 import nodes
@@ -82,9 +81,8 @@ class _Environment(Sandbox):
         return result
 
 
-@lru_cache(maxsize=4)
 def tracer(template: str) -> "Tracer | None":
-    """A tracer for the template; None where the template cannot be traced."""
+    """A tracer for the template, for one thread; None where the template cannot be traced."""
     env = environment(_Environment, _Whole)
     tree = env.parse(template)
     if next(tree.find_all(HIDING), None) is not None or MARK in template:

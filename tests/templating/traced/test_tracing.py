@@ -107,6 +107,22 @@ def test_a_replay_is_what_the_template_says_for_every_content(name):
     assert used > len(NASTY)
 
 
+def test_two_traces_of_one_template_at_once_do_not_mix():
+    template = (
+        "{% macro shown(text) %}[{{ text }}]{% endmacro %}{{ meanwhile() }}"
+        "{% set text = shown(messages[0].content) %}{{ text if 'x' not in text }}"
+    )
+    ours, others = tracer(template), tracer(template)  # as of two threads
+
+    def meanwhile():
+        others.trace([{"role": "user"}], ["b"], {"meanwhile": str})
+        return "|"
+
+    traced = ours.trace([{"role": "user"}], ["a"], {"meanwhile": meanwhile})
+    assert replayed(traced.replay, ["a"]) == "|[a]"
+    assert replayed(traced.replay, ["x"]) is None  # the template does not write it
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_looks_into_a_content_otherwise_is_not_replayed(name):
     found = tracer(REFUSED[name])
