@@ -19,12 +19,8 @@ _NAMES = {"from": "role", "value": "content"}
 def as_messages(value: Any) -> Any:
     """A turn, or a list of turns, as messages; text and everything else as it is."""
     turn = isinstance(value, dict) and ("role" in value or "from" in value)
-    return under_role([value] if turn else value)
-
-
-def under_role(value: Any) -> Any:
-    """A list of turns as messages; everything else as it is."""
-    return [*map(_message, value)] if isinstance(value, list) else value
+    turns = [value] if turn else value
+    return [*map(_message, turns)] if isinstance(turns, list) else turns
 
 
 def _message(turn: Any) -> Any:

@@ -17,10 +17,9 @@ READ = ("context", "chosen", "rejected")
 
 def fits(columns: set[str], row: Row) -> bool:
     """A list as context beside two lists of turns, not under `role`."""
-    lists = all(isinstance(row.get(name), list) for name in ("context", "chosen", "rejected"))
-    chosen = row.get("chosen")
-    turns = isinstance(chosen, list) and all(is_object(turn, "from") for turn in chosen)
-    return lists and turns and "prompt" not in columns
+    lists = all(isinstance(row.get(name), list) for name in READ)
+    turns = lists and all(is_object(turn, "from") for turn in row["chosen"])
+    return turns and "prompt" not in columns
 
 
 def pairs(row: Row) -> list[Pair]:

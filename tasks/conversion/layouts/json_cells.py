@@ -26,7 +26,7 @@ import orjson
 
 from tasks.conversion.conversation.json_text import json_value
 from tasks.conversion.conversation.turns import as_messages
-from tasks.conversion.layouts.columns import Row
+from tasks.conversion.layouts.columns import Row, is_object
 from tasks.conversion.unusable import Unusable, found
 
 COLUMNS = ("prompt", "chosen", "rejected")
@@ -40,7 +40,7 @@ _PRINTED = re.compile(r"\s*(array\()?\[?\s*\{\s*'(role|content|from|value)'\s*:"
 
 def holding(rows: Sequence[Row]) -> tuple[str, ...]:
     """The columns whose texts are messages as JSON, all of them."""
-    return tuple(name for name in COLUMNS if _all(rows, name, _is_json))
+    return tuple(name for name in COLUMNS if _all(rows, name, _opened))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def odd(rows: Sequence[Row]) -> Odd | None:
     """The first such text: where half of the column's texts are messages, and two at least."""
     texts = {column: _texts(rows, column) for column in COLUMNS}
     others = {
-        column: {place: text for place, text in by_row.items() if not _is_json(text)}
+        column: {place: text for place, text in by_row.items() if not _opened(text)}
         for column, by_row in texts.items()
     }
     messages = {column: len(texts[column]) - len(others[column]) for column in COLUMNS}
@@ -76,7 +76,7 @@ def odd(rows: Sequence[Row]) -> Odd | None:
 
 def printed(rows: Sequence[Row]) -> tuple[str, ...]:
     """The columns whose texts are messages as Python prints them."""
-    return tuple(name for name in COLUMNS if _all(rows, name, _is_printed))
+    return tuple(name for name in COLUMNS if _all(rows, name, _PRINTED.match))
 
 
 def opened(row: Row, columns: Collection[str]) -> Row:
@@ -108,7 +108,7 @@ def _cell(value: Any, column: str) -> Any:
 
 
 def _opened(text: str) -> list[Any] | None:
-    """The messages that a text is the JSON of; None where it is not."""
+    """The messages, at least one, that a text is the JSON of; None where it is of none."""
     if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
@@ -118,21 +118,8 @@ def _opened(text: str) -> list[Any] | None:
     if not isinstance(value, list) or not value:
         return None
     turns = cast(list[Any], value)
-    return turns if all(_is_turn(turn) for turn in turns) else None
-
-
-def _is_turn(turn: Any) -> bool:
-    return (
-        isinstance(turn, dict) and "role" in turn and bool({"content", "tool_calls"} & turn.keys())
-    )
-
-
-def _is_printed(text: str) -> bool:
-    return _PRINTED.match(text) is not None
-
-
-def _is_json(text: str) -> bool:
-    return _opened(text) is not None
+    said = {"content", "tool_calls"}
+    return turns if all(is_object(turn, "role") and said & turn.keys() for turn in turns) else None
 
 
 def _texts(rows: Sequence[Row], column: str) -> dict[int, str]:
@@ -141,7 +128,7 @@ def _texts(rows: Sequence[Row], column: str) -> dict[int, str]:
     return {place: v for place, v in values if isinstance(v, str) and v.strip()}
 
 
-def _all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
+def _all(rows: Sequence[Row], column: str, test: Callable[[str], object]) -> bool:
     """Whether there are texts in the column, and all of them pass the test."""
     texts = _texts(rows, column).values()
     return bool(texts) and all(test(text) for text in texts)

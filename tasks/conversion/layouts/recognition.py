@@ -39,11 +39,12 @@ def recognise(
             cells of a column are what Python prints of messages, or most are messages as JSON, but
             not all, and no option says what they are.
     """
+    seen = _columns(rows)
     if rows:
-        _check_mapping(source, mapping, list(_columns(rows)))
+        _check_mapping(source, mapping, seen)
     name = layout or ("columns" if mapping else _only_fitting(source, rows))
     options = options_of(source, name, declared or {})
-    unread = unread_columns(name, options, mapping, list(_columns(rows)))
+    unread = unread_columns(name, options, mapping, seen)
     tell_unread(source, name, unread, rows)
     if mapping.get("prompt") == "instruction" and "input" in unread:
         tell_inputs(source, rows)
@@ -112,7 +113,7 @@ def _only_fitting(source: str, rows: Sequence[Row]) -> str:
     candidates = [name for name, count in fitting.items() if 2 * count > len(rows)]
     if len(candidates) == 1:
         return candidates[0]
-    listed = _listed(list(seen))
+    listed = _listed(seen)
     if candidates:
         raise DataError(
             f"source {source!r}: several layouts fit the columns {listed}: "
@@ -155,9 +156,9 @@ def _listed(columns: Sequence[str]) -> str:
     return some([shown(column, 40) for column in columns], MOST_NAMED)
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, None]:
+def _columns(rows: Sequence[Row]) -> list[str]:
     """All columns, in the order in which they come."""
-    return {column: None for row in rows for column in row}
+    return list(dict.fromkeys(column for row in rows for column in row))
 
 
 def _named(rows: Sequence[Row], mapping: Mapping[str, str]) -> list[Row]:

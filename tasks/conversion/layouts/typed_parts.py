@@ -18,10 +18,9 @@ from tasks.conversion.preference.pair import IMPLICIT, Pair
 READ = ("chosen_messages", "rejected_messages")
 
 
-def fits(columns: set[str], row: Row) -> bool:
+def fits(columns: set[str], row: Row) -> bool:  # noqa: ARG001
     """Both sides are lists under their own names."""
-    sides = ("chosen_messages", "rejected_messages")
-    return all(side in columns and isinstance(row.get(side), list) for side in sides)
+    return all(isinstance(row.get(side), list) for side in READ)
 
 
 def pairs(row: Row) -> list[Pair]:
@@ -30,8 +29,7 @@ def pairs(row: Row) -> list[Pair]:
     Raises:
         Unusable: missing_column.
     """
-    chosen, rejected = required(row, "chosen_messages"), required(row, "rejected_messages")
-    return [Pair(IMPLICIT, _side(chosen), _side(rejected))]
+    return [Pair(IMPLICIT, *(_side(required(row, side)) for side in READ))]
 
 
 def _side(messages: Any) -> Any:

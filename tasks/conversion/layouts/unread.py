@@ -30,16 +30,11 @@ def unread_columns(
 
 
 def tell_unread(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
-    """Names the columns that are not read; a system among them is a warning."""
+    """Names the columns that are not read, and warns of a system among them: answers given under
+    different ones would be compared."""
     if unread:
         listed = ", ".join(shown(name, 40) for name in unread)
         logger.info("source %r: columns that layout %r does not read: %s", source, layout, listed)
-    _tell_systems(source, layout, unread, rows)
-
-
-def _tell_systems(source: str, layout: str, unread: Sequence[str], rows: Sequence[Row]) -> None:
-    """Warns where a system beside the prompts is not read: answers given under different ones would
-    be compared."""
     for name in (name for name in unread if name in trl.SYSTEMS):
         if systems := _filled(rows, name):
             logger.warning(
