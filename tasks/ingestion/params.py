@@ -6,14 +6,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from tasks.artifact import Inert, Params
+from tasks.ingestion.formats.extensions import ARCHIVES, CODECS, FORMATS
 from tasks.ingestion.places.downloads import is_url
 from tasks.ingestion.redaction import without_secrets
 from tasks.ingestion.where import Condition
 
-ROW_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "feather", "ipc")
-ARCHIVE_FORMATS = ("zip", "tar", "tgz", "tbz2", "txz")
 Use = Literal["both", "train", "eval", "exclude"]
-FORMAT = rf"^({'|'.join((*ROW_FORMATS, *ARCHIVE_FORMATS))})(\.(gz|zst|bz2|xz))?$"
+FORMAT = (
+    rf"^({'|'.join(e[1:] for e in (*FORMATS, *ARCHIVES))})(\.({'|'.join(c[1:] for c in CODECS)}))?$"
+)
 
 
 class Source(Params):
@@ -95,8 +96,8 @@ class Source(Params):
         """The path for records: without the query of a URL, which may be a signature."""
         if path is None or not is_url(path):
             return path
-        archive, found, members = path.partition("!/")
-        return without_secrets(archive) + found + members
+        archive, separator, members = path.partition("!/")
+        return without_secrets(archive) + separator + members
 
 
 def _is_of_a_store(path: str) -> bool:

@@ -1,6 +1,6 @@
 """Writes quarantined rows as they come, without holding them in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,7 @@ class QuarantineWriter:
 def merge(parts: Sequence[Path], path: Path) -> None:
     """Joins quarantine files in their order; the result exists even without rows."""
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        for batch in _batches(parts):
-            writer.write_batch(batch)
-
-
-def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            yield from file.iter_batches(_FLUSH_ROWS, use_threads=False)
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches(_FLUSH_ROWS, use_threads=False):
+                    writer.write_batch(batch)

@@ -54,13 +54,13 @@ def row_shards(artifact: Artifact) -> list[Path]:
     return sorted((artifact.path / ROWS).glob("*.parquet"))
 
 
-def iter_rows(artifact: Artifact, batch_rows: int = GROUP_ROWS) -> Iterator["pa.RecordBatch"]:
+def iter_rows(artifact: Artifact) -> Iterator["pa.RecordBatch"]:
     """All rows in order, as record batches of source, file, row and raw."""
     import pyarrow.parquet as pq
 
     for shard in row_shards(artifact):
         with pq.ParquetFile(shard, pre_buffer=False) as file:
-            yield from file.iter_batches(batch_rows, use_threads=False)
+            yield from file.iter_batches(GROUP_ROWS, use_threads=False)
 
 
 def shard_rows(shard: Path) -> Iterator[tuple[int, bytes]]:

@@ -21,6 +21,7 @@ from tasks.ingestion.formats.readers import read_rows
 from tasks.ingestion.params import Source
 from tasks.ingestion.places.files import SourceFile, check_unchanged
 from tasks.ingestion.places.local_files import find_files, match_files
+from tasks.ingestion.places.unread_files import left_out_message
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,10 @@ def items_of(params: BenchmarkParams, files: Sequence[SourceFile]) -> list[Item]
     if not found:
         raise DataError(f"evaluation.benchmarks {params.label}: {params.path} holds no row")
     benchmark.check(found)
-    below = find_files(_source(params))
-    if below and below.left_out:
-        told = below.left_out_message(
-            params.path, "rename them, with an extension that says what they are"
-        )
-        logger.warning("evaluation.benchmarks %s: %s", params.label, told)
+    if left_out := find_files(_source(params)).left_out:
+        advice = "rename them, with an extension that says what they are"
+        message = left_out_message(left_out, f"the files below {params.path!r}", advice)
+        logger.warning("evaluation.benchmarks %s: %s", params.label, message)
     return found
 
 

@@ -8,7 +8,6 @@ import pickle
 import resource
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tasks.errors import DataError
@@ -36,7 +35,7 @@ def main() -> None:
         except EOFError:
             return
         origin = Origin(
-            path=Path(path),
+            path=path,
             name=name,
             codec=codec,
             delimiter="",

@@ -175,4 +175,6 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
             while piece := stream.read(PIECE_BYTES):
                 yield piece
     except OSError as error:
-        raise EOFError if "runcated" in str(error) else error from error
+        if "runcated" in str(error):
+            raise EOFError from error
+        raise

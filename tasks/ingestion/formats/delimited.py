@@ -8,6 +8,7 @@ A record's row is the physical line on which it starts; quoted cells may hold li
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from tasks.ingestion.formats.batches import (
@@ -48,9 +49,9 @@ def read_csv(origin: Origin) -> Iterator[Batch]:
             continue
         _add(batch, lines, header, cells)
         if _total(batch) >= BATCH_RECORDS:
-            yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
+            yield replace(batch, read=_total(batch))
             batch = Batch(read=0)
-    yield Batch(_total(batch), batch.rows, batch.raws, batch.bad, batch.blank)
+    yield replace(batch, read=_total(batch))
 
 
 def _reader(origin: Origin, lines: Iterator[str], *, strict: bool = False) -> Iterator[list[str]]:

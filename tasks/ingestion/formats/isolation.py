@@ -40,6 +40,7 @@ def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
         DamagedFile: the file crashed the child. Errors of the reader are raised as they are.
     """
     child = _idle.pop() if _idle else _Child()
+    calls = {"advance": origin.advance, "warn": origin.warn, "declare": origin.declare}
     is_reusable = False
     try:
         child.send((format_, origin.path, origin.name, origin.codec, origin.scratch))
@@ -47,18 +48,13 @@ def isolated(format_: str, origin: Origin) -> Iterator[Batch]:
             kind, value = child.receive(origin)
             if kind == "batch":
                 yield value
-            elif kind == "advance":
-                origin.advance(value)
-            elif kind == "warn":
-                origin.warn(value)
-            elif kind == "declare":
-                origin.declare(value)
-            elif kind == "error":
-                is_reusable = True
+                continue
+            is_reusable = kind in ("error", "end")
+            if kind == "error":
                 raise value
-            else:
-                is_reusable = True
+            if kind == "end":
                 return
+            calls[kind](value)
     finally:
         if is_reusable:
             _idle.append(child)

@@ -83,28 +83,20 @@ def blocks(pieces: Iterator[bytes], first: int = 1) -> Iterator[Block]:
         lines = piece.split(separator)
         open_end = lines.pop()
         if lines:
-            whole, full_size = _joined(held, size, lines[0])
-            lines[0] = whole
-            oversized = {0: full_size} if full_size > ROW_LIMIT_BYTES else {}
-            yield Block(number, lines, oversized)
+            held, size = _held(held, size, lines[0])
+            lines[0] = b"".join(held)
+            yield Block(number, lines, {0: size} if size > ROW_LIMIT_BYTES else {})
             number += len(lines)
             held, size = [], 0
         held, size = _held(held, size, open_end)
     if size:
-        whole, full_size = _joined(held, size, b"")
-        yield Block(number, [whole], {0: full_size} if full_size > ROW_LIMIT_BYTES else {})
+        yield Block(number, [b"".join(held)], {0: size} if size > ROW_LIMIT_BYTES else {})
 
 
 def _held(held: list[bytes], size: int, more: bytes) -> tuple[list[bytes], int]:
     """The open line with `more` bytes, which are not held if it is oversized, and its full size."""
     keep = more and size <= ROW_LIMIT_BYTES
     return ([*held, more] if keep else held), size + len(more)
-
-
-def _joined(held: list[bytes], size: int, end: bytes) -> tuple[bytes, int]:
-    """The open line closed by `end`, or its beginning if it is oversized, and its full size."""
-    whole, full_size = _held(held, size, end)
-    return b"".join(whole), full_size
 
 
 def parts(line: bytes) -> Iterator[bytes]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tasks.ingestion.places.unread_files import left_out_message, may_hold_rows, some_of
+from tasks.ingestion.places.unread_files import may_hold_rows
 
 ACROSS = "**"
 """Part of a glob that matches any number of directories."""
-ADVICE = "name them with a glob in `path`, or say what they are with `format`"
 
 
 @dataclass(frozen=True)
@@ -28,15 +27,6 @@ class DirectoryFiles:
     left_out: Sequence[str] = ()
     """Paths that may hold rows but are not read; relative to the directory, or as the glob matches
     them."""
-
-    @property
-    def instead(self) -> str:
-        """`, but 'a.txt' and 7 more`, for the message that nothing is read; or empty."""
-        return f", but {some_of(self.left_out)}" if self.left_out else ""
-
-    def left_out_message(self, path: str, advice: str = ADVICE) -> str:
-        """Message about the files that are not read, and what to do."""
-        return left_out_message(self.left_out, f"the files below {path!r}", advice)
 
 
 def files_of_directory(directory: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles:
@@ -56,7 +46,7 @@ def files_of_directory(directory: str, is_wanted: Callable[[str], bool]) -> Dire
 def files_of_glob(pattern: str, is_wanted: Callable[[str], bool]) -> DirectoryFiles | None:
     """The files that a glob matches and those below the directories that it matches, each directory
     once even if links lead to it; None if it matches nothing."""
-    names = expand_path(pattern)
+    names = _expanded(pattern)
     directories = [name for name in names if os.path.isdir(name)]  # noqa: PTH112 (of many names)
     places: dict[Path, str] = {}
     for name in sorted(directories, key=os.path.islink):
@@ -67,13 +57,13 @@ def files_of_glob(pattern: str, is_wanted: Callable[[str], bool]) -> DirectoryFi
     return DirectoryFiles(sorted(read), sorted(left_out)) if names else None
 
 
-def expand_path(given: str) -> list[str]:
+def _expanded(path: str) -> list[str]:
     """The path itself if it exists, else what it matches as a glob, sorted.
 
     Raises:
         OSError: a directory below `**` cannot be read.
     """
-    path = os.path.expanduser(given)  # noqa: PTH111 (keeps the spelling of the path)
+    path = os.path.expanduser(path)  # noqa: PTH111 (keeps the spelling of the path)
     if os.path.lexists(path):
         return [path]
     return sorted(Path(name).as_posix() for name in _globbed(path))
@@ -87,8 +77,8 @@ def _globbed(pattern: str) -> Iterator[str]:
     parts = Path(pattern).parts
     before = parts.index(ACROSS) if ACROSS in parts else len(parts)
     if before == len(parts) or any(part.startswith(".") for part in parts[before:]):
-        found = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
-        yield from (n for n in found if ACROSS not in parts or not Path(n).is_dir())
+        names = glob.glob(pattern, recursive=True)  # noqa: PTH207 (absolute patterns, too)
+        yield from (n for n in names if ACROSS not in parts or not Path(n).is_dir())
         return
     for top in glob.glob(str(Path(*parts[:before]))):  # noqa: PTH207
         for path in _files(top):

@@ -3,7 +3,7 @@
 b.jsonl.gz  ->  SourceFile(name="b.jsonl.gz", format="jsonl", codec=".gz", ...)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tasks.ingestion.formats.extensions import (
     is_data,
     split_codec,
 )
-from tasks.ingestion.params import ARCHIVE_FORMATS, Source
+from tasks.ingestion.params import Source
 from tasks.ingestion.places.archives import SEPARATOR
 from tasks.ingestion.places.prefixes import Prefixes, pieces_digest
 from tasks.ingestion.places.unread_files import base_name, is_metadata, never_holds_rows
@@ -55,18 +55,18 @@ class SourceFile:
         return Origin(self.path, self.name, self.codec, self.delimiter, scratch, quotes=self.quotes)
 
 
-def declaring(source: Source, names: Sequence[str]) -> Callable[[str], Source]:
-    """Gives the source to read a file with, by the file's name, which is one of `names`.
+def source_by_name(source: Source, names: Sequence[str]) -> dict[str, Source]:
+    """File name -> the source to read that file with: without its `format` if that is not for it.
 
     If the names have different extensions, the source's `format` is only for files without a known
     one; else it is for all of them. Archives do not count.
     """
-    plain = map(base_name, names)
-    extensions = {extension_of(name) for name in plain if not is_archive(name)}
+    plain = {name: base_name(name) for name in names}
+    extensions = {extension_of(name) for name in plain.values() if not is_archive(name)}
     if len(extensions) < 2:
-        return lambda _: source
+        return dict.fromkeys(names, source)
     undeclared = source.model_copy(update={"format": None})
-    return lambda name: undeclared if has_known_extension(base_name(name)) else source
+    return {name: undeclared if has_known_extension(plain[name]) else source for name in names}
 
 
 def is_wanted(source: Source, name: str) -> bool:
@@ -129,7 +129,7 @@ def _typed_name(source: Source, name: str, server_names: Sequence[str]) -> str |
 
 
 def _declares_archives(source: Source) -> bool:
-    return source.format is not None and source.format.partition(".")[0] in ARCHIVE_FORMATS
+    return source.format is not None and is_archive(f"x.{source.format}")
 
 
 def check_unchanged(file: SourceFile) -> None:

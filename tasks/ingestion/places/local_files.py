@@ -18,10 +18,11 @@ from tasks.ingestion.places.directories import DirectoryFiles, files_of_director
 from tasks.ingestion.places.files import (
     SourceFile,
     check_name,
-    declaring,
     is_wanted,
+    source_by_name,
     source_file,
 )
+from tasks.ingestion.places.unread_files import some_of
 from tasks.ingestion.redaction import redacted
 
 
@@ -32,42 +33,49 @@ def match_files(source: Source, found: DirectoryFiles | None = None) -> list[Sou
     Raises:
         DataError: nothing matches, or something that matches is no readable data file.
     """
-    assert source.path is not None
-    given = split_members(source.path)[0]
-    found = found or find_files(source)
-    if found is None:
-        raise DataError(
-            f"source {source.name!r}: nothing matches {redacted(given)!r} (looked in "
-            f"{redacted(_resolved(given))}); correct `path`: a file, a glob or a directory"
-            + (" (a [ that is part of a name is [[] in a glob)" if "[" in given else "")
-        )
-    if not found.read:
-        is_one = Path(_resolved(given)).is_dir()
-        called = "the directory" if is_one else "each directory that matches"
-        raise DataError(
-            f"source {source.name!r}: {called} {given!r} ({_resolved(given)}) holds no file of a "
-            f"known format{found.instead}; {EXPECTED}: "
-            + _advice(given if is_one else "", found.left_out)
-        )
-    declared = declaring(source, found.read)
-    return [_local_file(declared(name), name) for name in found.read]
+    names = (found or find_files(source)).read
+    sources = source_by_name(source, names)
+    return [_local_file(sources[name], name) for name in names]
 
 
-def find_files(source: Source) -> DirectoryFiles | None:
-    """The files that the source's path matches, or that are below it; None where it matches none.
+def find_files(source: Source) -> DirectoryFiles:
+    """The files that the source's path matches, or that are below it.
 
     Raises:
-        DataError: a directory in it cannot be read.
+        DataError: there is none to read, or a directory in the path cannot be read.
     """
     assert source.path is not None
-    path = os.path.expanduser(split_members(source.path)[0])  # noqa: PTH111 (keeps the spelling)
+    path = split_members(source.path)[0]
+    found = _files_of_path(source, os.path.expanduser(path))  # noqa: PTH111 (keeps the spelling)
+    if found is None:
+        raise DataError(
+            f"source {source.name!r}: nothing matches {redacted(path)!r} (looked in "
+            f"{redacted(_resolved(path))}); correct `path`: a file, a glob or a directory"
+            + (" (a [ that is part of a name is [[] in a glob)" if "[" in path else "")
+        )
+    if not found.read:
+        is_one = Path(_resolved(path)).is_dir()
+        called = "the directory" if is_one else "each directory that matches"
+        instead = f", but {some_of(found.left_out)}" if found.left_out else ""
+        raise DataError(
+            f"source {source.name!r}: {called} {path!r} ({_resolved(path)}) holds no file of a "
+            f"known format{instead}; {EXPECTED}: {_advice(path if is_one else '', found.left_out)}"
+        )
+    return found
+
+
+def _files_of_path(source: Source, path: str) -> DirectoryFiles | None:
+    """The files of a directory or glob; None if it matches nothing."""
     wanted = partial(is_wanted, source)
     try:
         if os.path.isdir(path):  # noqa: PTH112 (a Path would lose a leading ./)
             return files_of_directory(path, wanted)
         return files_of_glob(path, wanted)
     except OSError as error:
-        raise _unreadable(source, error) from error
+        raise DataError(
+            f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
+            f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
+        ) from error
 
 
 def _advice(directory: str, left_out: Sequence[str]) -> str:
@@ -87,21 +95,14 @@ def _local_file(source: Source, name: str) -> SourceFile:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{where} is not a regular file; give a data file")
-        found = source_file(source, name, path, status.st_size, "")
-        return replace(found, digest=found.prefixes.digest(path))
+        file = source_file(source, name, path, status.st_size, "")
+        return replace(file, digest=file.prefixes.digest(path))
     except PermissionError as error:
         raise DataError(f"{where}: not readable for user id {os.geteuid()}; change its mode") from (
             error
         )
     except OSError as error:
         raise DataError(f"{where} cannot be read: {error.strerror}") from error
-
-
-def _unreadable(source: Source, error: OSError) -> DataError:
-    return DataError(
-        f"source {source.name!r}: {_resolved(error.filename)} cannot be read by user id "
-        f"{os.geteuid()}: {error.strerror}; change its mode, or narrow `path`"
-    )
 
 
 def _resolved(name: str) -> str:

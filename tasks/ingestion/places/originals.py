@@ -24,7 +24,7 @@ from tasks.ingestion.params import Source
 from tasks.ingestion.places.addresses import WEB, check_address
 from tasks.ingestion.places.archives import SEPARATOR, split_members
 from tasks.ingestion.places.downloads import Remote, download, is_url
-from tasks.ingestion.places.files import SourceFile, declaring, is_wanted, source_file
+from tasks.ingestion.places.files import SourceFile, is_wanted, source_by_name, source_file
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.ingestion.places.hub_datasets import data_files
 from tasks.ingestion.places.local_files import find_files, match_files
@@ -76,10 +76,12 @@ def locate(source: Source) -> Located:
             f"source {source.name!r}: {other.name} is no archive, so {SEPARATOR}{members} selects "
             "nothing in it; leave that part out of `path`"
         )
-    if (
-        found and found.left_out
-    ):  # warned of in every run: it is not in the key, as it changes no row
-        logger.warning("source %r: %s", source.name, found.left_out_message(source.path))
+    if found.left_out:  # warned of in every run: it is not in the key, as it changes no row
+        advice = "name them with a glob in `path`, or say what they are with `format`"
+        among = f"the files below {source.path!r}"
+        logger.warning(
+            "source %r: %s", source.name, left_out_message(found.left_out, among, advice)
+        )
     return Located(
         {"files": [file.name for file in files], "members": members},
         {file.name: file.digest for file in files},
@@ -100,9 +102,9 @@ def _of_hub(source: Source, repository: str) -> Located:
             advice = "name them with globs in `data_files`, and say what they are with `format`"
             among = f"the files of {repository}@{commit[:12]}"
             logger.warning("source %r: %s", source.name, left_out_message(left_out, among, advice))
-        declared = declaring(source, [name for name, _, _ in found])
+        sources = source_by_name(source, [name for name, _, _ in found])
         files = [
-            source_file(declared(name), f"{repository}/{name}", path, path.stat().st_size, digest)
+            source_file(sources[name], f"{repository}/{name}", path, path.stat().st_size, digest)
             for name, path, digest in found
         ]
         facts = {"hub": repository, "commit": commit, "revision": source.revision}
@@ -126,8 +128,8 @@ def _of_url(source: Source, url: str, members: str | None) -> Located:
     else:
         remotes = buckets.pinned(source.name, url, source.storage or {})
     # An unknown format is an error before the download.
-    declared = declaring(source, [remote.name for remote in remotes])
-    kinds = [source_file(declared(r.name), r.name, Path(), 0, "", r.server_names) for r in remotes]
+    sources = source_by_name(source, [remote.name for remote in remotes])
+    kinds = [source_file(sources[r.name], r.name, Path(), 0, "", r.server_names) for r in remotes]
     formats = [f"{k.format}{k.codec}" for k in kinds]
     by_server = (
         {"formats": formats} if any(not has_known_extension(r.name) for r in remotes) else {}
@@ -144,7 +146,7 @@ def _downloaded(
 ) -> Fetched:
     from tqdm import tqdm
 
-    declared = declaring(source, [remote.name for remote in remotes])
+    sources = source_by_name(source, [remote.name for remote in remotes])
     files: list[SourceFile] = []
     fetched: list[dict[str, Any]] = []
     title = f"ingestion: {source.name} from {urlsplit(remotes[0].name).netloc}"
@@ -161,7 +163,7 @@ def _downloaded(
                 workspace.finish(unit, done)
             size = target.stat().st_size
             known = remote.name, target, size, done["digest"], remote.server_names
-            files.append(source_file(declared(remote.name), *known))
+            files.append(source_file(sources[remote.name], *known))
             fetched.append(
                 {"name": remote.name, "pin": remote.pin, "sha256": done["sha256"], "bytes": size}
             )

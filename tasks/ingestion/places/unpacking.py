@@ -15,8 +15,8 @@ from tasks.ingestion.places.archives import SEPARATOR, Member, Unpacked, unpack
 from tasks.ingestion.places.files import (
     SourceFile,
     check_unchanged,
-    declaring,
     is_wanted,
+    source_by_name,
     source_file,
 )
 from tasks.ingestion.places.unread_files import base_name, left_out_message
@@ -45,8 +45,8 @@ def unpacked(
             logger.warning(
                 "source %r: %s", source.name, left_out_message(archive.left_out, among, advice)
             )
-        declared = declaring(source, [member.name for member in archive.members])
-        found += [_member_file(declared(m.name), file, m) for m in archive.members]
+        sources = source_by_name(source, [member.name for member in archive.members])
+        found += [_member_file(sources[m.name], file, m) for m in archive.members]
     return found
 
 
