@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tasks.artifact import Ledger
 from tasks.errors import shown
 from tasks.ingestion.formats.batches import BadRow, Batch
-from tasks.ingestion.growth.appended import KeptBadRows, Past
+from tasks.ingestion.growth.appended import FinishedPart, KeptBadRows
 from tasks.ingestion.mixture import UNWANTED, Sample, leave_out
 from tasks.ingestion.params import Source
 
@@ -28,10 +28,10 @@ class Account:
         """Counts a batch, all of its rows as kept."""
         self._count(batch.read, len(batch.rows), len(batch.blank), batch.bad)
 
-    def add_past(self, past: Past) -> None:
+    def add_finished(self, finished: FinishedPart) -> None:
         """Counts the part of the file that is in place already."""
-        last = past.last
-        self._count(last.line, last.rows, last.line - last.rows - len(past.bad), past.bad)
+        last = finished.last
+        self._count(last.line, last.rows, last.line - last.rows - len(finished.bad), finished.bad)
 
     def _count(self, read: int, rows: int, blank: int, bad: Sequence[BadRow]) -> None:
         source = self.source.name

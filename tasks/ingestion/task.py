@@ -57,7 +57,7 @@ def step(params: IngestionParams) -> Step:
         inputs={},
         build=lambda workspace: build(workspace, params, located),
         files={
-            f"{s}/{name}": pin for s, found in located.items() for name, pin in found.pins.items()
+            f"{s}/{name}": pin for s, files in located.items() for name, pin in files.pins.items()
         },
     )
 
@@ -68,9 +68,10 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
     Raises:
         DataError: a file cannot be used, or a source has no usable row.
     """
-    fetched = {name: found.fetch(workspace) for name, found in located.items()}
+    fetched = {name: files.fetch(workspace) for name, files in located.items()}
     matched = {name: each.files for name, each in fetched.items()}
-    summaries = read_all(workspace, params, matched, _memo(workspace, matched))
+    memo = _memo(workspace, matched)
+    summaries = read_all(workspace, params, matched, memo)
     for source in params.sources:
         declared = {s["file"]: s["columns"] for s in summaries[source.name] if s["columns"]}
         check_same_columns(source.name, declared)
@@ -86,7 +87,7 @@ def build(workspace: Workspace, params: IngestionParams, located: Mapping[str, L
         warnings += _check_source(source, matched[source.name], summaries[source.name], ledger)
     for warning in warnings:
         logger.warning("%s", warning)
-    _publish(workspace, params, summaries, _memo(workspace, matched))
+    _publish(workspace, params, summaries, memo)
     workspace.report["ledger"] = ledger.to_json()
     workspace.report["sources"] = {
         name: {
@@ -105,8 +106,8 @@ def _memo(workspace: Workspace, matched: Matched) -> Memo:
     """The memo of earlier artifacts' shards of each file; the key is its source and its name."""
     files = {
         unit_of(source, index): f"{source}\0{file.name}"
-        for source, found in matched.items()
-        for index, file in enumerate(found)
+        for source, of_source in matched.items()
+        for index, file in enumerate(of_source)
     }
     return Memo(workspace, files, step={"stage": STAGE, "version": VERSION, "marks": MARKS})
 
@@ -164,9 +165,9 @@ def _publish(
                 if not place.exists():  # else it was moved there before a kill
                     move(directory / f"{shard:05d}.parquet", place)
                 number += 1
-            if summary.get("past"):
+            if summary.get("for_next_run"):
                 files = [f"{ROWS}/{n:05d}.parquet" for n in range(first, number)]
-                memo.keep(unit, files, summary["past"])
+                memo.keep(unit, files, summary["for_next_run"])
     # Written last: if it exists, all is in place, and its parts may be gone with the scratch.
     if not (workspace.path / QUARANTINE_FILE).exists():
         with workspace.writing(QUARANTINE_FILE) as path:

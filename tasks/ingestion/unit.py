@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tasks.artifact import Memo, Workspace, uncollected
 from tasks.artifact.digests import hash_file, remember
@@ -16,8 +16,8 @@ from tasks.ingestion.account import Account
 from tasks.ingestion.formats.batches import Batch, Origin
 from tasks.ingestion.formats.jsonl import read_jsonl_from
 from tasks.ingestion.formats.readers import limited, read_rows
-from tasks.ingestion.growth.appended import KeptBadRows, Past, is_appendable, past_of
-from tasks.ingestion.growth.full_shards import side_by_side_past
+from tasks.ingestion.growth.appended import FinishedPart, KeptBadRows, is_appendable, reused_part
+from tasks.ingestion.growth.full_shards import part_by_processes
 from tasks.ingestion.growth.marks import Mark, small_marks
 from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.mixture import Sample, lowest
@@ -27,7 +27,6 @@ from tasks.ingestion.places.prefixes import stamp
 from tasks.ingestion.quarantine import QuarantineWriter
 from tasks.ingestion.shard_writer import Ended, ShardWriter
 
-T = TypeVar("T")
 WARNINGS_LIMIT = 20
 
 
@@ -60,7 +59,7 @@ def ingest_file(
     account = Account(source, file.name, Sample(source), KeptBadRows())
     grows = is_appendable(source, file, limit)
     if grows:
-        shards, marks = _read_behind_past(workspace, unit, account, origin, file, memo)
+        shards, marks = _read_rest(workspace, unit, account, origin, file, memo)
     else:
         shards, marks = _read_whole(workspace, unit, account, origin, file, limit), []
     account.leave_out_unselected()
@@ -73,7 +72,7 @@ def ingest_file(
         "places": lowest(account.sample.places, source.cap) if source.cap else [],
         "examples": account.examples,
         "warnings": _first_warnings(warnings, file.name),
-        "past": account.bad.summary(marks) if grows and not warnings else None,
+        "for_next_run": account.bad.summary(marks) if grows and not warnings else None,
     }
 
 
@@ -86,14 +85,15 @@ def _read_whole(
     limit: int | None,
 ) -> int:
     """Reads a file from its first byte and writes its shards; returns their number."""
+    nothing = FinishedPart()
     check_unchanged(file)
-    batches = limited(_batches(origin, file, Past()), limit, file.name)
-    shards, _ = _write(workspace, unit, account, origin, batches, Past(), None)
+    batches = _batches(origin, file, nothing, limit)
+    shards, _ = _write(workspace, unit, account, origin, batches, nothing, None)
     check_unchanged(file)
     return shards
 
 
-def _read_behind_past(
+def _read_rest(
     workspace: Workspace,
     unit: str,
     account: Account,
@@ -104,51 +104,50 @@ def _read_behind_past(
     """Links the shards of an earlier artifact and reads the rest of the file; returns the number of
     shards, and the marks by which the next run recognises them."""
     before = stamp(file.path)
-    place = f"{workspace.scratch.name}/{unit}"
-    past = _unless_gone(file, past_of, memo, unit, file, place)
-    origin.advance(past.last.end)
-    where = workspace, place, account.source.name, file
-    past = side_by_side_past(*where, past, before, origin.advance)
-    with Trail(past) as trail:
+    directory = f"{workspace.scratch.name}/{unit}"
+    with _change_told(file):
+        finished = reused_part(memo, unit, file, directory)
+    origin.advance(finished.last.end)
+    where = workspace, directory, account.source.name, file
+    finished = part_by_processes(*where, finished, before, origin.advance)
+    with Trail(finished) as trail:
         origin = replace(origin, follow=trail.follow)
-        batches = limited(_batches(origin, file, past), None, file.name)
-        shards, small = _write(workspace, unit, account, origin, batches, past, trail.mark)
-        marks = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
-    if marks[-1].prefix != file.digest:
+        batches = _batches(origin, file, finished, None)
+        shards, small = _write(workspace, unit, account, origin, batches, finished, trail.mark)
+        *marks, end = trail.with_end(shards, account.ledger.rows_out, account.ledger.rows_in)
+    if end.prefix != file.digest:
         raise changed(file)
-    ends = file.path, *trail.marked, small, marks[-1]
-    marks[-1:] = [*_unless_gone(file, small_marks, *ends), marks[-1]]
+    with _change_told(file):
+        marks += small_marks(file.path, *trail.marked, small, end)
     if stamp(file.path) != before:
         check_unchanged(file)
-    return shards, marks
+    return shards, [*marks, end]
 
 
-def _unless_gone(file: SourceFile, call: Callable[..., T], *args: Any) -> T:
-    """The result of a call that opens the file again.
-
-    Raises:
-        DataError: the file is gone, or is no longer the one that was hashed.
-    """
-    try:
-        return call(*args)
-    except OSError:
-        check_unchanged(file)
-        raise
-
-
-def _batches(origin: Origin, file: SourceFile, past: Past) -> Iterator[Batch]:
-    """The file's batches after its past.
+def _batches(
+    origin: Origin, file: SourceFile, finished: FinishedPart, limit: int | None
+) -> Iterator[Batch]:
+    """The file's batches after its finished part.
 
     Raises:
         DataError: the file cannot be used, or is no longer the one that was hashed.
     """
-    try:
-        if past.marks:
-            yield from read_jsonl_from(origin, past.last.end, past.last.line + 1)
+    with _change_told(file):
+        if finished.marks:
+            last = finished.last
+            batches = read_jsonl_from(origin, last.end, last.line + 1)
         else:
-            yield from read_rows(file.format, origin)
+            batches = read_rows(file.format, origin)
+        yield from limited(batches, limit, file.name)
+
+
+@contextmanager
+def _change_told(file: SourceFile) -> Generator[None, None, None]:
+    """If reading fails and the file is gone, or not the one that was hashed, the error is that."""
+    try:
+        yield
     except (DataError, OSError):
-        check_unchanged(file)  # its error comes before that of the content
+        check_unchanged(file)
         raise
 
 
@@ -158,23 +157,24 @@ def _write(
     account: Account,
     origin: Origin,
     batches: Iterator[Batch],
-    past: Past,
+    finished: FinishedPart,
     ended: Ended | None,
 ) -> tuple[int, list[tuple[int, int, int]]]:
-    """Writes and counts the past and the batches; returns the number of shards, and for each new
-    small shard the shards, rows and lines up to its end."""
+    """Counts the finished part, writes and counts the batches; returns the number of shards, and
+    for each new small shard the shards, rows and lines up to its end."""
     # The quarantine is renamed into place last, after everything beside it.
     name = f"{workspace.scratch.name}/{unit}"
     of_file = account.source.name, account.file
-    in_place = past.last.shards, past.last_full.rows, past.last.rows - past.last_full.rows
+    last, full_rows = finished.last, finished.last_full.rows
+    in_place = last.shards, full_rows, last.rows - full_rows
     with (
         workspace.writing(f"{name}/{QUARANTINE_FILE}") as quarantine_path,
         QuarantineWriter(quarantine_path, *of_file) as quarantine,
         ShardWriter(partial(_hashed, workspace), name, *of_file, *in_place, ended) as writer,
         uncollected(),
     ):
-        account.add_past(past)
-        quarantine.extend(past.bad)
+        account.add_finished(finished)
+        quarantine.extend(finished.bad)
         for batch in batches:
             account.add(batch)
             quarantine.extend(batch.bad)

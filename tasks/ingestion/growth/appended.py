@@ -30,7 +30,7 @@ MOST_BAD_BYTES = 2**20
 
 
 @dataclass(frozen=True)
-class Past:
+class FinishedPart:
     """The part of a file whose shards are in place already; by default nothing."""
 
     marks: Sequence[Mark] = ()
@@ -45,8 +45,8 @@ class Past:
 
     @property
     def last_full(self) -> Mark:
-        """Where the last of the full shards ends."""
-        return last_full(self.marks)
+        """Where the last of the full shards ends; at the file's beginning if there is none."""
+        return next((mark for mark in reversed(self.marks) if not mark.small), Mark(0, 0, 0))
 
 
 def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
@@ -61,12 +61,14 @@ def is_appendable(source: Source, file: SourceFile, limit: int | None) -> bool:
     return not codec_of(first) and b"\n" in first
 
 
-def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
+def reused_part(memo: Memo, unit: str, file: SourceFile, directory: str) -> FinishedPart:
     """The longest part of the file that an earlier artifact holds, with its shards linked into
     `directory`."""
-    known = [*islice(memo.known(unit), MOST_EARLIER)]
-    marks = {id(kept): [Mark(**mark) for mark in kept.summary["marks"]] for kept in known}
-    ends = {mark.end for each in marks.values() for mark in each if mark.end <= file.size}
+    known = [
+        (kept, [Mark(**mark) for mark in kept.summary["marks"]])
+        for kept in islice(memo.known(unit), MOST_EARLIER)
+    ]
+    ends = {mark.end for _, marks in known for mark in marks if mark.end <= file.size}
     states = file.prefixes.at(file.path, ends) if ends else {}
 
     def stands(mark: Mark) -> bool:
@@ -74,16 +76,16 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
         return state is not None and state.hexdigest() == mark.prefix
 
     best: tuple[Kept, list[Mark]] | None = None
-    for kept in known:
-        found = [*takewhile(stands, marks[id(kept)])]
-        if marks[id(kept)][-1] in found and found[-1].end < file.size:
-            found.pop()  # the mark of the former end of the file, which ends no shard
-        if found and (best is None or found[-1].end > best[1][-1].end):
-            best = kept, found
+    for kept, marks in known:
+        standing = [*takewhile(stands, marks)]
+        if standing == marks and marks[-1].end < file.size:
+            standing.pop()  # the mark of the former end of the file, which ends no shard
+        if standing and (best is None or standing[-1].end > best[1][-1].end):
+            best = kept, standing
     if best is None:
-        return Past()
-    kept, found = best
-    names = kept.files[: found[-1].shards]
+        return FinishedPart()
+    kept, marks = best
+    names = kept.files[: marks[-1].shards]
 
     def link(number: int, read: bool = True) -> bool:
         return memo.link(kept, names[number], f"{directory}/{number:05d}.parquet", read=read)
@@ -91,24 +93,13 @@ def past_of(memo: Memo, unit: str, file: SourceFile, directory: str) -> Past:
     numbers = range(len(names))
     linked = sum(takewhile(bool, (link(number, read=False) for number in numbers)))
     linked += sum(takewhile(bool, threaded_map(link, numbers[linked:])))
-    found = _lasting(file, [mark for mark in found if mark.shards <= linked])
-    if not found:
-        return Past()
+    marks = [mark for mark in marks if mark.shards <= linked]
+    if marks and marks[-1].small and may_fill(file.path, FinishedPart(marks).last_full):
+        marks = [mark for mark in marks if not mark.small]  # a full shard will replace these
+    if not marks:
+        return FinishedPart()
     bad = [_bad_row(entry) for entry in kept.summary["bad"]]
-    return Past(found, [b for b in bad if b.row <= found[-1].line], states[found[-1].end])
-
-
-def last_full(marks: Sequence[Mark]) -> Mark:
-    """The mark of the last full shard; a mark at the file's beginning where there is none."""
-    return next((mark for mark in reversed(marks) if not mark.small), Mark(0, 0, 0))
-
-
-def _lasting(file: SourceFile, found: list[Mark]) -> list[Mark]:
-    """The marks, without those of small shards if the file now has enough lines to replace these by
-    a full shard."""
-    if found and found[-1].small and may_fill(file.path, last_full(found)):
-        return [mark for mark in found if not mark.small]
-    return found
+    return FinishedPart(marks, [b for b in bad if b.row <= marks[-1].line], states[marks[-1].end])
 
 
 class KeptBadRows:
@@ -126,7 +117,7 @@ class KeptBadRows:
                 self.rows.append(entry)
 
     def summary(self, marks: Sequence[Mark]) -> dict[str, Any] | None:
-        """What `past_of` needs in the next run; None where the bad rows are too large."""
+        """What `reused_part` needs in the next run; None where the bad rows are too large."""
         if self.size > MOST_BAD_BYTES:
             return None
         bad = [

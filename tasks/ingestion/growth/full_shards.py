@@ -5,7 +5,7 @@
     all of them rows?   yes       yes        yes      no ─> from there on, the file is read as usual
 
 Where shards end is computed from where lines end (`spans`), assuming that every line is a row. The
-shards before the first one for which that is not so become the file's past, as if an earlier
+shards before the first one for which that is not so are the finished part, as if an earlier
 artifact had held them; the rest of the file is read line by line in one process.
 """
 
@@ -23,7 +23,7 @@ from tasks.artifact.stamps import TICK_NANOSECONDS, Stamp
 from tasks.errors import ArtifactError, DataError
 from tasks.ingestion.formats.batches import Batch, Origin
 from tasks.ingestion.formats.jsonl import read_jsonl_from
-from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.appended import FinishedPart
 from tasks.ingestion.growth.marks import Mark
 from tasks.ingestion.growth.spans import Span, spans
 from tasks.ingestion.places.files import SourceFile, changed
@@ -40,18 +40,18 @@ ROUND_BYTES = 2**27
 """Bytes of lines after which the results are checked, and whether the file has changed."""
 
 
-def side_by_side_past(
+def part_by_processes(
     workspace: Workspace,
     directory: str,
     source: str,
     file: SourceFile,
-    past: Past,
+    finished: FinishedPart,
     before: Stamp,
     advance: Callable[[int], object],
-) -> Past:
-    """Makes the full shards after `past` in `directory`, as many as follow without a gap; returns
-    the past up to the last of them. If the file is too small for several processes, `past` is
-    returned.
+) -> FinishedPart:
+    """Makes the full shards after `finished` in `directory`, as many as follow without a gap;
+    returns the finished part up to the last of them. If the file is too small for several
+    processes, `finished` is returned.
 
     `before`: the file's stamp before any of it was read. `advance` is called with the number of
     bytes done, and raises when the run is being stopped.
@@ -59,22 +59,22 @@ def side_by_side_past(
     Raises:
         DataError: the file was deleted or replaced.
     """
-    processes = _processes(file.size - past.last.end)
-    if processes < 2 or past.last.small:  # after small shards, few bytes follow
-        return past
+    processes = _processes(file.size - finished.last.end)
+    if processes < 2 or finished.last.small:  # after small shards, few bytes follow
+        return finished
     if not before or before[-1] > time.time_ns() - TICK_NANOSECONDS:
-        return past
+        return finished
     alone = replace(workspace, ingredients={}, report={})
     make = MakeShard(alone, directory, source, file.name, file.path)
-    found, made = past, list[Span]()
+    part, made = finished, list[Span]()
     try:
-        with closing(prefetch(_rounds(spans(file.path, past), processes))) as rounds:
+        with closing(prefetch(_rounds(spans(file.path, finished), processes))) as rounds:
             for some in rounds:
-                found, sound = _after(found, make, some, processes)
+                part, sound = _after(part, make, some, processes)
                 made += sound
                 if stamp(file.path) != before:  # what was read may have been changed before
                     make.take_back(made)
-                    return past
+                    return finished
                 advance(sum(span.end - span.start for span in sound))
                 if len(sound) < len(some):
                     break
@@ -82,7 +82,7 @@ def side_by_side_past(
         if stamp(file.path) == before:
             raise
         raise changed(file) from None
-    return found
+    return part
 
 
 def _processes(size: int) -> int:
@@ -93,12 +93,12 @@ def _processes(size: int) -> int:
 
 
 def _after(
-    past: Past, make: "MakeShard", some: Sequence[Span], processes: int
-) -> tuple[Past, list[Span]]:
-    """The past after these spans, which follow it, and the spans whose shards were made: those
-    before the first that holds anything but rows."""
+    finished: FinishedPart, make: "MakeShard", some: Sequence[Span], processes: int
+) -> tuple[FinishedPart, list[Span]]:
+    """The finished part up to the last of these spans whose shards were made, and these spans:
+    those before the first that holds anything but rows."""
     with ThreadPoolExecutor(1, "hash") as pool:
-        waiting = pool.submit(_marked, make.path, past, some)
+        waiting = pool.submit(_marked, make.path, finished, some)
         try:
             each(make, some, processes, "ingestion: shards", shown=False)
         except ArtifactError as error:
@@ -108,19 +108,21 @@ def _after(
     sound = [*takewhile(lambda span: make.place(span).exists(), some)]
     make.take_back(some[len(sound) :])
     if not sound:
-        return past, sound
+        return finished, sound
     marks = [mark for mark, _ in marked[: len(sound)]]
-    return Past([*past.marks, *marks], past.bad, marked[len(sound) - 1][1]), sound
+    return FinishedPart([*finished.marks, *marks], finished.bad, marked[len(sound) - 1][1]), sound
 
 
-def _marked(path: Path, past: Past, some: Sequence[Span]) -> list[tuple[Mark, PiecesHash]]:
+def _marked(
+    path: Path, finished: FinishedPart, some: Sequence[Span]
+) -> list[tuple[Mark, PiecesHash]]:
     """The mark at the end of every span, with the state of the hash there."""
-    state, found = past.state.copy(), list[tuple[Mark, PiecesHash]]()
+    state, marked = finished.state.copy(), list[tuple[Mark, PiecesHash]]()
     with path.open("rb", buffering=0) as file:
         for span in some:
             hash_on(file, state, span.start, span.end)
-            found.append((Mark(*span.shard_end, span.end, state.hexdigest()), state.copy()))
-    return found
+            marked.append((Mark(*span.shard_end, span.end, state.hexdigest()), state.copy()))
+    return marked
 
 
 @dataclass(frozen=True)

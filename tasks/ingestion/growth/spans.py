@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.appended import FinishedPart
 from tasks.ingestion.growth.marks import Ends, line_ends
 from tasks.ingestion.row_groups import full_group
 from tasks.ingestion.shards import GROUP_ROWS, is_full
@@ -39,9 +39,10 @@ class Span:
         return self.shards + 1, self.rows + self.count, self.line + self.count
 
 
-def spans(path: Path, past: Past) -> Iterator[Span]:
-    """The spans of a file behind its past, up to its last line end."""
-    shards, rows, line, start = past.last.shards, past.last.rows, past.last.line, past.last.end
+def spans(path: Path, finished: FinishedPart) -> Iterator[Span]:
+    """The spans of a file behind its finished part, up to its last line end."""
+    last = finished.last
+    shards, rows, line, start = last.shards, last.rows, last.line, last.end
     group, count, size = start, 0, 0
     ends = np.zeros(0, np.int64)
     for more in line_ends(path, start):

@@ -11,19 +11,20 @@ their digest is then compared with the one in the step's key.
 import numpy as np
 
 from tasks.artifact import BackgroundCalls
-from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.appended import FinishedPart
 from tasks.ingestion.growth.marks import Mark
 
 
 class Trail:
-    """Follows the bytes of one file behind its past; a context manager. Hashes in a thread."""
+    """Follows the bytes of one file behind its finished part; a context manager. Hashes in a
+    thread."""
 
-    def __init__(self, past: Past) -> None:
-        self.marks = [*past.marks]
-        self.marked = past.last, past.state
+    def __init__(self, finished: FinishedPart) -> None:
+        self.marks = [*finished.marks]
+        self.marked = finished.last, finished.state
         """The last mark at a shard's end, and the hash up to there."""
-        self._state = past.state.copy()
-        self._line, self._end = past.last.line, past.last.end
+        self._state = finished.state.copy()
+        self._line, self._end = finished.last.line, finished.last.end
         """Lines and bytes that were handed to the hash."""
         self._piece = b""
         """The piece that was read last, not hashed yet: a shard may end within it."""

@@ -13,7 +13,7 @@ from tasks.errors import ArtifactError, DataError
 from tasks.ingestion import row_groups, shard_writer, shards, unit
 from tasks.ingestion.growth import full_shards, marks
 from tasks.ingestion.growth import spans as spans_module
-from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.appended import FinishedPart
 from tasks.ingestion.growth.full_shards import MakeShard
 from tasks.ingestion.growth.spans import Span, spans
 from tasks.ingestion.shard_writer import ShardWriter
@@ -53,14 +53,14 @@ def used(monkeypatch) -> list[int]:
     """Two processes are said to pay, but this one does it all; how many shards of each file that is
     read were made so, and used."""
     counts: list[int] = []
-    made = unit.side_by_side_past
+    made = unit.part_by_processes
 
-    def side_by_side_past(*given):
+    def part_by_processes(*given):
         found = made(*given)
         counts.append(len(found.marks) - len(given[4].marks))
         return found
 
-    monkeypatch.setattr(unit, "side_by_side_past", side_by_side_past)
+    monkeypatch.setattr(unit, "part_by_processes", part_by_processes)
     monkeypatch.setattr(full_shards, "_processes", lambda *_: 2)
     monkeypatch.setattr(full_shards, "each", lambda make, some, *_, **__: [*map(make, some)])
     return counts
@@ -137,7 +137,7 @@ def test_several_processes_make_the_same(ingestion, monkeypatch):
 
     monkeypatch.setattr(MakeShard, "__call__", made_here)
     beside = ingestion.run(path)
-    assert 0 < len(here) < len([*spans(path, Past())])
+    assert 0 < len(here) < len([*spans(path, FinishedPart())])
     monkeypatch.undo()
     assert_as_from_scratch(beside, ingestion, path)
 
@@ -203,16 +203,16 @@ def test_a_file_that_is_another_one_while_its_past_is_looked_for_is_an_error(
     other = before.replace(b'"n": 3,', b'"m": 3,') + sound(0, 9_000).encode()
     path.write_bytes(other)
     step = ingestion.step({"name": "s", "path": str(settled(path))})
-    past_of = unit.past_of
+    reused_part = unit.reused_part
 
     def looks_at_another(*given):
         path.write_bytes(before + other[len(before) :])
-        found = past_of(*given)
+        found = reused_part(*given)
         path.write_bytes(other)
         settled(path)
         return found
 
-    monkeypatch.setattr(unit, "past_of", looks_at_another)
+    monkeypatch.setattr(unit, "reused_part", looks_at_another)
     with pytest.raises(DataError, match="changed_during_read"):
         ingestion.store.obtain(step)
 
@@ -221,13 +221,13 @@ def test_a_file_that_goes_before_its_past_is_looked_for_is_an_error(ingestion, m
     path = ingestion.write("a.jsonl", WHOLE)
     ingestion.run(path)
     path.write_bytes(path.read_bytes() + sound(0, 1).encode())
-    past_of = unit.past_of
+    reused_part = unit.reused_part
 
     def goes_before(*given):
         path.unlink()
-        return past_of(*given)
+        return reused_part(*given)
 
-    monkeypatch.setattr(unit, "past_of", goes_before)
+    monkeypatch.setattr(unit, "reused_part", goes_before)
     with pytest.raises(DataError, match="changed_during_read"):
         ingestion.run(path)
 
@@ -272,7 +272,7 @@ def test_shards_end_where_the_writer_ends_them(tmp_path_factory, sizes, rows, si
         raws = [b'"' + b"x" * (each - 2) + b'"' for each in sizes]
         path = directory / "a.jsonl"
         path.write_bytes(b"".join(raw + b"\n" for raw in raws))
-        found = [span.shard_end for span in spans(path, Past())]
+        found = [span.shard_end for span in spans(path, FinishedPart())]
         told: list[tuple[int, int, int]] = []
         with ShardWriter(
             lambda name: writing(directory / name),

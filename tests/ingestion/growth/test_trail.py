@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.artifact import Memo, Store, Workspace, file_digest
 from tasks.errors import DataError
 from tasks.ingestion import row_shards, shards, unit
-from tasks.ingestion.growth.appended import Past
+from tasks.ingestion.growth.appended import FinishedPart
 from tasks.ingestion.growth.marks import Mark, small_marks
 from tasks.ingestion.growth.trail import Trail
 from tasks.ingestion.params import Source
@@ -93,7 +93,7 @@ def test_a_mark_holds_the_bytes_up_to_its_line_and_their_hash(lines, data):
     content = b"".join(lines)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(content)), max_size=4)) | {len(content)})
     ends = data.draw(st.sets(st.integers(1, len(lines))))
-    with Trail(Past()) as trail:
+    with Trail(FinishedPart()) as trail:
         start = line = 0
         for cut in cuts:
             trail.follow(content[start:cut])
