@@ -16,9 +16,9 @@ from tasks.artifact import Params
 from tasks.errors import meant, shown, some
 
 
-def _scalar(given: Any) -> Any:
-    if given is None or isinstance(given, str | bool | int | float):
-        return given
+def _scalar(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
     raise ValueError("expected text, a number, true, false or null")
 
 
@@ -47,11 +47,11 @@ class Range(Params):
         return " and ".join(filter(None, (low, high)))
 
 
-def _form(given: Any) -> str:
+def _form(condition: Any) -> str:
     """The form of a condition, so that pydantic reports faults of that form only."""
-    if isinstance(given, Mapping | Range):
+    if isinstance(condition, Mapping | Range):
         return "range"
-    return "list" if isinstance(given, list | tuple) else "value"
+    return "list" if isinstance(condition, list | tuple) else "value"
 
 
 Condition = Annotated[

@@ -97,13 +97,13 @@ def check_bomb(origin: Origin, size_in: int, size_out: int, advice: str) -> None
 
 
 def _codec(origin: Origin, head: bytes) -> str:
-    found = codec_of(head)
-    if origin.codec and found != origin.codec:
+    codec = codec_of(head)
+    if origin.codec and codec != origin.codec:
         raise DataError(
             f"{origin.name}: not {_NAMES[origin.codec]}; starts with {shown(head[:8])}"
-            f"{f', which is {_NAMES[found]}' if found else ''}: rename it to what it is"
+            f"{f', which is {_NAMES[codec]}' if codec else ''}: rename it to what it is"
         )
-    return found
+    return codec
 
 
 def _decompressed(origin: Origin, file: BinaryIO, codec: str) -> Iterator[bytes]:

@@ -139,8 +139,8 @@ def _strange_places(whole: bytes, text: Text) -> Iterator[int]:
     yield from _places_of(b"\t", whole)
 
 
-def _places_of(found: bytes, whole: bytes) -> Iterator[int]:
-    place = whole.find(found)
+def _places_of(mark: bytes, whole: bytes) -> Iterator[int]:
+    place = whole.find(mark)
     while place >= 0:
         yield place
-        place = whole.find(found, place + 1)
+        place = whole.find(mark, place + 1)

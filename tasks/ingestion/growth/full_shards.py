@@ -182,11 +182,11 @@ class _NotAllRowsError(Exception):
     """A span holds lines that are no rows."""
 
 
-def _rounds(given: Iterator[Span], processes: int) -> Iterator[list[Span]]:
+def _rounds(all_spans: Iterator[Span], processes: int) -> Iterator[list[Span]]:
     """The spans in groups: few spans at first, since a file that is not all rows most often shows
     it early."""
     most, some = 2 * processes, list[Span]()
-    for span in given:
+    for span in all_spans:
         some.append(span)
         if len(some) >= most or span.end - some[0].start >= ROUND_BYTES:
             yield some

@@ -64,19 +64,19 @@ def small_marks(
     """
     if not shard_ends:
         return []
-    found: list[Mark] = []
+    marks: list[Mark] = []
     state, line, done = state.copy(), last.line, last.end
     with path.open("rb", buffering=0) as file:
         for ends in line_ends(path, last.end):
-            while len(found) < len(shard_ends):
-                number = shard_ends[len(found)][2] - line
+            while len(marks) < len(shard_ends):
+                number = shard_ends[len(marks)][2] - line
                 if number > len(ends):
                     break
                 done = hash_on(file, state, done, int(ends[number - 1]))
-                found.append(Mark(*shard_ends[len(found)], done, state.hexdigest(), small=True))
+                marks.append(Mark(*shard_ends[len(marks)], done, state.hexdigest(), small=True))
             line += len(ends)
         hash_on(file, state, done, whole.end)
-    return found if state.hexdigest() == whole.prefix else []
+    return marks if state.hexdigest() == whole.prefix else []
 
 
 def may_fill(path: Path, last: Mark) -> bool:

@@ -150,8 +150,8 @@ def _file_system(source: str, url: str, scheme: str, storage: Mapping[str, Any])
 
     try:
         of_url: Any = fsspec.get_filesystem_class(scheme)
-        found = {**of_url._get_kwargs_from_urls(url), **storage}
-        return of_url(**found, skip_instance_cache=True, use_listings_cache=False)
+        settings = {**of_url._get_kwargs_from_urls(url), **storage}
+        return of_url(**settings, skip_instance_cache=True, use_listings_cache=False)
     except (ImportError, ValueError) as error:
         package = PACKAGES.get(scheme)
         way = f"pip install {package}" if package else "install the package that fsspec needs"

@@ -72,21 +72,21 @@ def _configs(repository: str, card: str) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], configs)
 
 
-def _by_split(repository: str, given: Any) -> dict[str, list[str]]:
+def _by_split(repository: str, data_files: Any) -> dict[str, list[str]]:
     """Split -> globs, from any form that cards allow: a glob, several, or one entry per split."""
-    entries = _listed(given)
+    entries = _listed(data_files)
     if all(isinstance(entry, str) for entry in entries):
         return {"train": [str(entry) for entry in entries]}
     if not all(isinstance(entry, dict) and entry.get("path") for entry in entries):
-        raise _malformed(repository, given, "a glob, several, or entries of split and path")
+        raise _malformed(repository, data_files, "a glob, several, or entries of split and path")
     return {
         str(entry.get("split", "train")): [str(path) for path in _listed(entry["path"])]
         for entry in entries
     }
 
 
-def _listed(given: Any) -> list[Any]:
-    return cast(list[Any], given) if isinstance(given, list) else [given]
+def _listed(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else [value]
 
 
 def _malformed(repository: str, found: Any, expected: str) -> DataError:

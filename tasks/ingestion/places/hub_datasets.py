@@ -66,12 +66,7 @@ def data_files(
         if not names:
             raise _none(repository, commit, sorted(files), config, split)
         others = sorted(name for name in {*among} - {*names} if may_hold_rows(name))
-        found = [
-            (name, path, _verified(repository, files[name], path))
-            for name in names
-            for path in (_fetched(repository, commit, name),)
-        ]
-        return found, others
+        return [_verified(repository, commit, files[name]) for name in names], others
     except DataError:
         raise
     except Exception as error:
@@ -111,8 +106,10 @@ def _fetched(repository: str, commit: str, name: str) -> Path:
     )
 
 
-def _verified(repository: str, entry: Any, path: Path) -> str:
-    """The file's digest, after its bytes were checked against the repository's hash."""
+def _verified(repository: str, commit: str, entry: Any) -> tuple[str, Path, str]:
+    """Name, local path and digest of a file, whose bytes are checked against the repository's
+    hash."""
+    path = _fetched(repository, commit, entry.path)
     if entry.lfs is not None:
         same = file_digest(path) == entry.lfs.sha256
     else:
@@ -126,7 +123,7 @@ def _verified(repository: str, entry: Any, path: Path) -> str:
             f"{repository}/{entry.path}: the cached file {path} is not what the repository holds; "
             "delete it and run again"
         )
-    return pieces_digest(path)
+    return entry.path, path, pieces_digest(path)
 
 
 def _none(

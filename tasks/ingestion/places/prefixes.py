@@ -146,12 +146,12 @@ def _sha(_number: int, piece: memoryview) -> bytes:
 
 def _entries(path: Path, entry: Callable[[int, memoryview], bytes], start: int) -> bytes:
     """The results of `entry` for the pieces of a stretch, end to end."""
-    found, buffer = list[bytes](), bytearray(PIECE_BYTES)
+    entries, buffer = list[bytes](), bytearray(PIECE_BYTES)
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        while len(found) < STRETCH_PIECES and (count := _read_full(file, buffer)):
-            found.append(entry(start // PIECE_BYTES + len(found), memoryview(buffer)[:count]))
-    return b"".join(found)
+        while len(entries) < STRETCH_PIECES and (count := _read_full(file, buffer)):
+            entries.append(entry(start // PIECE_BYTES + len(entries), memoryview(buffer)[:count]))
+    return b"".join(entries)
 
 
 def _read_full(file: FileIO, buffer: bytearray) -> int:

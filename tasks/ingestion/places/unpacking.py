@@ -30,10 +30,10 @@ def unpacked(
     workspace: Workspace, source: Source, files: Sequence[SourceFile], members: str | None
 ) -> list[SourceFile]:
     """The files, with every archive replaced by its members."""
-    found: list[SourceFile] = []
+    data_files: list[SourceFile] = []
     for index, file in enumerate(files):
         if not file.is_archive:
-            found.append(file)
+            data_files.append(file)
             continue
         unit = f"unpack+{source.name}-{index:05d}"
         target = workspace.scratch / UNPACKED / unit
@@ -46,19 +46,19 @@ def unpacked(
                 "source %r: %s", source.name, left_out_message(archive.left_out, among, advice)
             )
         sources = source_by_name(source, [member.name for member in archive.members])
-        found += [_member_file(sources[m.name], file, m) for m in archive.members]
-    return found
+        data_files += [_member_file(sources[m.name], file, m) for m in archive.members]
+    return data_files
 
 
 def _member_file(source: Source, archive: SourceFile, member: Member) -> SourceFile:
     name = f"{archive.name}{SEPARATOR}{member.name}"
-    found = source_file(source, name, member.path, member.size, member.digest)
-    if found.is_archive:
+    file = source_file(source, name, member.path, member.size, member.digest)
+    if file.is_archive:
         raise DataError(
             f"source {source.name!r}: {name} is an archive within an archive; unpack "
             f"{base_name(archive.name)}, and give its archives as sources"
         )
-    return found
+    return file
 
 
 def _members(
@@ -78,11 +78,11 @@ def _members(
     target.mkdir(parents=True, exist_ok=True)
     check_unchanged(file)
     # No progress is reported here: the bytes are counted when the members are read.
-    found = unpack(file.origin(target), file.format, members, wanted, target)
+    archive = unpack(file.origin(target), file.format, members, wanted, target)
     check_unchanged(file)
     entries = [
         {"name": m.name, "place": m.path.name, "size": m.size, "digest": m.digest}
-        for m in found.members
+        for m in archive.members
     ]
-    workspace.finish(unit, {"of": entries, "left_out": found.left_out})
-    return found
+    workspace.finish(unit, {"of": entries, "left_out": archive.left_out})
+    return archive

@@ -66,10 +66,10 @@ def _read_from(
     """Raises DataError if the server gives another version, or nothing from the offset on."""
     stream = opened(url, name, offset)
     response = stream.__enter__()
-    found = response.headers.get("ETag") or response.headers.get("Last-Modified")
+    current = response.headers.get("ETag") or response.headers.get("Last-Modified")
     is_part, content_range = response.status == 206, response.headers.get("Content-Range")
     start = range_start(content_range, offset) if is_part else 0
-    if start > offset or (version is not None and found != version):
+    if start > offset or (version is not None and current != version):
         stream.__exit__(None, None, None)
         raise changed(name)
     if (length := _length(response)) is None and getattr(response, "chunked", True) is False:
