@@ -145,7 +145,7 @@ def _refused(name: str, error: urllib.error.HTTPError) -> Exception:
 
 def _retry_after(header: str) -> float:
     """Seconds to wait, from a Retry-After header: a number of seconds or a date; else 0."""
-    if header.isdigit():
+    if header.isdecimal():
         return float(header)
     try:
         return parsedate_to_datetime(header).timestamp() - time.time()

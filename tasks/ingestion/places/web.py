@@ -93,4 +93,4 @@ def _pieces(stream: Any, response: Any, announced: int | None) -> Iterator[bytes
 
 def _length(response: Any) -> int | None:
     length: str | None = response.headers.get("Content-Length")
-    return int(length) if length and length.isdigit() and response.status < 400 else None
+    return int(length) if length and length.isdecimal() and response.status < 400 else None

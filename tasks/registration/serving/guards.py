@@ -120,7 +120,7 @@ class Guards:
         self._take(mine, 1, 0)
         limit = self.settings.max_bytes
         stated = headers.get("content-length", "0")
-        if stated.isdigit() and int(stated) > limit:
+        if stated.isdecimal() and int(stated) > limit:
             raise _too_large(limit)
         parts: list[bytes] = []
         size = 0

@@ -115,8 +115,8 @@ def test_a_download_that_its_server_does_not_continue_is_begun_anew(ingestion, c
 
 @pytest.mark.parametrize(
     ("told", "seconds"),
-    [("20", 20), ("3600", 60), (20, 20), (-20, 0), ("soon", 0), (None, 0)],
-    ids=["seconds", "too_long", "date", "past", "neither", "nothing"],
+    [("20", 20), ("3600", 60), (20, 20), (-20, 0), ("soon", 0), ("²", 0), (None, 0)],
+    ids=["seconds", "too_long", "date", "past", "neither", "no_decimal", "nothing"],
 )
 def test_a_server_that_names_the_time_to_wait_is_asked_then(ingestion, monkeypatch, told, seconds):
     """`told`: text as it is, a number as the date in so many seconds."""
