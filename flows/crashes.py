@@ -1,8 +1,10 @@
 """What a flow run whose process was killed leaves in Prefect: tasks that nobody ends.
 
-its worker lives      calls `end_its_tasks` at once
-its worker is gone    the automation ends the flow run alone (`flows/automation.py`); the next
-                      run calls `end_tasks_of_crashed_runs`
+    its worker lives      it calls `end_its_tasks` at once
+    its worker is gone    the automation ends the flow run alone (`flows/automation.py`); the next
+                          run calls `end_tasks_of_crashed_runs`
+
+Either way they end as `Crashed`.
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ _UNENDED = TaskRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING", 
 def end_its_tasks(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001
     """The tasks of a crashed flow run that still are `Running` crash with it, for its reason."""
     its = FlowRunFilter.model_validate({"id": {"any_": [flow_run.id]}})
-    _crash(state.message, task_run_filter=_UNENDED, flow_run_filter=its)
+    _crash(state.message, flow_run_filter=its)
 
 
 def end_tasks_of_crashed_runs(flow_name: str) -> None:
@@ -28,15 +30,11 @@ def end_tasks_of_crashed_runs(flow_name: str) -> None:
     flow = FlowFilter.model_validate({"name": {"any_": [flow_name]}})
     crashed = FlowRunFilter.model_validate({"state": {"type": {"any_": ["CRASHED"]}}})
     with unless_refused("the tasks of crashed runs"):
-        _crash(
-            "its flow run has crashed",
-            flow_filter=flow,
-            flow_run_filter=crashed,
-            task_run_filter=_UNENDED,
-        )
+        _crash("its flow run has crashed", flow_filter=flow, flow_run_filter=crashed)
 
 
-def _crash(message: str | None, **filters: Any) -> None:
+def _crash(message: str | None, **of_runs: Any) -> None:
+    """The tasks of the flow runs that pass these filters, and have not ended, crash."""
     with get_client(sync_client=True) as client:
-        for task_run in client.read_task_runs(**filters):
+        for task_run in client.read_task_runs(**of_runs, task_run_filter=_UNENDED):
             client.set_task_run_state(task_run.id, Crashed(message=message), force=True)

@@ -12,7 +12,6 @@ FALSE_TIES = 0.01
 NO_ADVANTAGE = 0.1
 PLACE = 0.1
 """How far from 1/2 the share of first answers among the chosen ones may be."""
-_NAMES = {"other_answer": "the answer to another prompt"}
 
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -149,9 +148,13 @@ def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple
     }
     if not above:
         return []
-    means = ", ".join(f"{_NAMES.get(case, case)} {mean:z.2f}" for case, mean in above.items())
+    means = ", ".join(f"{_called(case)} {mean:z.2f}" for case, mean in above.items())
     message = (
         f"answers that reply nothing earn more on average than the median answer ({median:z.2f}), "
         f"and a policy will find them: {means}"
     )
-    return [("readiness.probes", message.replace("_", " "))]
+    return [("readiness.probes", message)]
+
+
+def _called(case: str) -> str:
+    return "the answer to another prompt" if case == "other_answer" else case.replace("_", " ")
