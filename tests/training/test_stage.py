@@ -218,7 +218,11 @@ def test_a_model_is_the_same_whatever_is_held_out(base, pairs, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
+def test_two_processes_follow_the_trajectory_of_one_and_leave_nothing_behind(
+    base, tmp_path, monkeypatch
+):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     pairs = write_pairs(tmp_path / "pairs", make_rows(40, margin=True), "train")
     write_pairs(pairs, make_rows(9, seed=1, margin=True), "eval")
     histories = []
@@ -238,6 +242,7 @@ def test_two_processes_follow_the_trajectory_of_one(base, tmp_path):
         assert one == pytest.approx(two, abs=5e-6)
         for name in one.keys() & {"loss", "eval_loss"}:
             assert one[name] == pytest.approx(two[name], abs=1e-6)
+    assert not [*(tmp_path / "tmp").iterdir(), *(tmp_path / "data").rglob("launcher")]
 
 
 def kill_and_wait_for_the_lock(parent: subprocess.Popen, run: Path) -> None:

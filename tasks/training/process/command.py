@@ -53,6 +53,7 @@ def launch_command(params: TrainingParams, job: Path) -> list[str]:
     }
     if several:
         flags["--main_process_port"] = "0"
+        flags["--log_dir"] = str(job.parent / "launcher")  # else torch leaves one in /tmp
     words = [word for pair in flags.items() for word in pair]
     if on_cpu(params) and not several:
         words.append("--cpu")
