@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from datasets import Dataset
 from transformers import TrainingArguments
-from transformers.trainer_utils import SaveStrategy
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from tasks.errors import TrainingError
 from tasks.training.batches.columns import longest_sides
@@ -106,15 +106,19 @@ def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_
     """Most bytes that checkpoints and the model take at one time, and a fifth more.
 
     One checkpoint more than `save_total_limit`: the newest is written before the oldest is deleted.
-    `save_strategy="steps"` also saves after the very last step.
+    `save_strategy="steps"` also saves after the very last step, and "best" at most after each
+    evaluation.
     """
-    every: dict[str, float] = {
+    strategy, interval = SaveStrategy(args.save_strategy).value, args.save_steps
+    if strategy == "best":
+        strategy = IntervalStrategy(args.eval_strategy).value
+        interval = args.eval_steps or args.logging_steps
+    every = {
         "no": steps + 1,
         "epoch": ceil(steps / max(1, ceil(args.num_train_epochs))),
-        "steps": args.save_steps if args.save_steps >= 1 else args.save_steps * steps,
+        "steps": interval if interval >= 1 else interval * steps,
     }
-    strategy = SaveStrategy(args.save_strategy).value
-    saves = steps / max(1.0, every.get(strategy, steps))
+    saves = steps / max(1.0, every[strategy])
     saved = ceil(saves) if strategy == "steps" else int(saves)
     kept = min(saved, max(2, args.save_total_limit) + 1) if args.save_total_limit else saved
     return int(DISK_RESERVE * (kept * checkpoint_bytes + model_bytes))

@@ -112,11 +112,16 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
         ({"save_steps": 10, "save_total_limit": 2}, 3),
         ({"save_steps": 0.5, "save_total_limit": 2}, 2),
         ({"save_strategy": "epoch", "num_train_epochs": 4}, 4),
+        ({"save_strategy": "best", "eval_strategy": "steps", "eval_steps": 25}, 4),
+        ({"save_strategy": "best", "eval_strategy": "epoch", "num_train_epochs": 5}, 5),
     ],
 )
 def test_disk_is_foretold_for_the_checkpoints_that_stand_at_one_time(tmp_path, fields, checkpoints):
     args = RewardConfig(
-        output_dir=str(tmp_path), use_cpu=True, **{"save_strategy": "steps", **fields}
+        output_dir=str(tmp_path),
+        use_cpu=True,
+        metric_for_best_model="accuracy",
+        **{"save_strategy": "steps", **fields},
     )
     assert disk_need(args, 100, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
 
