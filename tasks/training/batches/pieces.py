@@ -22,9 +22,10 @@ OF_PAIRS = ("margin", "weight", "preference", "pair_id", "comparison")
 Batch = dict[str, Any]
 
 
-def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
+def split(batch: Batch, size: int, advice: str, multiple: int | None = None) -> list[Batch]:
     """Batches of `size` items each: pairs, or where pairs share answers whole comparisons.
 
+    `advice`: what to do where the batch cannot be split, for the error.
     `multiple`: lengths are rounded up to a multiple of this, as by the collator.
 
     Raises:
@@ -33,8 +34,7 @@ def split(batch: Batch, size: int, multiple: int | None = None) -> list[Batch]:
     unknown = sorted(set(batch) - {*SEQUENCES, PLAN, *ROWS, *RANKINGS, *OF_PAIRS})
     if unknown or not set(SEQUENCES) <= set(batch):
         raise TrainingError(
-            f"out of memory, and a batch of {', '.join(sorted(batch))} cannot be cut in pieces; "
-            "lower per_device_train_batch_size and raise gradient_accumulation_steps"
+            f"a batch of {', '.join(sorted(batch))} cannot be cut in pieces; {advice}"
         )
     rows = _rows(batch)  # (B, 2)
     starts = [*_starts(batch, rows)[::size], len(rows)]

@@ -22,6 +22,11 @@ from tasks.training.metrics.table import TERMS, EvaluationTable, labels, losses_
 from tasks.training.metrics.user_metrics import Metrics, call_metrics
 from tasks.training.scoring import batch_rewards
 
+UNEVEN = (
+    "some of its rows fill up the last evaluation batch, and compute_loss may not count them: "
+    "evaluate in one process, or a multiple of per_device_eval_batch_size x processes"
+)
+
 
 class EvaluatingTrainer(HeldOutTrainer):
     """Trainer whose evaluation metrics are computed over all pairs, not averaged over batches."""
@@ -64,7 +69,7 @@ class EvaluatingTrainer(HeldOutTrainer):
         """
         state, pairs = self.accelerator.gradient_state, len(batch["input_ids"]) // 2
         left = state.remainder - self.args.process_index * pairs if state.end_of_dataloader else 0
-        return split(batch, left)[0] if 0 < left < pairs else dict(batch)
+        return split(batch, left, UNEVEN)[0] if 0 < left < pairs else dict(batch)
 
     def visualize_samples(self, num_print_samples: int = 4) -> None:
         """Prints texts and rewards of the first pairs of `eval_dataset`; -1 prints all."""

@@ -27,6 +27,7 @@ from tasks.training.process.engines import accumulate_only
 MOST_HALVINGS = 3
 SIGNS = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 """Texts of the RuntimeErrors that mean out of memory, besides torch.OutOfMemoryError."""
+UNCUT = "lower per_device_train_batch_size and raise gradient_accumulation_steps: memory is short"
 
 
 class MemoryAdaptiveTrainer(Trainer):
@@ -152,7 +153,7 @@ class MemoryAdaptiveTrainer(Trainer):
         given = self._budget is None
         whole = self.args.per_device_train_batch_size if given else items_in(inputs)
         size = -(-whole // 2**self.halvings)
-        pieces = split(inputs, size, getattr(self.args, "pad_to_multiple_of", None))
+        pieces = split(inputs, size, UNCUT, getattr(self.args, "pad_to_multiple_of", None))
         losses: list[torch.Tensor] = []
         for piece in pieces[:-1]:
             with accumulate_only(self.accelerator, model):

@@ -84,7 +84,7 @@ def test_tied_answers_of_a_comparison_are_of_one_level_whatever_the_order_of_its
         assert (ids[0][0], {*ids[0][1:3]}, ids[0][3]) == (1, {2, 3}, 4)
         assert batch["ranking_level"].tolist() == [[0, 1, 1, 3], [0, 0, -1, -1]]
         whole = [batch[name] for name in ("ranking", "ranking_level")]
-        first, second = split(batch, 1)
+        first, second = split(batch, 1, "")
         for name, value in zip(("ranking", "ranking_level"), whole, strict=True):
             assert torch.equal(first[name], value[:1])
         assert second["ranking"].tolist() == [[0, 1]]
