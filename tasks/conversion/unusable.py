@@ -27,9 +27,6 @@ class Unusable(Exception):
         self.message = message
         self.pairs = pairs
 
-    def __reduce__(self) -> tuple[type["Unusable"], tuple[Any, ...]]:
-        return Unusable, (self.reason, self.field, self.message, self.pairs)
-
 
 def not_as_expected(value: Any, field: str, expected: str) -> Unusable:
     """The reason of a value that is missing (`null`) or of another type (`wrong_type`)."""

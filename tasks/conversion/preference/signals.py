@@ -145,7 +145,7 @@ def script_of(text: str) -> str:
 def _has_unmatched_tool_turn(*sides: bytes | None) -> bool:
     prompt, chosen, rejected = (orjson.loads(side or b"[]") for side in sides)
     if not isinstance(chosen, list):
-        return False  # the mark stands in a text
+        return False  # the mark stands in the tools or in the template's arguments
     return any(unmatched_tool_turn(prompt + side) is not None for side in (chosen, rejected))
 
 

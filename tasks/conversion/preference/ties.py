@@ -6,7 +6,7 @@ A layout that finds a tie returns it with its reason and with the pair that it w
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from tasks.conversion.preference.pair import TIE, Pair
 from tasks.conversion.unusable import Unusable
@@ -20,9 +20,6 @@ class Tie(Unusable):
     def __init__(self, field: str, message: str, kept: Sequence[Pair], pairs: int = 1) -> None:
         super().__init__("tie", field, message, pairs)
         self.kept = tuple(replace(pair, preference=TIE, margin=None) for pair in kept)
-
-    def __reduce__(self) -> tuple[type[Unusable], tuple[Any, ...]]:
-        return Tie, (self.field, self.message, self.kept, self.pairs)
 
     def items(self) -> list[Pair | Unusable]:
         """The pairs, and the ties over the cap in one line."""

@@ -152,6 +152,4 @@ def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Arr
 def _sums(values: Array, starts_key: Array) -> Array:
     """For every sorted pair: the sum of the values over all pairs of its key, either way round."""
     starts = np.flatnonzero(starts_key)
-    if not len(starts):
-        return values
     return np.repeat(np.add.reduceat(values, starts), np.diff(starts, append=len(values)))

@@ -82,22 +82,18 @@ def _prompts(keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
     """The prompts of every shard. A dropped pair counts, too, if it has its group's stretches and
     another pair of the group is kept."""
     start = 0
-    groups = np.zeros(0, np.uint64) if (codes == KEEP).all() else _kept_groups(keys, codes)
+    groups = np.sort(np.concatenate([mine["group"] for mine in keys])[codes == KEEP])
     for mine in keys:
         kept = codes[start : start + len(mine)] == KEEP
         start += len(mine)
         noted, counts = mine["group"], mine["stretches"]
         some = counts > 0
         lost = np.flatnonzero(~kept & some)
-        if len(lost) and len(groups):
+        if len(groups):
             at = np.minimum(np.searchsorted(groups, noted[lost]), len(groups) - 1)
             kept[lost] = groups[at] == noted[lost]
         held_out = kept & mine["eval"]
         yield _Prompts(hashes(mine), noted, counts, held_out & some, kept & ~held_out)
-
-
-def _kept_groups(keys: Sequence[Array], codes: Array) -> Array:
-    return np.sort(np.concatenate([mine["group"] for mine in keys])[codes == KEEP])
 
 
 def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:
