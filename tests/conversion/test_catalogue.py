@@ -75,6 +75,7 @@ TOOL_ROWS = [
     TALK | {"prompt": [user("Hi 3"), call("a"), tool()]},
     TALK | {"chosen": [call("c"), tool("x"), assistant("Yes.")]},
     TALK | {"prompt": "What is a tool?"},
+    text(1) | {"chat_template_kwargs": {"last": {"role": "tool"}}},
 ]
 
 
@@ -82,7 +83,7 @@ TOOL_ROWS = [
 def test_tool_turns_without_their_call_are_counted(convert):
     artifact = convert(TOOL_ROWS)
     assert notes(artifact)["tool turn without its call"] == 3
-    assert artifact.report["pairs"] == 6
+    assert artifact.report["pairs"] == 7
 
 
 @catalogue(67)
@@ -91,7 +92,7 @@ def test_tool_turns_without_their_call_are_quarantined_where_the_source_asks_for
 ):
     strict = {"tool_turns": "quarantine"}
     artifact = convert(TOOL_ROWS, layout="trl", options=strict)
-    assert [pair["row"] for pair in pairs_of(artifact)] == [2, 4, 6]
+    assert [pair["row"] for pair in pairs_of(artifact)] == [2, 4, 6, 7]
     assert "tool turn without its call" not in notes(artifact)
     found = [(e["file"], e["row"], e["field"]) for e in quarantine_of(artifact)]
     assert found == [("votes.jsonl", 1, "prompt[1]"), ("votes.jsonl", 3, "prompt[2]"),
@@ -110,6 +111,11 @@ def test_tool_turns_without_their_call_are_quarantined_where_the_source_asks_for
     joined = convert(rows, layout="unpaired", options=strict)
     assert [e["reason"] for e in quarantine_of(joined)] == ["unmatched_tool_turn"]
     assert len(pairs_of(joined)) == 1
+    answers = [[assistant("Yes.")], [assistant("No.")]]
+    rows = [{"prompt": [user("Hi"), *middle], "responses": answers, "scores": scores}
+            for middle, scores in (([], [1, 0]), ([tool()], [1, 1]))]  # fmt: skip
+    ranked = convert(rows, layout="scored", options=strict)
+    assert [e["reason"] for e in quarantine_of(ranked)] == ["unmatched_tool_turn"]
 
 
 def test_turns_that_are_written_in_a_text_are_counted(convert):

@@ -128,12 +128,13 @@ def test_right_and_wrong_lists_are_one_comparison(convert, pairs_of):
         ("helpsteer", {"preference_strength": -1}, {"soft": True}, ("A", 2 / 3)),
         ("helpsteer", {"preference_strength": 2}, {"soft": True}, ("B", 5 / 6)),
         ("helpsteer", {"preference_strength": 3}, {"soft": True}, ("B", 1.0)),
+        ("webgpt", {"score_0": -0.5, "score_1": 0.5}, {"soft": True}, ("B", 0.75)),
     ],
 )
 def test_soft_labels_where_they_are_asked_for(layout, changes, options, expected):
-    names = ("response_1", "response_2") if layout == "helpsteer" else ("response_a", "response_b")
-    row = {"prompt": "Hi", **dict(zip(names, ("A", "B"), strict=True))} | changes
-    pair = only(layout, row, **options)
+    row = {"prompt": "Hi", "question": "Hi", "response_1": "A", "response_2": "B",
+           "response_a": "A", "response_b": "B", "answer_0": "A", "answer_1": "B"}  # fmt: skip
+    pair = only(layout, row | changes, **options)
     better = pair.chosen if layout == "pairwise_label" else pair.chosen[0]["content"]
     assert (better, pair.preference) == (expected[0], pytest.approx(expected[1]))
     assert pair.margin is None
