@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tasks.artifact import Store, Workspace
 from tasks.conversion import ConversionParams, pair_shards, step
+from tasks.conversion.first_pass import tables
 from tasks.errors import DataError, ParamsError
 from tasks.ingestion import Source
 
@@ -49,10 +50,11 @@ def test_columns_of_a_pair(convert, pairs_of):
 
 
 @pytest.mark.catalogue(77, 79)
-def test_first_of_equal_pairs_is_kept_across_shards(convert, pairs_of):
+def test_first_of_equal_pairs_is_kept_across_shards_and_row_groups(convert, pairs_of, monkeypatch):
     composed, decomposed = other("caf\u00e9"), other("cafe\u0301")
     rows = [other(1), TEXT, composed, TEXT | {"margin": 1}, decomposed, other(2), TEXT]
-    artifact = convert(rows, shard_rows=2)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    artifact = convert(rows, shard_rows=4, workers=1)
     assert [pair["row"] for pair in pairs_of(artifact)] == [1, 2, 3, 6]
     assert artifact.report["duplicates"] == {"exact": 2, "normalised": 1, "other_margin": 1}
     assert artifact.report["ledger"]["votes"]["dropped"] == {"duplicate": 3}
@@ -85,7 +87,7 @@ def test_a_row_for_each_annotator_becomes_one_pair_with_their_share(convert, pai
     # two of three say TEXT; one each of the next, which nobody can decide; the last is undisputed
     even = [other(1), other(1) | {"chosen": other(1)["rejected"], "rejected": other(1)["chosen"]}]
     rows = [SWAPPED, TEXT | {"chosen": "Hello. "}, *even, TEXT, other(2), other(2)]
-    artifact = convert(rows, shard_rows=2, contradictions="soft")
+    artifact = convert(rows, shard_rows=1, contradictions="soft")
     found = {pair["row"]: pair["preference"] for pair in pairs_of(artifact)}
     assert found == {2: pytest.approx(2 / 3, abs=1e-9), 6: 1.0}
     dropped = {"joined": 2, "contradiction": 2, "duplicate": 1}
