@@ -94,7 +94,7 @@ def _spread(count: int, most: int) -> Iterable[int]:
     """
     if count <= most:
         return range(count)
-    step = max(1, int(count * GOLDEN))
+    step = int(count * GOLDEN)
     while gcd(step, count) > 1:
         step -= 1
     return sorted(k * step % count for k in range(most))

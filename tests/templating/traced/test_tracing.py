@@ -40,6 +40,9 @@ TEMPLATES = {
     "tests": "{% for m in messages %}{% if m.content.startswith('a') or 'b' in m.content %}A"
     "{% elif m.content == 'x' %}B{% elif m.content | length > 20 %}C{% else %}D{% endif %}"
     "{{ m.content.split('</think>')[-1].rstrip() + '|' }}{% endfor %}",
+    "lengths": "{% for m in messages %}{% set n = m.content | length %}{% if n == 1 %}A"
+    "{% elif n <= 4 %}B{% elif n >= 300 %}C{% elif n != 11 and m.content[5:] | trim | length %}D"
+    "{% elif n < 12 %}E{% endif %}{{ m.content.removeprefix('<think>') + m.content }}{% endfor %}",
     "macro": "{% macro say(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}"
     "{% for m in messages %}{% set text = say(m) %}{% if '0' in text %}zero{% endif %}{{ text }}"
     "{% endfor %}",
@@ -56,6 +59,12 @@ REFUSED = {
     "captured": "{% set x %}{{ messages[0].content }}{% endset %}{{ 'b' in x }}",
     "filtered": "{% filter upper %}{{ messages[0].content }}{% endfilter %}",
     "counted": "{{ messages[0].content | length }}",
+    "counted_on": "{{ messages[0].content | length + 1 }}",
+    "halved": "{{ 'long' if messages[0].content | length > 1.5 }}",
+    "second_piece": "{{ messages[0].content.split(' ')[1] }}",
+    "pieces": "{{ messages[0].content.split(' ') | length }}",
+    "encoded": "{{ messages[0].content.encode() }}",
+    "stepped": "{{ messages[0].content[::1.5 | int] }}{{ messages[0].content[: 2 == 2] }}",
     "listed": "{% for c in messages[0].content %}{{ c }}-{% endfor %}",
     "looked_up": "{{ {'x': 1}[messages[0].content] }}",
     "searched_in": "{{ messages[0].content in 'a plain words b' }}",
