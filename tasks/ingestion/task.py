@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "ingestion"
 SHELF = "1_ingestion"
-VERSION = 16
+VERSION = 17
 MARKS = 3
 """Version of the form in which marks are kept; those of another version are not read."""
 

@@ -8,6 +8,7 @@ number or truth value that it spells.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -113,12 +114,13 @@ def _equal(value: Any, wanted: Value) -> bool:
 
 def _number(value: Any) -> float | None:
     """The number that a value is or spells; None for others, and for truth values."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
+    if isinstance(value, int | float):
+        return None if isinstance(value, bool) else value
+    if isinstance(value, str):
+        for kind in (int, float):  # a float has no place for the last digits of a long id
+            with suppress(ValueError):
+                return kind(value)
+    return None
 
 
 def _worded(condition: Condition) -> str:

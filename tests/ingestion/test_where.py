@@ -78,6 +78,11 @@ def test_whole_numbers_are_no_truth_values():
     ):
         assert refusal(row, where, unmet(row, where)) == says
     assert unmet({"a": 1.0}, {"a": 1}) is None
+    for long in (2**53 + 1, 1234567890123456789):  # as ids have them, and no float
+        assert unmet({"a": long}, {"a": long}) is unmet({"a": f" {long}"}, {"a": long}) is None
+        assert (
+            unmet({"a": long}, {"a": long - 1}) == unmet({"a": str(long)}, {"a": long - 1}) == "a"
+        )
 
 
 def test_weight_and_cap_are_of_the_rows_that_are_wanted(ingestion):

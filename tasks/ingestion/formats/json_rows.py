@@ -122,11 +122,9 @@ def diagnose(raw: bytes) -> Fault | None:
     duplicates: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) < len(pairs):
-            seen: set[str] = set()
-            duplicates.extend(key for key, _ in pairs if key in seen or seen.add(key))
-        return value
+        seen: set[str] = set()
+        duplicates.extend(key for key, _ in pairs if key in seen or seen.add(key))
+        return dict(pairs)
 
     decoder = json.JSONDecoder(object_pairs_hook=unique, parse_int=float)
     start = len(text) - len(text.lstrip(_SPACE))
