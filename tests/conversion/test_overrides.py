@@ -57,8 +57,9 @@ def test_flip_drop_and_tie_are_applied_and_counted(convert, pairs_of, tmp_path):
         "unknown": 1,
         "first_unknown": ["0" * 32],
     }
-    kept = by_prompt(pairs_of(convert(ROWS, overrides=path, ties="keep")))
-    assert kept["Question 1?"]["preference"] == 0.5
+    rows = [*ROWS[:1], ROWS[1] | {"margin": 2}, *ROWS[2:]]
+    kept = by_prompt(pairs_of(convert(rows, overrides=path, ties="keep")))
+    assert (kept["Question 1?"]["preference"], kept["Question 1?"]["margin"]) == (0.5, None)
 
 
 @pytest.mark.parametrize(("second", "left"), [("drop", 0), ("tie", 0), ("flip", 1), ("", 1)])

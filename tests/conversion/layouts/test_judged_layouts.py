@@ -167,6 +167,7 @@ def test_shp_labels_one_means_a_and_votes_are_a_margin_on_request():
     )  # ln 8
     with pytest.raises(Unusable, match="tie"):
         one("shp", SHP, min_score_ratio=9)
+    assert sides(one("shp", SHP | {"score_ratio": 9}, min_score_ratio=9)) == TALK  # as it says
 
 
 def test_unpaired_rows_of_both_forms_are_answers():

@@ -57,13 +57,14 @@ def test_ties_stand_in_no_cycle(convert):
 
 def test_a_kept_tie_is_one_pair_however_it_is_written_and_contradicts_no_label(convert, pairs_of):
     swapped = BATTLE | {"response_a": ["No."], "response_b": ["Hello."]}
+    padded = BATTLE | {"response_b": [" No."]}  # of the two answers' JSON it is the first
     decided = BATTLE | {"winner_model_b": 1, "winner_tie": 0}
-    artifact = convert([BATTLE, swapped, decided], ties="keep")
+    artifact = convert([BATTLE, swapped, padded, decided], ties="keep")
     tie, label = pairs_of(artifact)
     assert (tie["preference"], label["preference"]) == (0.5, 1.0)
     assert tie["pair_id"] != label["pair_id"]
     assert tie["group"] == label["group"]
-    assert artifact.report["ledger"]["votes"]["dropped"] == {"duplicate": 1}
+    assert artifact.report["ledger"]["votes"]["dropped"] == {"duplicate": 2}
     assert artifact.report["contradictions"] == 0
 
 
