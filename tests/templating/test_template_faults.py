@@ -9,6 +9,7 @@ from tasks.errors import DataError, TemplateError
 from tasks.model.directory import describe
 from tasks.templating import TemplatingParams
 from tasks.templating.renderer import Renderer
+from tasks.templating.replay.delimiters import DELIMITERS
 from tasks.templating.template_faults import is_prefix_stable, undefined_names
 from tests.templating.families import load_tokenizer
 from tests.templating.stage_runs import quarantined, run
@@ -198,6 +199,8 @@ def test_a_tokenizer_without_an_end_token_fails(tiny_model_directory, tmp_path):
 
 @pytest.mark.catalogue(76)
 def test_delimiters_of_other_templates_are_counted_or_quarantined(render_rows):
+    each, _ = render_rows([pair(user(f"Hi {name}")) for name in DELIMITERS], CHATML)
+    assert each.report["delimiters_in_text"] == dict.fromkeys(sorted(DELIMITERS), 1)
     rows = [pair(), pair(user("[INST] Hi [/INST]")), pair(user("### Response: [INST]"))]
     rendered, tokenized = render_rows(rows, CHATML)
     counts = {"### Response:": 1, "[/INST]": 1, "[INST]": 2}

@@ -206,6 +206,10 @@ def test_summaries_are_asked_for_as_in_the_paper_and_keep_their_leading_space():
     assert said(pair.prompt) == "SUBREDDIT: r/tifu\nTITLE: T\nPOST: Long.\nTL;DR:"
     assert (said(pair.chosen), said(pair.rejected)) == (" Short.", " Wrong.")
     assert pair.chosen_first is False
+    untitled = SUMMARIES | {"choice": 0, "info": {"post": "Long.", "title": None}}
+    (pair,), _ = pairs_of_rows("summaries", [untitled])
+    assert said(pair.prompt) == "SUBREDDIT: r/\nTITLE: \nPOST: Long.\nTL;DR:"
+    assert (said(pair.chosen), pair.chosen_first) == (" Wrong.", True)
     news = SUMMARIES | {"info": {"post": None, "article": "News."}}
     assert said(pairs_of_rows("summaries", [news])[0][0].prompt) == "Article:\nNews.\n\nTL;DR:"
 
