@@ -53,7 +53,7 @@ def in_use(store: Store) -> Generator[None, None, None]:
         ArtifactError: the disk is full.
     """
     with ExitStack() as held:
-        with explained_disk_errors(store.root if store.root.exists() else Path()):
+        with explained_disk_errors(store.root):
             try:
                 held.enter_context(locked(store.root / ".locks" / RUNS, "run", shared=True))
             except OSError as error:
@@ -105,7 +105,7 @@ def _collected(
     if not dry_run:
         for path in stale:
             path.unlink()
-        kept = {path: untouched_stamps(path) for path in artifacts if path.exists()}
+        kept = {path: untouched_stamps(path) for path in artifacts}
         swept = [entry for entry in swept if entry.trashed or _deleted(entry.path)]
         for directory, stamps in kept.items():
             note_links(directory, stamps)

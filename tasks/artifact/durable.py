@@ -152,12 +152,11 @@ def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
         advice = REFUSALS.get(number)
         if advice is None:
             raise
-        if isinstance(error, OSError):
-            directory = _place_of(error, directory)
-        status = os.statvfs(directory)
+        place = _place_of(error, directory)
+        status = os.statvfs(place)
         free = status.f_bavail * status.f_frsize / 1e9
         raise ArtifactError(
-            f"cannot write below {directory}: {os.strerror(number)} ({free:.1f} GB free); finished "
+            f"cannot write below {place}: {os.strerror(number)} ({free:.1f} GB free); finished "
             f"pieces are kept, so {advice} and run again"
         ) from error
 
@@ -172,10 +171,10 @@ def _number_of(error: Exception) -> int:
     return int(written[1]) if written else 0
 
 
-def _place_of(error: OSError, directory: Path) -> Path:
-    """The nearest existing directory of the path that an error names; `directory`, if the path is
-    in it or the error names none."""
-    named = error.filename2 or error.filename
-    if not isinstance(named, str) or (path := Path(named).absolute()).is_relative_to(directory):
-        return directory
-    return next(parent for parent in path.parents if parent.is_dir())
+def _place_of(error: Exception, directory: Path) -> Path:
+    """`directory`, or where an error names a path outside it, that path's; of one that is not there
+    the nearest that is."""
+    named = isinstance(error, OSError) and (error.filename2 or error.filename)
+    if isinstance(named, str) and not (path := Path(named).absolute()).is_relative_to(directory):
+        directory = path.parent
+    return next(place for place in (directory, *directory.parents) if place.is_dir())

@@ -111,7 +111,7 @@ class Store:
         if finding.artifact and not force:
             return self._reused(finding, start)
         with (
-            explained_disk_errors(self.root if self.root.exists() else Path()),
+            explained_disk_errors(self.root),
             locked(self.lock(step), step.name) as lock_fd,
         ):
             again = self.look(step)

@@ -15,8 +15,8 @@ from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.inventory import verify
-from tasks.artifact.lock import locked
-from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, release, run_name, used_by
+from tasks.artifact.lock import is_locked, locked
+from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, refs, release, run_name, used_by
 from tasks.errors import ArtifactError
 
 
@@ -33,24 +33,30 @@ def store(tmp_path):
 
 
 def test_what_a_kept_run_was_made_from_stays_and_the_rest_goes(store):
-    root = store.obtain(text_step("root", "old"))
-    leaf = store.obtain(text_step("leaf", "x", {"root": root}))
-    orphan = store.obtain(text_step("root", "unused"))
+    first, root, orphan = (store.obtain(text_step("root", text)) for text in ("a", "b", "unused"))
+    left, right = (store.obtain(text_step("side", text, {"root": root})) for text in "lr")
+    inputs = {"first": first, "left": left, "right": right}  # to the root there are two ways
+    leaf = store.obtain(text_step("leaf", "x", inputs))
     keep(store, "run", "1", [leaf], {"n": 1})
-    foretold = [swept.path for swept in collect(store, dry_run=True)]
+    size = sum(path.stat().st_size for path in orphan.path.rglob("*.*"))
+    foretold = [(swept.path, swept.bytes) for swept in collect(store, dry_run=True)]
     assert orphan.path.exists()
-    assert [swept.path for swept in collect(store)] == foretold == [orphan.path]
-    assert (root.path.exists(), leaf.path.exists(), orphan.path.exists()) == (True, True, False)
+    swept = [(swept.path, swept.bytes) for swept in collect(store)]
+    assert swept == foretold == [(orphan.path, size)]
+    assert all(kept.path.exists() for kept in (first, root, left, right, leaf))
+    assert not orphan.path.exists()
     assert last_facts(store, "run") == {"n": 1}
 
 
 def test_only_the_newest_runs_are_kept_and_pins_stay(store):
-    artifacts = [store.obtain(text_step("root", text)) for text in "abc"]
+    artifacts = [store.obtain(text_step("root", text)) for text in "abcd"]
+    deleted = keep(store, "version", "model-1", [artifacts.pop()])
     for name, artifact in zip("123", artifacts, strict=True):
         keep(store, "run", name, [artifact])
     keep(store, "pin", "mine", [artifacts[0]])
-    collect(store, keep_runs=1)
+    assert len(collect(store, keep_runs=1, let_go=[deleted])) == 2
     assert [a.path.exists() for a in artifacts] == [True, False, True]
+    assert sorted(ref.name for ref in refs(store)) == ["pin-mine.json", "run-3.json"]
 
 
 def test_the_run_that_ends_last_is_the_newest_though_the_clock_was_set_back(store):
@@ -119,7 +125,7 @@ def test_abandoned_work_and_old_trash_go_after_the_grace_period(store):
         os.utime(directory, (0, 0))
     fresh = store.root / ".work/c-3"
     fresh.mkdir()
-    assert len(collect(store)) == 2
+    assert len(collect(store, dry_run=True)) == len(collect(store)) == 2
     assert fresh.exists()
 
 
@@ -170,7 +176,10 @@ def test_a_ref_that_another_run_removes_meanwhile_keeps_nothing(store):
     asking = replace(store, params_file="/a.yaml")
     assert used_by(asking, "/a.yaml") == set()
     assert last_facts(store, UNFINISHED) is None
+    both = keep(store, UNFINISHED, "2", [artifact, store.obtain(text_step("root", "y"))])
+    keep(store, UNFINISHED, "3", [artifact])
     release(store, [artifact])
+    assert refs(store) == [both]
 
 
 def test_what_was_built_long_ago_lies_in_the_trash_for_the_grace_period_too(store):
@@ -194,6 +203,7 @@ def test_what_cannot_be_deleted_is_told_and_counts_as_not_collected(store, monke
     unlink = os.unlink
 
     def refused(name, *args, **more):
+        assert is_locked(store.root / ".locks" / RUNS)
         if name == "a":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         unlink(name, *args, **more)
@@ -224,6 +234,11 @@ def test_a_disk_that_is_full_elsewhere_is_told_by_its_own_place(store, tmp_path_
         explained_disk_errors(store.root),
     ):
         raise full
+    with (
+        pytest.raises(ArtifactError, match=f"cannot write below {elsewhere}: No space left"),
+        explained_disk_errors(elsewhere / "data"),  # not yet made
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{elsewhere}/data/.locks")
 
 
 def test_a_full_disk_is_told_where_only_the_sentence_of_a_library_says_so(store):
@@ -243,7 +258,7 @@ def test_a_disk_that_is_full_as_numpy_writes_is_told_though_its_error_has_no_num
         explained_disk_errors(store.root),
         Path("/dev/full").open("wb") as full,
     ):
-        np.save(full, np.zeros(10_000))
+        np.zeros(10_000).tofile(full)
 
 
 def test_a_limit_on_the_size_of_files_is_told_with_what_to_do(store):
@@ -266,6 +281,12 @@ def test_a_read_only_store_can_be_looked_at_and_remembers_no_run(store, monkeypa
     def read_only(*_args, **_more):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
+    def is_full(*_args, **_more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tasks.artifact.collection.locked", is_full)
+    with pytest.raises(ArtifactError, match="No space left"), in_use(store):
+        pass
     monkeypatch.setattr("tasks.artifact.collection.locked", read_only)
     monkeypatch.setattr(Path, "write_text", read_only)
     with in_use(store):

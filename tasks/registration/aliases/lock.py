@@ -52,7 +52,7 @@ def registry_lock(
     home = store_directory(params, root)
     one_machine = database_path(store_uri(params, root)) is not None
     with ExitStack() as held:
-        with explained_disk_errors(home if home.exists() else root):
+        with explained_disk_errors(home):
             held.enter_context(locked(home / ".locks" / "registry", "the model registry"))
         lease = nullcontext(lambda: None) if one_machine else leased(client, params.model_name)
         yield LockedAliases(client, params.model_name, held.enter_context(lease))
