@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact.digests import digests_of, file_digest, hash_file, merkle
-from tasks.artifact.durable import read_json, statuses_below
+from tasks.artifact.durable import read_json
 from tasks.artifact.key import digest_json
 from tasks.artifact.stamps import stamp_of, untouched_stamps
 from tasks.artifact.threads import threaded_map
@@ -60,11 +60,10 @@ class Artifact:
 
 
 def payload_digests(
-    directory: Path, statuses: Mapping[str, os.stat_result] | None = None
+    directory: Path, statuses: Mapping[str, os.stat_result]
 ) -> dict[str, dict[str, Any]]:
-    """`{posix path: {bytes, sha256}}` of the files that the content digest covers; `statuses`: as
-    `statuses_below` told them, where that is at hand."""
-    statuses = statuses or statuses_below(directory)
+    """`{posix path: {bytes, sha256}}` of the files that the content digest covers, of those that
+    `statuses_below` told."""
     covered = {
         name: directory / name
         for name in statuses
@@ -147,13 +146,12 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
     def fault(name: str) -> str | None:
         path, entry = artifact.path / name, files[name]
         with suppress(FileNotFoundError):  # it may be deleted at any moment
-            if path.is_file():
-                size = path.stat().st_size
-                if size != entry["bytes"]:
-                    return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
-                if digest_of(path) != entry["sha256"]:
-                    return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
-                return None
+            size = path.stat().st_size
+            if size != entry["bytes"]:
+                return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"
+            if digest_of(path) != entry["sha256"]:
+                return f"DAMAGED {name}: its bytes differ from the recorded SHA-256"
+            return None
         return f"DAMAGED {name}: missing, expected {entry['bytes']} bytes"
 
     doubted = [name for name in files if name not in untouched]

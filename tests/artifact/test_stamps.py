@@ -8,11 +8,13 @@ import pytest
 
 from tasks.artifact import Memo, Step, Store, Workspace
 from tasks.artifact.collection import collect
+from tasks.artifact.digests import digests_of, hash_file, move, remember
 from tasks.artifact.durable import fsync_bytes
+from tasks.artifact.inventory import verify
 from tasks.artifact.record import damage
 from tasks.artifact.refs import keep
 from tasks.artifact.sharded_stage import REUSED, build_shards
-from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS
+from tasks.artifact.stamps import STAMPS, TICK_NANOSECONDS, stamp
 from tasks.errors import DataError
 
 NAMES = ("out/a.txt", "out/b.txt")
@@ -42,6 +44,7 @@ def read(monkeypatch):
     for module in ("record", "memo"):
         real = __import__(f"tasks.artifact.{module}", fromlist=["_"]).file_digest
         monkeypatch.setattr(f"tasks.artifact.{module}.file_digest", watched)
+    monkeypatch.setattr("tasks.artifact.record.hash_file", watched)
     return found
 
 
@@ -64,7 +67,11 @@ def _linked(path):
 def test_untouched_files_are_not_read_unless_that_is_asked_for(tmp_path, read):
     artifact = Store(tmp_path / "data").obtain(STEP)
     assert Store(tmp_path / "data").obtain(STEP).cached
+    assert [*verify(Store(tmp_path / "data")).values()] == [None]
     assert read == []
+    assert [*verify(Store(tmp_path / "data"), deep=True).values()] == [None]
+    assert sorted(read) == ["a.txt", "b.txt"]
+    read.clear()
     (artifact.path / NAMES[1]).write_text("the bytes of out/b.tx?")
     assert damage(artifact) == "DAMAGED out/b.txt: its bytes differ from the recorded SHA-256"
     assert read == ["b.txt"]
@@ -80,6 +87,18 @@ def test_what_has_been_touched_is_read_and_believed_by_its_bytes(tmp_path, read,
     touch(artifact.path / NAMES[0])
     assert damage(artifact) is None
     assert read == ["a.txt"]
+
+
+def test_a_digest_is_remembered_until_the_file_is_written_to(tmp_path):
+    path, place = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("a")
+    remember(path, "told")
+    move(path, place)
+    assert digests_of({place: stamp(place)}) == {place: "told"}
+    place.write_text("bb")
+    assert digests_of({place: stamp(place)}) == {place: hash_file(place)}
+    move(place, path)
+    assert digests_of({path: stamp(path)}) == {path: hash_file(path)}
 
 
 def test_a_change_that_hides_its_time_is_found(tmp_path):

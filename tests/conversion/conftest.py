@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.artifact import Artifact, Store
+from tasks.artifact.durable import statuses_below
 from tasks.artifact.record import payload_digests
 from tasks.conversion import ConversionParams, pair_shards, step
 from tasks.ingestion import Source
@@ -29,7 +30,10 @@ def ingested(directory: Path, shards: list[list[tuple]]) -> Artifact:
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), rows / f"{number:05d}.parquet")
     digest = hashlib.sha256(json.dumps(shards).encode()).hexdigest()
-    record = {"files": payload_digests(directory), "report": {"ledger": {}}}
+    record = {
+        "files": payload_digests(directory, statuses_below(directory)),
+        "report": {"ledger": {}},
+    }
     return Artifact("ingestion", digest[:16], directory, digest, record)
 
 

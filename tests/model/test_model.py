@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Store
-from tasks.artifact.record import payload_digests
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
@@ -99,7 +98,6 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     after = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
     assert before.tokenizer_digest != after.tokenizer_digest
     assert before.weights_digest == after.weights_digest
-    assert payload_digests(copy).keys() == payload_digests(tiny_model_directory).keys()
     (copy / "consolidated.safetensors").write_bytes(b"the same weights once more")
     assert weights_digest(copy) == after.weights_digest
     (copy / "model.safetensors").unlink()
