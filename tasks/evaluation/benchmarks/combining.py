@@ -31,14 +31,10 @@ class Figure:
         return {"score": self.score, "score_interval": self.interval, "n": self.n}
 
 
-def mean(
-    values: Sequence[float], groups: Sequence[str], how: Resampling, *, share: bool = True
-) -> Figure:
-    """The mean of an item's values (at least one); a `share` lies in 0 to 1 for every item."""
+def mean(values: Sequence[float], groups: Sequence[str], how: Resampling) -> Figure:
+    """The mean of a share of each item (at least one)."""
     array = np.asarray(values, np.float64)
-    column = {"x": array}
-    shares, means = (column, {}) if share else ({}, column)
-    interval = intervals_of(shares, means, numbered(groups), how)["x"]
+    interval = intervals_of({"x": array}, {}, numbered(groups), how)["x"]
     return Figure(float(array.sum() / len(array)), interval, len(array))
 
 

@@ -90,7 +90,7 @@ def lots(member: Counts, how: Resampling) -> Counts:
     """The numbers of the pairs' groups `[N]`; of more than 2000 groups, those of as many random
     lots of them, to be drawn in their place: lots spread as their groups do (Wolter 2007,
     chapter 2), and are drawn at a fraction of the cost."""
-    groups = int(member.max(initial=-1)) + 1
+    groups = int(member.max()) + 1
     if groups <= BOOTSTRAP_GROUPS:
         return member
     return (np.random.default_rng(how.seed).permutation(groups) % BOOTSTRAP_GROUPS)[member]

@@ -4,6 +4,7 @@ import gzip
 import json
 from math import sqrt, tanh
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from tasks.evaluation.benchmarks import judgebench, rewardbench, rewardbench2, r
 from tasks.evaluation.benchmarks.combining import Figure, weighted
 from tasks.evaluation.benchmarks.files import benchmark_files, items_of
 from tasks.evaluation.benchmarks.items import Item, Place, Scored
-from tasks.evaluation.measures.intervals import Resampling, wilson_interval
+from tasks.evaluation.measures.intervals import Resampling, mean_interval, wilson_interval
 from tasks.evaluation.params import BenchmarkParams
 
 HOW = Resampling(100)
@@ -162,6 +163,11 @@ def test_the_score_of_ties_is_its_formula():
     assert found.parts["above_spread"] == 1  # 2 > 1 and 3 > 0
     assert found.parts["above_spread_hard"] == 0.5  # 2 > 1, but not -1 > 0
     assert (found.parts["ref_prompts"], found.parts["in_both"]) == (3, 2)
+    assert found.figure.interval is None
+    # all have a twin: a mean of one value for each number, in whatever order they come
+    each = np.array([1 + 0.01 * tanh(2 / 1 - 1), 0.3 + 0.2 - 0.01])
+    twins = ties.judge([rows[2], rows[0], rows[1], rows[3]]).figure
+    assert twins.interval == pytest.approx(mean_interval(each))
     # gap and spread both 0: 0 / 0 counts 0
     none = [scored("Ties", (1, 1), id="ref:0"), scored("Ties", (1, 1, 1), 2, id="tied:0")]
     assert ties.judge(none).figure.score == 0
@@ -213,10 +219,11 @@ def test_the_interval_of_a_weighted_mean_comes_from_its_parts():
     one, two = (Figure(h / 10, wilson_interval(h, 10), 10) for h in (10, 5))
     found = weighted([(1, one), (3, two)])
     assert found.score == pytest.approx(0.25 + 0.375)
-    low = found.score - sqrt(
-        (0.25 * (1 - one.interval[0])) ** 2 + (0.75 * (0.5 - two.interval[0])) ** 2
+    below, above = (
+        sqrt((0.25 * (1 - one.interval[i])) ** 2 + (0.75 * (0.5 - two.interval[i])) ** 2)
+        for i in (0, 1)
     )
-    assert found.interval[0] == pytest.approx(low)
+    assert found.interval == pytest.approx((found.score - below, found.score + above))
     assert weighted([(2, one)]).interval == pytest.approx(one.interval)
     assert weighted([(1, one), (1, Figure(0.5, None, 1))]).interval is None
 

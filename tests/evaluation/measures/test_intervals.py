@@ -102,6 +102,10 @@ def test_many_groups_get_the_normal_interval_that_the_bootstrap_comes_to(monkeyp
     monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 899)
     found = intervals_of({"a": hits}, {}, member.astype(str), Resampling())["a"]
     assert found == pytest.approx(ratio_interval(hits, member), rel=1e-12)
+    first = np.zeros(len(hits))
+    first[0] = 1
+    ends = intervals_of({"one": first, "but one": 1 - first}, {}, member.astype(str), Resampling())
+    assert (ends["one"][0], ends["but one"][1]) == (0.0, 1.0)
     # groups of one pair: the normal interval of a mean
     assert ratio_interval(hits, np.arange(len(hits))) == pytest.approx(mean_interval(hits))
 

@@ -104,10 +104,11 @@ def test_many_groups_in_lots_give_the_interval_of_the_calibration_error_that_all
 
 
 def test_calibration_error_by_hand():
-    # margins ln 4 (confidence 0.8), three right and one wrong: accuracy 0.75, gap 0.05 on 4 of 5
+    # margins ln 4 (confidence 0.8), three right and one wrong: accuracy 0.75, gap 0.05 on 4 of 7
+    # margins ln 2 (confidence 2/3), both right: gap 1/3 the other way on 2 of 7
     # margin 0 (confidence 0.5), half right: gap 0
-    margins = np.array([log(4), log(4), log(4), -log(4), 0.0])
-    assert calibration_error(margins) == pytest.approx(0.05 * 4 / 5, rel=1e-9)
+    margins = np.array([log(4), log(4), log(4), -log(4), log(2), log(2), 0.0])
+    assert calibration_error(margins) == pytest.approx((0.05 * 4 + 1 / 3 * 2) / 7, rel=1e-9)
 
 
 def test_sources_split_the_pairs_and_counts_add_up_to_the_whole():
