@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,10 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from tasks.artifact import Store
 from tasks.errors import PipelineError, RegistrationError
-from tasks.evaluation.tables.scores import read_scores
 from tasks.registration import current_alias, logged_model, register, still_registered
 from tasks.registration.aliases import decision, judgement
-from tasks.registration.aliases.comparison import beaten
 from tasks.registration.aliases.history import history
 from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.loader import too_long
@@ -201,24 +198,6 @@ def test_the_worse_model_is_only_a_challenger(defended):
     assert found["decision"].startswith("does not beat version 1")
     champion = place.client.get_model_version_by_alias("reward-model", "champion")
     assert int(champion.version) == 1
-
-
-def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked(place):
-    one, two = place.evaluated(1), place.evaluated(2)
-    low, high = (
-        read_scores(m[1].path / "scores.parquet")
-        for m in sorted((one, two), key=lambda m: m[1].report["metrics"]["correct"])
-    )
-    gain = (high.margin > 0).mean() - (low.margin > 0).mean()
-    assert beaten(high, low, "1", 0.0)[0]
-    assert not beaten(low, high, "1", 0.0)[0]
-    assert beaten(high, low, "1", gain - 0.01)[0]
-    assert not beaten(high, low, "1", gain)[0]
-    assert not beaten(high, high, "1", 0.0)[0]
-    sharper = replace(high, margin=high.margin + (high.margin > 0))
-    beats, figures = beaten(sharper, high, "1", 0.0)
-    assert (beats, "loss" in figures) == (True, True)
-    assert not beaten(sharper, high, "1", 0.001)[0]
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def decision_of(stored: Mapping[str, Any]) -> Decision:
 def fitness(metrics: Mapping[str, Any], gate: GateParams) -> tuple[Bound, ...]:
     """The bounds that a model must hold by itself."""
     overall, bias, ready = metrics["overall"], metrics["bias"], metrics["readiness"]
-    low = (overall["accuracy_interval"] or (None,))[0]
+    low = overall["accuracy_interval"][0]
     name, null = best_null_model(bias["null_models"]) or ("none", None)
     lead = None if null is None else overall["accuracy"] - null
     correlation = bias["length"]["partial_correlation"]

@@ -11,7 +11,7 @@ from flows.findings import decision_section
 from flows.pages import headline, stage_page, state_message
 from tasks.artifact import Artifact
 from tasks.evaluation.measures import intervals
-from tasks.registration.aliases.comparison import compare, mcnemar, p_value, source_bounds
+from tasks.registration.aliases.comparison import beaten, compare, mcnemar, p_value, source_bounds
 from tasks.registration.aliases.frozen import frozen_pairs
 from tasks.registration.aliases.gate import Bound, decide, decision_of, fitness
 from tasks.registration.params import GateParams, RegistrationParams
@@ -69,6 +69,14 @@ def test_every_bound_names_its_figure_and_one_that_cannot_be_computed_fails():
     assert str(found["max_prompt_share"]).startswith("max_prompt_share not computable, bound <=")
     assert found["max_length_correlation"].note == "is -0.400"
     assert found["max_degenerate"].note == "empty"
+    unknown = figures(readiness={"bfloat16": {"tie_rate": 0.0}, "probes": None})
+    unknown["bias"]["length"]["partial_correlation"] = None
+    asked = GateParams(max_length_correlation=1, max_degenerate=99)
+    told = [str(b) for b in fitness(unknown, asked) if b.value is None]
+    assert told == [
+        "max_length_correlation not computable, bound <= 1: fails",
+        "max_degenerate not computable, bound <= 99: fails",
+    ]
 
 
 @pytest.mark.catalogue(119)
@@ -95,6 +103,19 @@ def test_an_unfit_model_is_rejected_and_a_worse_source_makes_it_a_challenger():
     assert found.outcome == "rejected"
     assert found.reason == "unfit: min_accuracy 0.4, bound >= 0.5: fails"
     assert decision_of(found.to_json()) == found
+
+
+def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked():
+    low, high = made_scores([1.0, 1.0, -1.0, -1.0]), made_scores([1.0, 1.0, 1.0, -1.0])
+    assert beaten(high, low, "1", 0.0)[0]
+    assert not beaten(low, high, "1", 0.0)[0]
+    assert beaten(high, low, "1", 0.24)[0]
+    assert not beaten(high, low, "1", 0.25)[0]
+    assert not beaten(high, high, "1", 0.0)[0]
+    sharper = made_scores([2.0, 2.0, 2.0, -1.0])
+    beats, figures = beaten(sharper, high, "1", 0.0)
+    assert (beats, "loss" in figures) == (True, True)
+    assert not beaten(sharper, high, "1", 0.001)[0]
 
 
 def test_mcnemar_counts_fair_tosses():
