@@ -75,6 +75,7 @@ def test_the_matched_map_keeps_mean_and_deviation_and_turns_nothing_round():
     assert (carried.mean(), carried.std()) == (pytest.approx(y.mean()), pytest.approx(y.std()))
     # least squares shrinks by the correlation
     assert affine_map(x, y)["slope"] == pytest.approx(found["slope"] * np.corrcoef(x, y)[0, 1])
+    assert matched_map(x / 1e4, y)["slope"] == pytest.approx(1e4 * found["slope"])
     assert matched_map(x, -y) is None
     assert matched_map(x, np.ones(200)) is None
     assert matched_map(np.ones(200), y) is None

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from tasks.errors import DataError
 from tasks.evaluation.measures import intervals
-from tasks.evaluation.measures.calibration import calibration_error, error_interval
+from tasks.evaluation.measures.calibration import (
+    calibration_bins,
+    calibration_error,
+    error_interval,
+)
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
 from tasks.evaluation.tables.scores import Scores, score_table, scores_of
@@ -109,6 +113,9 @@ def test_calibration_error_by_hand():
     # margin 0 (confidence 0.5), half right: gap 0
     margins = np.array([log(4), log(4), log(4), -log(4), log(2), log(2), 0.0])
     assert calibration_error(margins) == pytest.approx((0.05 * 4 + 1 / 3 * 2) / 7, rel=1e-9)
+    confidence = np.sort(np.append(np.arange(0.51, 1, 0.05), np.arange(0.54, 1, 0.05)))
+    margins = np.append(np.log(confidence / (1 - confidence)), 800.0)  # the last is 1 in floats
+    assert [each["pairs"] for each in calibration_bins(margins)] == [2] * 9 + [3]
 
 
 def test_sources_split_the_pairs_and_counts_add_up_to_the_whole():
@@ -118,6 +125,7 @@ def test_sources_split_the_pairs_and_counts_add_up_to_the_whole():
         assert sum(s[name] for s in found["sources"].values()) == found["overall"][name]
     assert found["sources"]["b"]["accuracy"] == 0.5
     assert flat(found)["source.b.accuracy"] == 0.5
+    assert flat(found)["readiness.bfloat16.tie_rate"] == 1 / 4
     assert flat(found)["accuracy_low"] == found["overall"]["accuracy_interval"][0]
 
 

@@ -230,9 +230,10 @@ def test_the_decision_stands_in_the_state_message_the_pages_and_the_summary():
 
 def test_of_many_prompts_lots_are_drawn_with_the_p_value_that_all_of_them_give(monkeypatch):
     random = np.random.default_rng(5)
-    groups = random.integers(0, 3000, 4000)
-    lost = random.choice([-1.0, 0.0, 1.0], 4000, p=[0.09, 0.8, 0.11])
+    groups = random.integers(0, 600, 800)
+    lost = random.choice([-1.0, 0.0, 1.0], 800, p=[0.09, 0.8, 0.11])
     scores = made_scores(lost, groups=groups.tolist())
+    monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 400)
     drawn, _ = p_value(lost, scores, 0.015)
-    monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 5000)
+    monkeypatch.setattr(intervals, "BOOTSTRAP_GROUPS", 600)
     assert p_value(lost, scores, 0.015)[0] == pytest.approx(drawn, abs=0.02)

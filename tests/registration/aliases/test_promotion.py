@@ -294,7 +294,8 @@ def test_former_champions_are_those_that_were_not_rolled_back():
     from tasks.registration.aliases.history import Move
 
     def told(*steps):
-        return [Move("champion", None, v, how, "", "", "") for v, how in steps]
+        other = Move("challenger", None, 9, "register", "", "", "")
+        return [other, *(Move("champion", None, v, how, "", "", "") for v, how in steps)]
 
     one, two, three = (1, "register"), (2, "register"), (3, "promote")
     assert former_champions(told(one)) == []
