@@ -43,17 +43,14 @@ def print_swept(swept: Sequence[Swept], dry_run: bool) -> None:
 
 def _deleted(store: Store, root: Path) -> Iterator[Path]:
     """The refs of versions that were deleted, or that were never made."""
-    versions, begun = refs(store, VERSION), refs(store, REGISTERING)
-    if not versions and not begun:
-        return
     from tasks.registration import came_of, is_deleted
 
-    for ref in begun:
+    for ref in refs(store, REGISTERING):
         known = facts(ref) or {}  # none in a ref that was written by hand
         if "training" in known and not came_of(known["training"], known["tracking_uri"], root):
             yield ref
     standing = by_name(committed(store))
-    for ref in versions:
+    for ref in refs(store, VERSION):
         registered = next((standing[n] for n in kept_by(ref) & {*standing} if n[0] == STAGE), None)
         if registered:  # its record says where
             address: str | None = registered.record["ingredients"]["params"]["tracking_uri"]
