@@ -113,7 +113,8 @@ def test_what_cannot_be_evaluated_ends_the_run_before_training(tmp_path):
         ("tokenization.max_length=17", "held-out pairs is left"),
         ("evaluation.slice_by=[promt]", "has 'promt'; found the columns prompt, chosen"),
     ):
-        done = cli("run", "params/quickstart.yaml", *SMALLER, setting, "--root", str(tmp_path))
+        given = (*SMALLER, setting, "--until", "evaluation", "--root", str(tmp_path))
+        done = cli("run", "params/quickstart.yaml", *given)
         assert done.returncode == 1, done.stdout
         assert said in done.stderr
     assert not (tmp_path / "data" / "5_training").exists()

@@ -142,7 +142,8 @@ def test_the_printed_summary_says_what_the_baseline_counts(first, capsys):
 
 
 def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
-    done = run(tmp_path, "conversion.max_bad_fraction=0.001", "ingestion.sources.1.limit=400")
+    bad = ("conversion.max_bad_fraction=0.001", "ingestion.sources.1.limit=400")
+    done = run(tmp_path, *bad, "--until", "conversion")
     assert done.returncode == 1
     assert done.stdout == ""
     assert "DataError" in done.stderr
@@ -152,7 +153,7 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
 
 @pytest.mark.usefixtures("first")
 def test_of_a_pair_that_the_loss_cannot_use_the_file_and_row_are_told(root, template):
-    done = run(root, template, "training.loss.type=plackett_luce")
+    done = run(root, template, "training.loss.type=plackett_luce", "--until", "training")
     assert done.returncode == 1
     told = re.search(
         r"does not use margins.*the first is pair ([0-9a-f]{32})\).*; pair \1 is "

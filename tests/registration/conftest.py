@@ -1,6 +1,7 @@
 """A real MLflow on SQLite for every test, and real artifacts to register."""
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -110,11 +111,13 @@ class Place:
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory) -> Path:
-    """MLflow's tables, made once: that takes seconds."""
+    """MLflow's tables, made once: that takes seconds. Their maker shares them with his group."""
     from tasks.registration.tracking import client_for
 
     root = tmp_path_factory.mktemp("mlflow")
+    before = os.umask(0o002)
     client_for(RegistrationParams(), root).search_experiments()
+    os.umask(before)
     return root / "mlruns" / "mlflow.db"
 
 

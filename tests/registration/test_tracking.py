@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from stat import S_IMODE
 
 import pytest
 from mlflow import MlflowClient
@@ -240,6 +241,10 @@ def test_a_kill_amid_the_making_of_the_database_does_not_spoil_it(tmp_path):
     params = RegistrationParams()
     assert experiment_for(client_for(params, tmp_path), params, tmp_path)
     assert [p.name for p in (tmp_path / "mlruns").glob("mlflow.db*")] == ["mlflow.db"]
+
+
+def test_who_shares_the_group_may_write_to_the_registry(empty_database):
+    assert S_IMODE(empty_database.stat().st_mode) == 0o664
 
 
 def test_a_copied_registry_leaves_the_artifacts_of_the_first_alone(place, tmp_path):
