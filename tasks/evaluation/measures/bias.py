@@ -44,7 +44,7 @@ def bias_panel(
     """`{null_models, leanings, length, prompt}`; pairs without a right side are left out, but for
     `prompt` and the partial correlation, which are of `answers`: those of the groups that have
     several. Without texts, only what tokens tell."""
-    explained = intraclass_correlation(answers) if len(answers) else None
+    explained = intraclass_correlation(answers)
     rows = np.flatnonzero(scores.decided)
     decided, judges = scores.take(rows), judges.take(rows)
     seen = texts.take(rows) if texts else None
@@ -53,10 +53,10 @@ def bias_panel(
         "leanings": _leanings(decided, seen, how),
         "length": {
             **_matched(decided, how),
-            "partial_correlation": partial_correlation(answers) if len(answers) else None,
+            "partial_correlation": partial_correlation(answers),
         },
         "prompt": {
-            "groups": len(answers.sizes) if len(answers) else 0,
+            "groups": len(answers.sizes),
             "share_of_variance": None if explained is None else max(0.0, explained),
             "intraclass_correlation": explained,
         },

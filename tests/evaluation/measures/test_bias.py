@@ -93,9 +93,17 @@ def test_leanings_of_the_model_stand_beside_those_of_the_data(tmp_path):
     # bold is chosen in 1 of 4 pairs; the model prefers it in 3, and one is a tie
     pairs = [("**b** is", "plain is"), *[("plain", "**b** it")] * 3, ("same", "also")]
     seen = texts(tmp_path, pairs)
-    made = made_scores([1.0, -1.0, -2.0, 0.0, 3.0])
-    found = panel(made, seen)["leanings"]["bold"]
+    made = made_scores([1.0, -1.0, -2.0, 0.0, 3.0], tokens=[(9, 5), *[(5, 9)] * 2, *[(5, 5)] * 2])
+    leanings = panel(made, seen)["leanings"]
+    assert (leanings["tokens"]["pairs"], leanings["tokens"]["data"]) == (3, 1 / 3)
+    found = leanings["bold"]
     assert (found["pairs"], found["data"], found["model"]) == (4, 1 / 4, (3 + 0.5) / 4)
+
+
+def test_without_two_answers_to_a_prompt_nothing_is_told_of_prompts():
+    found = panel(made_scores([0.0], answers=[("same", "same")]), None)
+    nothing = {"groups": 0, "share_of_variance": None, "intraclass_correlation": None}
+    assert (found["prompt"], found["length"]["partial_correlation"]) == (nothing, None)
 
 
 def test_null_models_that_see_nothing_count_as_half_and_say_so(tmp_path):

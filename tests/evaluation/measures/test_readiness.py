@@ -93,6 +93,9 @@ def test_spread_and_zero_advantage_by_hand():
     assert found["within_std_median"] == 0.5
     assert found["zero_advantage"] == 1 / 3
     assert found["zero_advantage_bfloat16"] == 2 / 3
+    warnings = all_metrics(made, how=Resampling(100))["warnings"]
+    told = {warning["figure"]: warning["message"] for warning in warnings}
+    assert told["readiness.groups.zero_advantage"].startswith("in 33% of the groups all answers")
     serving = readiness(made, answers_of(made))["bfloat16"]
     assert serving == {
         "tie_rate": 2 / 3,

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.evaluation.measures.suspects import (
@@ -42,10 +42,12 @@ def test_pairs_are_ranked_by_how_far_label_and_model_are_apart(tmp_path):
     shuffled = made.take(np.array([3, 1, 0, 5, 4, 2]))
     assert suspect_table(shuffled, tmp_path, 100).equals(found)
     assert suspect_table(made, tmp_path, 2).equals(found.slice(0, 2))
-    assert len(suspect_table(made_scores([1.0]), tmp_path, 9)) == 0
+    assert suspect_table(made_scores([1.0]), tmp_path, 9).equals(found.slice(0, 0))
     figures = suspect_figures(made)
     assert (figures["contradicted"], figures["confident"]) == (4, 3)
     assert contradiction(made)[4] == 0
+    two = made_scores([-3.0, -3.0, 1.0, -3.0], sources=list("abbb"))
+    assert suspect_figures(two)["confident_by_source"] == {"a": 1, "b": 2}
 
 
 def test_text_that_a_spreadsheet_would_run_is_made_harmless_and_ids_stay(tmp_path):
@@ -59,10 +61,12 @@ def test_text_that_a_spreadsheet_would_run_is_made_harmless_and_ids_stay(tmp_pat
     assert [row["pair_id"] for row in rows] == ["0001", "0000"]
     assert [row["chosen"] for row in rows] == ['\'@a, "b"', f"'{evil}"]
     assert [row["rejected"] for row in rows] == ["'-c", "'+1 =2"]
+    assert all("Is it" in row["prompt"][:-1] and row["prompt"][0] != "'" for row in rows)
     assert [float(row["margin"]) for row in rows] == [-2.0, -1.0]
 
 
 @given(st.text(max_size=900))
+@example("the beginning of " * 20 + "and the end of it" * 20)
 def test_an_excerpt_is_one_short_line_with_both_ends_of_the_text(text):
     line = excerpt(text)
     assert len(line) <= 400
