@@ -19,8 +19,7 @@ from tasks.artifact.durable import write_json as write_json_durably
 from tasks.artifact.fsyncs import run_in_order
 from tasks.artifact.key import KEY_LENGTH, Params, canonical, digest_json
 from tasks.artifact.libraries import library_version
-from tasks.artifact.record import LOGS, RECORD, Artifact
-from tasks.artifact.stamps import STAMPS
+from tasks.artifact.record import LOGS, Artifact
 
 SCRATCH = "scratch"
 UNITS = "units"
@@ -84,8 +83,6 @@ class Workspace:
         for name in (UNITS, SCRATCH):  # marks first: no unit counts as done without its files
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.path / name)
-        for name in (RECORD, STAMPS, FAILED):
-            (self.path / name).unlink(missing_ok=True)
         statuses = statuses_below(self.path)
         wrong = [name for name, status in statuses.items() if S_IMODE(status.st_mode) != MODE]
         for name in wrong:

@@ -1,5 +1,7 @@
 """A store that several users share: what one of them made, another goes on with."""
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 from stat import S_IMODE
@@ -41,6 +43,21 @@ def test_a_lock_that_only_its_maker_may_write_to_is_held_all_the_same(as_another
     with locked(lock, "test", shared=shared):
         assert is_locked(lock)
     assert not is_locked(lock)
+
+
+def test_a_lock_that_cannot_be_had_is_refused_and_not_taken_for_held(as_another, monkeypatch):
+    closed = Path("closed")
+    closed.mkdir(0o555)
+    as_another()
+    with pytest.raises(PermissionError), locked(closed / "lock", "test"):
+        pass
+
+    def without(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    with pytest.raises(ArtifactError, match="has no flock; keep data/ on"), locked(Path("a"), "b"):
+        pass
 
 
 def test_nothing_is_collected_from_under_the_run_of_another_user(as_another):
