@@ -67,15 +67,13 @@ def deal(
     `least`: minimum of micro-steps. `budget`: maximum of tokens in a micro-batch; an item that has
     more is a micro-batch by itself. K is the smallest number that keeps to both.
     """
-    count = len(costs.tokens)
     cut = _rows if costs.sequences is None else _rectangles
     steps = least
     while True:
         piles = cut(costs, steps * processes)
-        fits = budget is None or all(
+        if budget is None or all(
             len(p) < 2 or costs.micro_batch_tokens(p) <= budget for p in piles
-        )
-        if fits or steps * processes >= count:
+        ):
             break
         steps += 1
     piles = [

@@ -103,7 +103,7 @@ def varlen_layout(plan: FlatPlan, device: torch.device) -> Layout:
     sizes = [b.own for b in plan.blocks], [len(r) for r in rows]
     starts = [np.cumsum([0, *counts], dtype=np.int32) for counts in sizes]
     keys = np.concatenate(rows)
-    arrays = (plan.last, keys, *starts, *uses(keys, len(plan.input_ids)))
+    arrays = (plan.last, keys, *starts, *uses(keys))
     return Layout(
         plan.blocks,
         *(to_device(array, device) for array in arrays),

@@ -112,18 +112,16 @@ def key_rows(plan: FlatPlan) -> Iterator[npt.NDArray[np.int64]]:
         yield np.concatenate([np.arange(home, home + block.prompt, dtype=np.int64), own])
 
 
-def uses(
-    keys: npt.NDArray[np.int64], rows: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each of `rows` rows occurs among `keys`.
+def uses(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where each row occurs among `keys`, which have every row at least once.
 
     First its first and (if any row has one) second place, int64 `[1 or 2, rows]`, -1 for none.
     Then row and place of every further use, int64 `[2, R]`: of prompts with three answers or more.
     """
-    counts = np.bincount(keys, minlength=rows)
+    counts = np.bincount(keys)
     order = np.argsort(keys, kind="stable")
     turn = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
     further = turn > 1
-    first = np.full((min(int(counts.max()), 2), rows), -1, dtype=np.int64)
+    first = np.full((min(int(counts.max()), 2), len(counts)), -1, dtype=np.int64)
     first[turn[~further], keys[order[~further]]] = order[~further]
     return first, np.stack([keys[order[further]], order[further]])

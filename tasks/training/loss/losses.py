@@ -29,8 +29,6 @@ def bradley_terry(
     note on DPO with noisy preferences", equation 3). The best difference is margin + logit(q).
     """
     difference = _difference(chosen, rejected, margin)
-    if preference is None and not label_smoothing:
-        return -F.logsigmoid(difference)
     target = torch.ones_like(difference) if preference is None else preference.to(difference)
     target = target * (1 - 2 * label_smoothing) + label_smoothing
     return -target * F.logsigmoid(difference) - (1 - target) * F.logsigmoid(-difference)

@@ -31,6 +31,7 @@ def test_the_docstring_s_example():
         [[0], [1, 5]],
         [[3, 4], [2, 6]],
     ]
+    assert deal(costs(6, 4), 1, budget=10) == [[[0, 1]]]
 
 
 @given(

@@ -284,6 +284,7 @@ def test_a_group_grows_only_while_it_saves_tokens():
 
     assert shared_groups(rows("abcdx", "q", "abcdy", "abcz")) == [0, 1, 0, 0]
     assert shared_groups(rows("abcdefx", "abcdefy", "abz")) == [0, 0, 1]
+    assert shared_groups(rows("ab1", "abcdx", "abcdy", "abz")) == [0, 0, 0, 0]
     assert shared_groups(rows("b", "a")) == [1, 0]
 
 
@@ -358,8 +359,9 @@ def test_every_use_of_a_row_as_a_key_is_found():
         counts = rng.integers(1, most + 1, 40)
         counts[7] = most
         keys = rng.permutation(np.repeat(np.arange(40), counts))
-        once_or_twice, further = uses(keys, 40)
+        once_or_twice, further = uses(keys)
         assert once_or_twice.shape == (min(most, 2), 40)
+        assert further.shape == (2, np.maximum(counts - 2, 0).sum())
         found = {row: [int(p) for p in once_or_twice[:, row] if p >= 0] for row in range(40)}
         for row, place in further.T:
             found[row].append(int(place))
