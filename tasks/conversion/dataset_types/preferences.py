@@ -148,7 +148,7 @@ def best_of_n_to_preference(example: Mapping[str, Any], max_pairs: int = MAX_PAI
         DataError: `best` is no such position.
     """
     completions, best = example["completions"], example["best"]
-    if not isinstance(best, int) or not 0 <= best < len(completions):
+    if isinstance(best, bool) or not isinstance(best, int) or not 0 <= best < len(completions):
         raise DataError(
             f"best: found {shown(best)}, expected a position from 0 to {len(completions) - 1}"
         )

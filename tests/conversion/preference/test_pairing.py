@@ -155,5 +155,6 @@ def test_bad_judgements_are_answered_with_the_row():
         preferences_of([{"prompt": "p", "completion": "a", "score": "N/A"}], "score")
     with pytest.raises(DataError, match="found 1 for 2 completions"):
         ranked_to_preference({"prompt": "p", "completions": ["a", "b"], "scores": [1]})
-    with pytest.raises(DataError, match="found 2, expected a position from 0 to 1"):
-        best_of_n_to_preference({"prompt": "p", "completions": ["a", "b"], "best": 2})
+    for best in (2, True, -1):
+        with pytest.raises(DataError, match=rf"found {best}.*, expected a position from 0 to 1"):
+            best_of_n_to_preference({"prompt": "p", "completions": ["a", "b"], "best": best})
