@@ -145,7 +145,7 @@ def damage(artifact: Artifact, *, deep: bool = False) -> str | None:
 
     def fault(name: str) -> str | None:
         path, entry = artifact.path / name, files[name]
-        with suppress(FileNotFoundError):  # it may be deleted at any moment
+        with suppress(FileNotFoundError, NotADirectoryError):  # it may be deleted at any moment
             size = path.stat().st_size
             if size != entry["bytes"]:
                 return f"DAMAGED {name}: {size} bytes, expected {entry['bytes']}"

@@ -116,7 +116,7 @@ def _number(value: Any) -> float | None:
     """The number that a value is or spells; None for others, and for truth values."""
     if isinstance(value, int | float):
         return None if isinstance(value, bool) else value
-    if isinstance(value, str):
+    if isinstance(value, str) and "_" not in value:  # Python reads 12_5 as 125
         for kind in (int, float):  # a float has no place for the last digits of a long id
             with suppress(ValueError):
                 return kind(value)

@@ -58,6 +58,11 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def replace_its_directory(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.write_text("no directory")
+
+
 def flip_keeping_times(path: Path) -> None:
     status = path.stat()
     flip(path)
@@ -68,6 +73,7 @@ def flip_keeping_times(path: Path) -> None:
     ("name", "damage", "reason"),
     [
         ("out/numbers.txt", Path.unlink, "DAMAGED out/numbers.txt: missing, expected 5 bytes"),
+        ("out/numbers.txt", replace_its_directory, "DAMAGED out/numbers.txt: missing"),
         (
             "out/numbers.txt",
             lambda p: p.write_bytes(b""),

@@ -78,6 +78,7 @@ def test_whole_numbers_are_no_truth_values():
     ):
         assert refusal(row, where, unmet(row, where)) == says
     assert unmet({"a": 1.0}, {"a": 1}) is None
+    assert unmet({"a": "12_5"}, {"a": 125}) == "a"
     for long in (2**53 + 1, 1234567890123456789):  # as ids have them, and no float
         assert unmet({"a": long}, {"a": long}) is unmet({"a": f" {long}"}, {"a": long}) is None
         assert (
