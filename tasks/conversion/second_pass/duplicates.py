@@ -65,50 +65,22 @@ def judge(
         soft       the first pair of the preferred side is kept, with the mean preference for it
                    over all of them, which are `JOINED`; a mean of one half: as in drop
     """
-    high = field_of(shards, "high")
+    high, low = field_of(shards, "high"), field_of(shards, "low")
     codes = np.full(len(high), KEEP, np.uint8) if apart is None else apart.copy()
-    lows = field_of(shards, "low")
-    settled = _with_keys(high, lows, decided)
+    settled = _with_keys(high, low, decided)
     codes[settled] = np.where(codes[settled] == KEEP, ALIKE, codes[settled])
-    repeating = may_repeat(high)
-    repeating[codes != KEEP] = False
-    rows = np.flatnonzero(repeating)
-    high, low = high[rows], lows[rows]
-    order = np.lexsort((low, high))
-    high, low, rows = high[order], low[order], rows[order]
-    starts_key = changes(high)
-    starts_side = starts_key | changes(low)
-    starts_key |= changes(low >> np.uint64(1))
-    leader = np.maximum.accumulate(np.where(starts_side, np.arange(len(rows)), 0))
-    repeats = ~starts_side
-    found = np.full(len(rows), KEEP, np.uint8)
+    pairs = _sorted_repeats(high, low, codes == KEEP)
+    repeats = ~pairs.starts_side
+    found = np.full(len(pairs.rows), KEEP, np.uint8)
     found[repeats] = ALIKE
-    found[repeats & _same(shards, "exact", rows, leader)] = DUPLICATE
-    other_margin = int((repeats & ~_same(shards, "margin", rows, leader)).sum())
-    is_second = ~starts_key[leader]
-    pairs = _sums(np.ones(len(rows), np.int64), starts_key)
-    second = _sums(is_second.astype(np.int64), starts_key)
-    agreeing = np.where(is_second, second, pairs - second)
-    both_ways = agreeing < pairs
+    found[repeats & _as_leader(shards, "exact", pairs)] = DUPLICATE
+    other_margin = int((repeats & ~_as_leader(shards, "margin", pairs)).sum())
+    means = _contradict(found, shards, pairs, contradictions)
+    codes[pairs.rows] = found
     preferences = None
-    if contradictions == "keep":
-        both_ways &= starts_side
-    elif contradictions == "majority":
-        found[both_ways & (2 * agreeing < pairs)] = OUTVOTED
-        both_ways &= 2 * agreeing == pairs
-    elif contradictions == "soft" and both_ways.any():
-        own = field_of(shards, "preference")[rows]
-        for_second = _sums(np.where(is_second, own, 1 - own), starts_key) / pairs
-        for_second = np.round(for_second, 12)  # no half is missed
-        mean = np.where(is_second, for_second, 1 - for_second)
-        found[both_ways] = JOINED
-        kept = both_ways & starts_side & (mean > TIE)
-        found[kept] = KEEP
+    if means is not None:
         preferences = np.full(len(codes), np.nan)
-        preferences[rows[kept]] = mean[kept]
-        both_ways &= mean == TIE
-    found[both_ways] = CONTRADICTION
-    codes[rows] = found
+        preferences[pairs.rows] = means
     return Verdicts(codes, other_margin, preferences)
 
 
@@ -143,13 +115,74 @@ def _with_keys(high: Array, low: Array, keys: Array) -> Array:
     return places[np.fromiter((key in wanted for key in found), np.bool_, len(places))]
 
 
-def _same(shards: Sequence[Array], name: str, rows: Array, leader: Array) -> Array:
-    """For these rows, in sorted order: whether a field equals that of the pair's first copy."""
-    values = field_of(shards, name)[rows]
-    return values == values[leader]
+@dataclass(frozen=True)
+class _Sorted:
+    """Pairs that may repeat or contradict others, M in all, copies of one pair side by side and in
+    row order. The two ways round of a pair are its sides; they are neighbours."""
+
+    rows: Array
+    """Their places among all pairs."""
+    starts_pair: Array
+    """Bool `[M]`: the first of its pair, of either side."""
+    starts_side: Array
+    """Bool `[M]`: the first of its side."""
+    leader: Array
+    """`[M]`: where the first of each one's side stands."""
 
 
-def _sums(values: Array, starts_key: Array) -> Array:
-    """For every sorted pair: the sum of the values over all pairs of its key, either way round."""
-    starts = np.flatnonzero(starts_key)
+def _sorted_repeats(high: Array, low: Array, judged: Array) -> _Sorted:
+    """The `judged` pairs that may repeat, by their keys: the last bit of `low` tells the side."""
+    rows = np.flatnonzero(may_repeat(high) & judged)
+    rows = rows[np.lexsort((low[rows], high[rows]))]
+    high, low = high[rows], low[rows]
+    starts_side = changes(high) | changes(low)
+    return _Sorted(
+        rows,
+        starts_pair=changes(high) | changes(low >> np.uint64(1)),
+        starts_side=starts_side,
+        leader=np.maximum.accumulate(np.where(starts_side, np.arange(len(rows)), 0)),
+    )
+
+
+def _as_leader(shards: Sequence[Array], name: str, pairs: _Sorted) -> Array:
+    """Whether a field of each one equals that of the first of its side."""
+    values = field_of(shards, name)[pairs.rows]
+    return values == values[pairs.leader]
+
+
+def _contradict(
+    found: Array, shards: Sequence[Array], pairs: _Sorted, contradictions: Contradictions
+) -> Array | None:
+    """Writes the verdicts of what is in the data both ways round into `found` `[M]`.
+
+    Returns for `soft` the mean preference of each kept pair, float64 `[M]`, NaN for all others.
+    """
+    is_second = ~pairs.starts_pair[pairs.leader]
+    copies = _sums(np.ones(len(found), np.int64), pairs)
+    second = _sums(is_second.astype(np.int64), pairs)
+    agreeing = np.where(is_second, second, copies - second)
+    both_ways = agreeing < copies
+    preferences = None
+    if contradictions == "keep":
+        both_ways &= pairs.starts_side
+    elif contradictions == "majority":
+        found[both_ways & (2 * agreeing < copies)] = OUTVOTED
+        both_ways &= 2 * agreeing == copies
+    elif contradictions == "soft" and both_ways.any():
+        own = field_of(shards, "preference")[pairs.rows]
+        for_second = _sums(np.where(is_second, own, 1 - own), pairs) / copies
+        for_second = np.round(for_second, 12)  # no half is missed
+        mean = np.where(is_second, for_second, 1 - for_second)
+        found[both_ways] = JOINED
+        kept = both_ways & pairs.starts_side & (mean > TIE)
+        found[kept] = KEEP
+        preferences = np.where(kept, mean, np.nan)
+        both_ways &= mean == TIE
+    found[both_ways] = CONTRADICTION
+    return preferences
+
+
+def _sums(values: Array, pairs: _Sorted) -> Array:
+    """For each one: the sum of the values over all copies of its pair, either way round."""
+    starts = np.flatnonzero(pairs.starts_pair)
     return np.repeat(np.add.reduceat(values, starts), np.diff(starts, append=len(values)))
