@@ -23,7 +23,6 @@ from tasks.templating.replay.conversations import Key, Plain, Side
 from tasks.templating.replay.structures import Structure, followed
 from tasks.templating.tokenizer.bos import begins_badly
 from tasks.templating.tokenizer.special_tokens import SpecialTokens
-from tasks.templating.tokenizer.stand_ins import suspicious
 from tasks.templating.traced.text import Joint, Replay, replayed
 from tasks.templating.traced.tracing import Tracer, tracer
 
@@ -48,8 +47,6 @@ class Replayer:
     def __post_init__(self) -> None:
         template = self.tokenizer.chat_template
         self.tracer: Tracer | None = tracer(template) if isinstance(template, str) else None
-        if self.special and suspicious({"role": "", "content": ""}, self.special):
-            self.tracer = None
         self._firsts: set[str] = set()
         """First characters of the markers that templates search for; rows without any are calm."""
         self._pairs: dict[tuple[Any, ...], Pair] = {}
@@ -132,7 +129,7 @@ class Replayer:
             if len(self.structures) >= MOST_STRUCTURES:
                 return
             structure = self.structures[key] = Structure()
-            structure.closed = not followed(key, self.special)
+            structure.closed = not followed(key)
         if structure.closed or self.tracer is None:
             return
         tools, settings, *roles = key

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from tasks.templating.render import parse_tools
 from tasks.templating.replay.conversations import Key
-from tasks.templating.tokenizer.special_tokens import SpecialTokens
-from tasks.templating.tokenizer.stand_ins import suspicious
 from tasks.templating.traced.text import Joint, Replay
 
 SETTINGS_OF_ANOTHER_KIND = frozenset(
@@ -40,10 +37,7 @@ class Structure:
     """Whether no further replays are learned."""
 
 
-def followed(key: Key, special: SpecialTokens | None) -> bool:
-    """Whether conversations of this structure may be replayed: no setting and no special token in
-    the tools needs the renderer."""
-    tools, settings, *_ = key
-    if settings and orjson.loads(settings).keys() & SETTINGS_OF_ANOTHER_KIND:
-        return False
-    return not (tools and special and suspicious(parse_tools(tools), special))
+def followed(key: Key) -> bool:
+    """Whether conversations of this structure may be replayed: no setting needs the renderer."""
+    settings = key[1]
+    return not (settings and orjson.loads(settings).keys() & SETTINGS_OF_ANOTHER_KIND)

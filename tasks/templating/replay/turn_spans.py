@@ -127,8 +127,6 @@ def _places_of(wanted: bytes, data: npt.NDArray[np.uint8]) -> Places:
 
 def _unescaped(data: npt.NDArray[np.uint8], quotes: Places, escapes: Places) -> Places:
     """The quotes that are not escaped: those not preceded by an odd number of backslashes."""
-    if not len(escapes):
-        return quotes
     order = np.arange(len(escapes))
     begins = np.where(np.diff(escapes, prepend=-2) != 1, order, 0)
     odd = (order - np.maximum.accumulate(begins)) % 2 == 0  # the first of a run, the third ...

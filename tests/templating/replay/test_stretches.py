@@ -26,6 +26,7 @@ from tests.templating.outcomes import WORDS, outcome, table
 few = settings(max_examples=50)
 """Each of them has many rows."""
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+TOOLS = st.sampled_from((TOOL, *(TOOL | {"function": {"name": words}} for words in WORDS)))
 
 
 def turn(role):
@@ -66,7 +67,7 @@ def rows_of(draw):
         first = draw(USER)
         chosen, rejected = [first, *chosen], [first, *rejected]
     more = {
-        "tools": {"tools": [TOOL]},
+        "tools": {"tools": [draw(TOOLS)]},
         "settings": {"chat_template_kwargs": {"enable_thinking": False}},
         "images": {"images": ["a.png"]},
     }
