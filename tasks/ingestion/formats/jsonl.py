@@ -39,12 +39,9 @@ def lines_as_rows(origin: Origin, text: Iterator[bytes], first: int = 1) -> Iter
 
 def _batch(origin: Origin, block: Block) -> Batch:
     lines, first = block.lines, block.first
-    unsure = doubtful(lines)
-    if not unsure:
-        return Batch(len(lines), [*range(first, first + len(lines))], lines)
     batch = Batch(len(lines))
     done = 0
-    for place in unsure:
+    for place in doubtful(lines):
         batch.rows.extend(range(first + done, first + place))
         batch.raws.extend(lines[done:place])
         _add(batch, origin, first + place, lines[place], block.oversized.get(place))

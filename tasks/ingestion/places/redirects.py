@@ -31,8 +31,7 @@ class SafeRedirects(urllib.request.HTTPRedirectHandler):
     ) -> Any:
         target = headers.get("location") or headers.get("uri") or ""
         try:
-            if "//" in target:
-                self.redirect_request(req, fp, code, msg, headers, _joined(req.full_url, target))
+            self.redirect_request(req, fp, code, msg, headers, _joined(req.full_url, target))
             return super().http_error_302(req, fp, code, msg, headers)
         except DataError:
             fp.close()

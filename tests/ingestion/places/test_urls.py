@@ -132,8 +132,8 @@ def test_what_is_no_data_is_told_with_status_and_first_bytes(ingestion, files, a
 
 def test_a_redirect_to_another_scheme_is_refused(ingestion, files, address):
     files.content["/etc/passwd.jsonl"] = b"{}"
-    for target in ("file_///etc/passwd", "ftp_//127.0.0.1/x.jsonl"):
-        with pytest.raises(DataError, match=r"redirected to (file|ftp)://.*, not http"):
+    for target in ("file_///etc/passwd", "ftp_//127.0.0.1/x.jsonl", "about_x.jsonl"):
+        with pytest.raises(DataError, match=r"redirected to (file:/|ftp:/|about:).*, not http"):
             ingestion.run(f"{address}/to/{target}")
     artifact = ingestion.run(f"{address}/to//raw/a.jsonl")
     assert len(ingestion.rows(artifact)) == 3000
