@@ -69,7 +69,7 @@ class ShardEncoders:
             if own.any():
                 pairs = rows.select(TEXTS)
                 found.append(self._ids(kind, pairs if own.all() else pairs.filter(pa.array(own))))
-        ids = _in_order(found, standard) if len(found) > 1 else [*found, join([])][0]
+        ids = found[0] if len(found) == 1 else _in_order(found, standard)
         return self._with_literals(rows, standard, ids)
 
     def _ids(self, kind: str, pairs: pa.RecordBatch) -> FlatIds:
