@@ -101,7 +101,7 @@ def _is_page(kind: str, head: bytes) -> bool:
     if start.startswith(_HTML):
         return True
     is_rows = start.startswith((b"{", b"[")) or b"<" not in head or b"\0" in head
-    return kind.startswith("text/html") and not is_rows
+    return kind.lower().startswith("text/html") and not is_rows
 
 
 def _unzipped(head: bytes) -> bytes:

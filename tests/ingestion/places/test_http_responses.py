@@ -56,7 +56,7 @@ def test_data_that_a_server_calls_a_web_page_are_read(ingestion, name):
 @pytest.mark.catalogue(47)
 def test_a_page_that_begins_like_none_is_told_by_its_type(ingestion, body):
     with pytest.raises(DataError, match="a web page and no data"):
-        _numbers(ingestion, "a.jsonl", body, Content_Type="text/html")
+        _numbers(ingestion, "a.jsonl", body, Content_Type="Text/HTML")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])

@@ -125,9 +125,10 @@ def test_what_is_no_data_is_told_with_status_and_first_bytes(ingestion, files, a
         assert f"{address}{path}" in str(caught.value)
         assert "hush" not in str(caught.value)
         assert str(caught.value).isprintable()
-    files.statuses = [403]
-    with pytest.raises(DataError, match=r"status 403.*not public, or the signed URL is too old"):
-        ingestion.run(f"{address}/raw/a.jsonl")
+    for status, says in ((403, "not public, or the signed URL is too old"), (401, "for a login")):
+        files.statuses = [status]
+        with pytest.raises(DataError, match=f"status {status}.*{says}"):
+            ingestion.run(f"{address}/raw/a.jsonl")
 
 
 def test_a_redirect_to_another_scheme_is_refused(ingestion, files, address):
