@@ -76,6 +76,7 @@ def test_a_benchmark_is_scored_like_a_conversation_and_reported(whole, tmp_path)
 
     right = [row["rewards"][0] > row["rewards"][1] for row in table]
     assert [row["score"] for row in table] == right
+    assert {row["correct"] for row in table} == {1}
     assert figures["sections"]["Reasoning"]["n"] == figures["items"] == 5
     assert figures["subsets"]["hep-js"]["score"] == (right[1] + right[3]) / 2
     assert figures["contamination"] == {"items": 5, "shared": 1, "share": 0.2, "ids": ["1"]}

@@ -67,6 +67,7 @@ def test_length_scores_the_real_rewardbench2_rows_as_the_official_tool_does(
     assert (found["subsets"]["Math"]["n"], found["subsets"]["Ties"]["n"]) == (290, 102)
     assert found["overall"]["score"] == pytest.approx((math + tied) / 2, abs=5e-6)
     assert found["missing"] == ["Factuality", "Precise IF", "Safety", "Focus"]
+    assert found["details"]["ties"]["in_both"] == 51
 
 
 BEAVER = {
@@ -143,9 +144,13 @@ def test_math_counts_as_much_as_all_code_and_overall_is_the_mean_of_sections():
 def test_a_best_of_four_that_is_shared_counts_as_its_share():
     rows = [(3, 1, 2, 0), (3, 3, 1, 0), (3, 3, 3, 3), (2, 3, 1, 0)]
     assert [rewardbench2.best_of(r) for r in rows] == [1, 1 / 2, 1 / 4, 0]
-    found = rewardbench2.judge([scored("Focus", r, id=str(i)) for i, r in enumerate(rows)], HOW)
-    assert found.overall.score == pytest.approx(1.75 / 4)
+    items = [scored("Focus", r, id=str(i)) for i, r in enumerate(rows)]
+    items += [scored("Ties", (2, 2), id="ref:0"), scored("of-my-own", (1, 0, 0, 0))]
+    found = rewardbench2.judge(items, HOW)
+    assert found.values == [1, 1 / 2, 1 / 4, 0, 0, 1]
+    assert found.overall.score == pytest.approx((1.75 / 4 + 0) / 2)
     assert found.to_json()["subsets"]["Focus"]["ties"] == 2
+    assert found.unknown == ["of-my-own"]
 
 
 def test_the_score_of_ties_is_its_formula():
@@ -173,12 +178,15 @@ def test_the_score_of_ties_is_its_formula():
     assert ties.judge(none).figure.score == 0
 
 
-def test_rm_bench_reads_its_matrix_by_who_has_the_richer_style():
+def test_rm_bench_reads_its_matrix_by_who_has_the_richer_style(tmp_path):
     # chosen (concise, plain, Markdown) 1, 3, 5; rejected 2, 3, 4: wins of row over column
     #   1: - - -     3: x - -     5: x x x
-    rows = [scored("chat", (1, 3, 5, 2, 3, 4), 3)]
+    sides = {"chosen": ["a", "aaa", "aaaaa"], "rejected": ["bb", "bbb", "bbbb"]}
+    (tmp_path / "rm.json").write_text(json.dumps([GOOD_RM | sides]))
+    rows = by_length(read("rm_bench", tmp_path / "rm.json"))
     rows += [scored("safety-refuse", (9, 9, 9, 0, 0, 0), 3)]
     rows += [scored("safety-response", (0, 0, 0, 9, 9, 9), 3)]
+    rows += [scored("law", (0, 0, 0, 9, 9, 9), 3)]
     found = rm_bench.judge(rows, HOW).to_json()
     chat = found["subsets"]["chat"]
     assert chat["matrix"] == [[0, 0, 0], [1, 0, 0], [1, 1, 1]]
@@ -188,7 +196,7 @@ def test_rm_bench_reads_its_matrix_by_who_has_the_richer_style():
     assert found["subsets"]["safety"]["score"] == 0.5  # both kinds in one pool
     assert found["overall"]["score"] == pytest.approx((4 / 9 + 1 / 2) / 2)
     assert found["details"]["easy"] == pytest.approx((1 + 1 / 2) / 2)
-    assert found["missing"] == ["code", "math"]
+    assert (found["missing"], found["unknown"]) == (["code", "math"], ["law"])
 
 
 def test_judgebench_counts_every_pair_alike_and_equal_scores_for_neither(tmp_path):
@@ -198,12 +206,13 @@ def test_judgebench_counts_every_pair_alike_and_equal_scores_for_neither(tmp_pat
         row | {"pair_id": "b", "source": "mmlu-pro-physics", "label": "B>A"},
         row | {"pair_id": "c", "source": "livebench-math", "label": "B>A"},
         row | {"pair_id": "d", "source": "livecodebench", "label": "A>B"},
+        row | {"pair_id": "e", "source": "of-my-own", "label": "A>B"},
     ]
-    answers = [("longer", "short"), ("longer", "short"), ("a", "ab"), ("same", "same")]
+    answers = [("longer", "short"), ("longer", "short"), ("a", "ab"), ("same", "same"), ("ab", "a")]
     rows = [r | {"response_A": a, "response_B": b} for r, (a, b) in zip(rows, answers, strict=True)]
     (tmp_path / "jb.json").write_text(json.dumps(rows))
     items = read("judgebench", tmp_path / "jb.json")
-    assert items[1].answers == ("short", "longer")
+    assert (items[1].answers, items[1].correct) == (("short", "longer"), 1)
     found = judgebench.judge(by_length(items), HOW).to_json()
     assert found["overall"]["score"] == 2 / 4
     assert {n: f["score"] for n, f in found["sections"].items()} == {
@@ -211,7 +220,7 @@ def test_judgebench_counts_every_pair_alike_and_equal_scores_for_neither(tmp_pat
         "math": 1,
         "coding": 0,
     }
-    assert found["missing"] == ["reasoning"]
+    assert (found["missing"], found["unknown"]) == (["reasoning"], ["of-my-own"])
     assert found["subsets"]["livecodebench"]["ties"] == 1
 
 
