@@ -15,7 +15,7 @@ from tasks.ingestion.redaction import redacted, redacted_value
 
 def sentences(params: type[BaseModel], error: ValidationError) -> list[str]:
     """All that is wrong, without what only follows from the rest; `params`: the class of all."""
-    found = [dict(e) for e in error.errors(include_url=False)]
+    found = [dict(e) for e in error.errors()]
     return [_sentence(params, e) for e in found if not _follows(e, found)]
 
 
@@ -50,9 +50,8 @@ def _sentence(params: type[BaseModel], error: dict[str, Any]) -> str:
 def _fields_at(params: type[BaseModel], location: list[str]) -> list[str]:
     """The names that the params class at a dotted place knows."""
     for name in location:
-        if name.isdigit() or name not in params.model_fields:
-            continue
-        params = params_class(params.model_fields[name].annotation) or params
+        if name in params.model_fields:
+            params = params_class(params.model_fields[name].annotation) or params
     return list(params.model_fields)
 
 

@@ -73,6 +73,7 @@ def test_a_params_file_loads_with_defaults_and_overrides(params_file):
         ("ingestion.sources.1.name=helpful", "sources share the name 'helpful'"),
         ("training.max_length=9", "max_length: unknown key; did you mean tokenization.max_length"),
         ("training.use_dora=true", "use_dora: unknown key; did you mean training.lora.use_dora?"),
+        ("training.split=x", "training.split: unknown key; known here: "),  # one of sources' keys
         ("training", "is not of the form dotted.key=value"),
         ("model=&a {path: *a}", r"is no valid YAML: line 1, column 11: \*a stands within"),
         ("model={path: {{MODEL_DIR}}}", "a mapping stands where a key is expected"),
@@ -197,7 +198,8 @@ def test_merge_keys_take_what_a_mapping_does_not_say_itself(tmp_path):
         ("s3", "a.jsonl", 7, "trl"),
     ]
     assert (params.training.lora.r, params.training.lora.alpha) == (8, 3)
-    assert read_yaml("{<<: [{r: 8}, {<<: {s: 1}, r: 4}], t: 2}") == {"r": 8, "s": 1, "t": 2}
+    merged = read_yaml("{<<: [{r: 8, rank: 8}, {<<: {s: 1}, r: 4, rank: 4}], t: 2}")
+    assert merged == {"r": 8, "rank": 8, "s": 1, "t": 2}
     with pytest.raises(yaml.YAMLError, match="expected a mapping for merging, but found scalar"):
         read_yaml("{<<: [{r: 8}, 4], t: 2}")
 
@@ -211,6 +213,9 @@ def test_a_missing_file_names_the_directory_that_was_searched(tmp_path, monkeypa
     (tmp_path / "rows.JSONL.gz").write_bytes(b"")
     with pytest.raises(ParamsError, match=r"rows.JSONL.gz is data by its name, expected YAML; wri"):
         load(tmp_path / "rows.JSONL.gz")
+    (tmp_path / "long.yaml").write_text("#" * (2**20 + 1))
+    with pytest.raises(ParamsError, match=r"long\.yaml is over 1 MiB; is it a data"):
+        load(tmp_path / "long.yaml")
 
 
 def test_params_come_through_a_pipe_and_a_name_that_none_can_have_is_told(params_file):
