@@ -115,8 +115,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     if registered := summary["registered"]:
         alias = f" ({registered['alias']})" if registered["alias"] else ""
         parts.append(f"registered {registered['name']} version {registered['version']}{alias}")
-        if "decision" in registered:
-            parts.append(decision_line(registered))
+        parts.append(decision_line(registered))
     return "; ".join(parts)
 
 

@@ -139,12 +139,11 @@ def test_a_summary_page_tells_of_a_run_that_stopped_early_too():
     }
     assert headline(early) == "1 of 1 stages cached"
     assert "| ingestion | k | Cached | 5 | 3 | 2 | 0.1 |" in summary_page(early)
-    late = early | {
-        "metrics": {"accuracy": 0.9, "margin": 1.25},
-        "registered": {"name": "reward-model", "version": 4, "alias": None},
-    }
-    told = "1 of 1 stages cached; accuracy 0.900, margin 1.250; registered reward-model version 4"
-    assert headline(late) == told
+    late = early | {"metrics": {"accuracy": 0.9, "margin": 1.25}, "registered": DECIDED}
+    assert headline(late) == (
+        "1 of 1 stages cached; accuracy 0.900, margin 1.250; registered reward-model version 4 "
+        "(challenger); challenger: does not beat version 3"
+    )
 
 
 DECIDED = {
