@@ -13,11 +13,13 @@ from flows.params import check
 from flows.pipeline import Pipeline
 from flows.plan import plan
 from flows.run import run_pipeline
+from tasks.artifact import Workspace
 from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
 from tasks.errors import ParamsError, PipelineError, RegistrationError
 from tasks.registration import RegistrationParams
 from tasks.registration.address import check_store
+from tasks.training.checkpoints.checkpoint import MANIFEST
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -61,6 +63,39 @@ def test_the_inputs_of_work_that_was_begun_are_kept_though_all_of_them_were_cach
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(pipeline, until="conversion", obtain=stops_at(pipeline, "conversion"))
     assert collect(pipeline.store) == []
+
+
+def test_a_later_run_that_was_stopped_is_told_with_what_it_left_to_go_on_from(
+    pipeline, monkeypatch
+):
+    def dies(*finished):
+        finish(*finished)
+        raise KeyboardInterrupt
+
+    run_pipeline(pipeline, until="ingestion")
+    finish = Workspace.finish
+    monkeypatch.setattr(Workspace, "finish", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(pipeline, until="conversion")
+    monkeypatch.undo()
+    for step in (9, 10):  # as a training would have left them
+        (work,) = (pipeline.store.root / ".work").glob("conversion-*")
+        checkpoint = work / "scratch" / "checkpoints" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / MANIFEST).write_text("{}")
+    (reason,) = (line.reason for line in plan(pipeline) if line.stage == "conversion")
+    assert reason.endswith("; resumes: 1 finished units; resumes: checkpoint-10")
+    words = ["show", "--root", str(pipeline.root)]
+    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    (later,) = told["unfinished_since"]
+    assert told["began"] <= later
+    line = CliRunner().invoke(app, words).stdout.splitlines()[0]
+    assert line == (
+        f"the last finished run, of {told['began']}; a later one is going or did not come to an "
+        f"end, the last of {later}"
+    )
+    run_pipeline(pipeline, until="conversion")
+    assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["unfinished_since"] == []
 
 
 def test_of_stopped_runs_too_only_the_newest_are_kept(pipeline):
