@@ -21,12 +21,15 @@ from tasks.errors import RegistrationError
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
 from tasks.registration.aliases import lock
+from tasks.registration.aliases.decision import _forward_only
+from tasks.registration.aliases.gate import decide
 from tasks.registration.aliases.history import entries, former_champions, history
 from tasks.registration.aliases.locked_aliases import LockedAliases, Reason
 from tasks.registration.aliases.promotion import promote
 from tasks.registration.aliases.rollback import rollback
 from tasks.registration.params import GateParams
 from tasks.registration.store import refusals_told
+from tasks.registration.tags import REFUSED, ROLLED_BACK
 from tasks.registration.task import receipt
 from tasks.registration.tracking import run_for
 from tests.registration.conftest import Place
@@ -288,6 +291,45 @@ def test_a_rollback_cut_short_is_finished_and_not_doubled(overtaken, monkeypatch
         weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(RegistrationError, match="not those that were registered"):
         rollback(place.params, place.root, why="third try")
+
+
+def test_what_was_refused_rolled_back_or_made_elsewhere_serves_only_as_a_person_says(
+    place, tmp_path, monkeypatch
+):
+    client = place.client
+    client.create_registered_model(NAME)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    for _ in range(3):
+        client.create_model_version(NAME, str(tmp_path))
+    held = unlocked(client)
+
+    def told(sentence, move, *arguments):
+        with pytest.raises(RegistrationError, match=sentence):
+            move(place.params, place.root, *arguments, why="x")
+
+    told("has no champion to roll back", rollback)
+    for number in (1, 2):
+        held.make_champion(held.version(number), Reason("register", "better"))
+    client.set_model_version_tag(NAME, "1", REFUSED, "other bytes")
+    refused = r"version 1 of 'reward-model' was refused: other bytes; run the pipeline"
+    told(refused, promote, 1)
+    told(f"no champion before version 2 that could take its place; {refused}", rollback)
+    told("version 3 of 'reward-model' was not registered by this pipeline", promote, 3)
+
+    client.set_model_version_tag(NAME, "3", ROLLED_BACK, "loves lists")
+    found = _forward_only(held, held.version(3), decide((), True, "beats version 2"))
+    assert (found.outcome, found.reason.partition("; but ")[2]) == (
+        "challenger",
+        "was rolled back (loves lists): only promote makes it champion",
+    )
+    found = _forward_only(held, held.version(2), decide((), False, "does not beat version 1"))
+    assert found.outcome == "champion"
+    assert found.reason.startswith("keeps the alias champion until somebody runs promote")
+
+    whole = MlflowClient.set_registered_model_alias
+    monkeypatch.setattr(MlflowClient, whole.__name__, lambda *given: whole(*given[:-1], "1"))
+    with pytest.raises(RegistrationError, match="the registry holds 1: somebody else moved it"):
+        held.move("staging", 2, Reason("promote", "x"))
 
 
 def test_former_champions_are_those_that_were_not_rolled_back():

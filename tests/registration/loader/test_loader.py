@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -246,6 +247,11 @@ def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
     (copied / "normalization.json").write_text(json.dumps({"mean": 0, "std": 1}))
     with pytest.raises(ValueError, match="holds no scale of rewards"):
         load_reward_model(copied, "cpu")
+    write(replace(scale, std=0.0), copied)
+    with pytest.raises(ValueError, match=r"std is 0\.0, expected a positive number"):
+        load_reward_model(copied, "cpu")
+    with pytest.raises(ValueError, match="2 rewards without any spread have no scale"):
+        fit([2.0, 2.0])
 
 
 def test_rewards_are_carried_to_the_scale_of_a_former_champion(copied, model):
