@@ -41,7 +41,11 @@ def write_trained_on(tokenization: Artifact, directory: Path) -> Path:
 def read_trained_on(
     client: "MlflowClient", version: "ModelVersion", directory: Path
 ) -> set[str] | None:
-    """The prompts that a version was trained on; None where its run does not say."""
+    """The prompts that a version was trained on; None where its run does not say, or is gone.
+
+    Raises:
+        OSError, MlflowException: what the run says cannot be read now.
+    """
     from mlflow.exceptions import MlflowException
 
     if not version.run_id:
@@ -52,7 +56,9 @@ def read_trained_on(
         if name not in {e.path for e in client.list_artifacts(version.run_id, LINEAGE)}:
             return None
         path = client.download_artifacts(version.run_id, name, str(directory))
-    except (MlflowException, OSError):
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
         return None
     return {str(group) for group in pq.read_table(path)["group"].to_pylist()}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from safetensors.torch import load_file, save_file
@@ -240,6 +241,7 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
         (judgement, "champion_scores", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
         (shutil, "copyfile", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
         (judgement, "download", MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)),
+        (MlflowClient, "download_artifacts", MlflowException("[Errno 28] No space left")),
     ],
 )
 def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(
@@ -258,6 +260,7 @@ def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(
             place.register(place.worse)
     found = receipt(place.register(place.worse))
     assert found["decision"].startswith("does not beat version 1")
+    assert "on 20 frozen pairs" in found["decision"]
 
 
 @pytest.mark.slow
