@@ -74,7 +74,9 @@ def test_what_cannot_be_scored_is_refused_with_a_reason(client, path, body, stat
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["type"]) == (status, status, reason)
     assert said in error["message"] + str(error["param"])
-    assert f'reason="{reason}"' in server.get("/metrics").text
+    counted = server.get("/metrics").text
+    assert f'reason="{reason}"' in counted
+    assert "/nowhere" not in counted  # whoever tries addresses makes no series of each
 
 
 @pytest.mark.parametrize(
