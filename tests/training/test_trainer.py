@@ -57,14 +57,22 @@ def test_every_documented_metric_is_logged(base, tmp_path):
     assert records[-1]["num_tokens"] == sum(tokens)
 
 
-def test_an_unfinished_interval_is_logged_when_training_ends(base, tmp_path):
-    # 6 steps of 8 pairs: records of 10 and of 4 steps leave a rest, records of 3 do not
-    rows = make_rows(24)
+def test_an_interval_is_a_mean_over_its_pairs_and_an_unfinished_one_is_logged_at_the_end(
+    base, tmp_path
+):
+    # 6 steps of 8, 8 and 5 pairs, twice: records of 10 and of 4 steps leave a rest, of 1 none
+    rows, each = make_rows(21), np.array([8, 8, 5, 8, 8, 5])
     tokens = 2 * sum(len(r["chosen_input_ids"]) + len(r["rejected_input_ids"]) for r in rows)
-    for every, steps in ((10, [6]), (4, [4, 6]), (3, [3, 6])):
+    _, alone = trained(base, tmp_path, rows, num_train_epochs=2)
+    for every, steps in ((1, [1, 2, 3, 4, 5, 6]), (10, [6]), (4, [4, 6])):
         _, records = trained(base, tmp_path, rows, num_train_epochs=2, logging_steps=every)
         assert [record["step"] for record in records] == steps
         assert records[-1]["num_tokens"] == tokens
+        for begin, record in zip([0, *steps], records, strict=False):
+            own = slice(begin, record["step"])
+            for name in ("loss", "accuracy", "margin", "mean_reward"):
+                mean = np.average([r[name] for r in alone[own]], weights=each[own])
+                assert record[name] == pytest.approx(mean, abs=1e-6), name
 
 
 @pytest.mark.parametrize("extra", [{}, {"center_rewards_coefficient": 0.1}])

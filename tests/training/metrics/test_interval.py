@@ -1,0 +1,57 @@
+"""Metrics as sums over pairs: of micro-batches in training, of the whole table in evaluation."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.training.metrics.interval import IntervalSums, table_metrics
+
+CPU = torch.device("cpu")
+
+
+def test_metrics_of_a_table_written_by_hand():
+    # right by 2, equal, wrong by 1, and a tie, which counts for the rewards alone
+    rewards = np.array([[3, 1], [1, 1], [0, 1], [5, -3]], dtype=np.float32)
+    assert table_metrics(rewards, np.array([1.0, 1.0, 0.8, 0.5])) == {
+        "accuracy": 1 / 3,
+        "margin": pytest.approx((2 + 0 - 1) / 3),
+        "tied_pairs": 1,
+        "min_reward": -3,
+        "mean_reward": (3 + 1 + 0 + 5 + 1 + 1 + 1 - 3) / 8,
+        "max_reward": 5,
+        "equal_rewards": 1,
+        "accuracy_ties_half": 1.5 / 3,
+    }
+    ties = {"tied_pairs": 2, "min_reward": 1, "mean_reward": 1.5, "max_reward": 3}
+    assert table_metrics(rewards[:2], np.full(2, 0.5)) == ties
+
+
+def test_an_interval_has_the_metrics_of_the_table_of_its_pairs():
+    draw = np.random.default_rng(0)
+    rewards = (draw.integers(-3, 4, (60, 2)) / 2).astype(np.float32)
+    preference = draw.choice([0.5, 0.8, 1.0], 60).astype(np.float32)
+    weight, losses = draw.uniform(0.5, 2, (2, 60)).astype(np.float32)
+    sums, tokens = IntervalSums(CPU), 0
+    for cuts in ((0, 30), (30, 37, 38, 60)):
+        for own in itertools.starmap(slice, itertools.pairwise(cuts)):
+            batch = {"weight": weight[own], "preference": preference[own]}
+            batch = {name: torch.from_numpy(values) for name, values in batch.items()}
+            batch["attention_mask"] = torch.ones(len(rewards[own]), 5)
+            total = torch.tensor((weight * losses)[own].sum())
+            sums.add(torch.from_numpy(rewards[own]).unbind(1), total, batch)
+            tokens += 5 * len(rewards[own])
+            assert sums.tokens() == tokens
+        kept, sums = sums, IntervalSums(CPU)  # as a run that goes on
+        sums.restore(json.loads(json.dumps(kept.state())))
+        own = slice(cuts[0], cuts[-1])
+        wanted = table_metrics(rewards[own], preference[own])
+        assert wanted.pop("equal_rewards") > 0
+        wanted.pop("accuracy_ties_half")
+        loss = np.average(losses[own], weights=weight[own])
+        wanted |= {"num_tokens": tokens, "loss": pytest.approx(loss, rel=1e-6)}
+        assert sums.flush() == wanted
+        assert sums.pairs_before == own.stop
+    assert sums.flush() == {}
