@@ -151,7 +151,7 @@ class GlobalBatchTrainer(EvaluatingTrainer):
             is_last = number == len(batches)
             with contextlib.nullcontext() if is_last else accumulate_only(self.accelerator, model):
                 losses.append(super().forward_backward(model, batch, num_items_in_batch))
-        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        return torch.stack(losses).sum()
 
     def _get_num_items_in_batch(
         self, batch_samples: list[dict[str, Any]], device: torch.device

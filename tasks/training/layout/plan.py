@@ -31,8 +31,8 @@ class Block:
     """
 
     own: int
-    prompt: int = 0
-    home: int = 0
+    prompt: int
+    home: int
 
 
 @dataclass(frozen=True)
