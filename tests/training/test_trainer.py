@@ -1,7 +1,5 @@
 """RewardTrainer: the same result however pairs are batched, and a clear end where none is."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -73,37 +71,6 @@ def test_an_interval_is_a_mean_over_its_pairs_and_an_unfinished_one_is_logged_at
             for name in ("loss", "accuracy", "margin", "mean_reward"):
                 mean = np.average([r[name] for r in alone[own]], weights=each[own])
                 assert record[name] == pytest.approx(mean, abs=1e-6), name
-
-
-@pytest.mark.parametrize("extra", [{}, {"center_rewards_coefficient": 0.1}])
-def test_one_batch_of_eight_equals_accumulated_smaller_ones(base, tmp_path, extra):
-    # 20 pairs: the last step of each epoch has 4 pairs, in 1, 2 or 4 unequal micro-batches
-    rows = make_rows(20, margin=True)
-    for number, row in enumerate(rows):
-        row["weight"] = 1.0 + number % 3
-    runs = {
-        (size, steps): trained(
-            base,
-            tmp_path / str(size),
-            rows,
-            num_train_epochs=3,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=steps,
-            **extra,
-        )
-        for size, steps in ((8, 1), (4, 2), (2, 4), (3, 3))
-    }
-    whole, records = runs[8, 1]
-    for layout in ((4, 2), (2, 4)):
-        trainer, others = runs[layout]
-        assert len(others) == len(records)
-        for mine, theirs in zip(records, others, strict=True):
-            for name in METRICS | {"grad_norm"}:
-                assert mine[name] == pytest.approx(theirs[name], abs=1e-5 if extra else 1e-6), name
-        for name, tensor in weights(trainer).items():
-            assert torch.allclose(tensor, weights(whole)[name], atol=2e-5), name
-    # another global batch, whose last step has micro-batches of 3, 3, 3 and 2 pairs
-    assert all(math.isfinite(record["loss"]) for record in runs[3, 3][1])
 
 
 def test_a_gradient_is_the_mean_over_the_pairs_of_unequal_micro_batches(base, tmp_path):
@@ -182,23 +149,6 @@ def test_saved_model_scores_as_the_trained_one_bit_for_bit(base, pairs, tmp_path
             assert reward == pytest.approx(chosen, abs=1e-5)
 
 
-def test_gradient_checkpointing_and_offloading_change_nothing(base, tmp_path):
-    rows = make_rows(8)
-    _, plain = trained(base, tmp_path / "a", rows, max_steps=3)
-    for number, fields in enumerate(
-        (
-            {"gradient_checkpointing": True},
-            {
-                "gradient_checkpointing": True,
-                "gradient_checkpointing_kwargs": {"use_reentrant": True},
-            },
-            {"activation_offloading": True},
-        )
-    ):
-        _, other = trained(base, tmp_path / str(number), rows, max_steps=3, **fields)
-        assert other[-1]["loss"] == pytest.approx(plain[-1]["loss"], abs=1e-6)
-
-
 def test_bfloat16_training_keeps_float32_weights_and_rewards(base, tmp_path):
     trainer, records = trained(base, tmp_path, make_rows(24), bf16=True, num_train_epochs=3)
     assert trainer.accelerator.mixed_precision == "bf16"
@@ -206,12 +156,6 @@ def test_bfloat16_training_keeps_float32_weights_and_rewards(base, tmp_path):
     assert records[-1]["loss"] < records[0]["loss"]
     rewards = torch.tensor(trainer.predict(trainer.train_dataset).predictions)
     assert not torch.equal(rewards, rewards.bfloat16().float())
-
-
-def test_a_tiny_model_overfits_its_pairs(base, tmp_path):
-    _, records = trained(base, tmp_path, make_rows(32), num_train_epochs=12)
-    assert records[-1]["accuracy"] == 1.0
-    assert records[-1]["loss"] < 0.1
 
 
 @pytest.mark.catalogue(118)
