@@ -20,6 +20,16 @@ def test_chosen_sequences_stand_before_rejected_ones_padded_on_the_right():
     assert batch["input_ids"].tolist() == [[1, 2, 3], [6, 7, 0], [4, 5, 0], [8, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0]]
     assert batch["input_ids"].dtype == batch["attention_mask"].dtype == torch.int64
+    first, second = split(batch, 1, "")  # as if collated alone
+    assert first["input_ids"].tolist() == [[1, 2, 3], [4, 5, 0]]
+    assert second["input_ids"].tolist() == [[6, 7], [8, 0]]
+    assert second["attention_mask"].tolist() == [[1, 1], [1, 0]]
+    _, second = split({name: ids.flip(1) for name, ids in batch.items()}, 1, "")
+    assert second["input_ids"].tolist() == [[0, 7, 6], [0, 0, 8]]
+    pair = {"chosen_input_ids": [1, 2, 3], "rejected_input_ids": [1, 2, 4, 5]}
+    for layout, row in (("prefix_shared", 2 + 1 + 2), ("padding_free", 3 + 4)):
+        batch = DataCollatorForPreference(pad_token_id=0, layout=layout)([pair])
+        assert len(batch["plan"].input_ids) == row
 
 
 def test_margins_and_weights_come_as_float32_and_a_missing_one_is_neutral():
@@ -27,10 +37,10 @@ def test_margins_and_weights_come_as_float32_and_a_missing_one_is_neutral():
     batch = DataCollatorForPreference(pad_token_id=0)(margins)
     assert list(batch) == ["input_ids", "attention_mask", "margin"]
     assert torch.equal(batch["margin"], torch.tensor([0.5, 0.0]))
-    absent = [{**e, "margin": None, "weight": None} for e in EXAMPLES]
+    absent = [{**e, "margin": None, "weight": None, "preference": None} for e in EXAMPLES]
     batch = DataCollatorForPreference(pad_token_id=0)(absent)
     assert batch["margin"].tolist() == [0.0, 0.0]
-    assert batch["weight"].tolist() == [1.0, 1.0]
+    assert batch["weight"].tolist() == batch["preference"].tolist() == [1.0, 1.0]
 
 
 def test_length_is_rounded_up_to_a_multiple():

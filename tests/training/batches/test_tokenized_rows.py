@@ -126,12 +126,12 @@ def test_the_first_row_of_each_reason_that_a_stream_leaves_out_is_named(base, tm
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_preference_below_a_half_is_the_pair_the_other_way_round(base, tmp_path, streams):
     upright = [
-        {**row, "preference": 0.75 if n % 2 else 1.0, "margin": 0.5 * (n % 3)}
+        {**row, "preference": (1.0, 0.75, 0.5)[n % 4 % 3], "margin": 0.5 * (n % 3)}
         for n, row in enumerate(make_rows(12))
     ]
     turned = [
         {**row, CHOSEN: row[REJECTED], REJECTED: row[CHOSEN], "preference": 1 - row["preference"]}
-        if n % 3
+        if n % 3 and row["preference"] > 0.5  # a tie stays as it is
         else row
         for n, row in enumerate(upright)
     ]
@@ -188,12 +188,18 @@ def test_an_evaluation_keeps_rows_with_equal_sides_and_says_so(base, tmp_path, c
     assert found["eval_equal_rewards"] == 1
     stream = trainer.evaluate(Dataset.from_list(same).to_iterable_dataset())
     assert stream["eval_loss"] == pytest.approx(found["eval_loss"], abs=1e-6)
+    listed = [{**row, "comparison": str(n)} for n, row in enumerate(same)]
+    listwise = make(base, tmp_path, listed[:-1], listed, loss="plackett_luce").evaluate()
+    assert listwise["eval_equal_rewards"] == 1
+    assert listwise["eval_loss"] == pytest.approx(found["eval_loss"], abs=1e-6)
 
 
 def test_sequences_are_told_apart_across_batches_of_rows_and_types(tmp_path):
     count = 9000
-    ids = [[5, 6 + n % 7, 1] for n in range(count)]
-    other = [[5, 6 + n % 7, 1 if n in (0, 4096, 8999) else 2] for n in range(count)]
+    ids = [[5, 6 + n % 7, 9, 1] for n in range(count)]
+    other = [[*row] for row in ids]
+    for n in {*range(count)} - {0, 4096, 8999}:
+        other[n][n % 4] += 1
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
     for kind in (pa.int16(), pa.uint32(), pa.int64(), pa.float32()):
         columns = {CHOSEN: pa.array(ids, pa.list_(kind)), REJECTED: pa.array(other, pa.list_(kind))}

@@ -32,6 +32,8 @@ def test_the_docstring_s_example():
         [[3, 4], [2, 6]],
     ]
     assert deal(costs(6, 4), 1, budget=10) == [[[0, 1]]]
+    assert deal(costs(1, 8, 9, 2), 2, least=2) == [[[2], [1]], [[0], [3]]]  # like beside like
+    assert deal(costs(16, 16, 2, 2, sequences=2), 2) == [[[0, 1], [2, 3]]]  # 32 is the least
 
 
 @given(
@@ -223,11 +225,11 @@ def test_fifty_steps_within_a_budget_are_those_of_padded_batches(base, tmp_path,
 
 
 def test_comparisons_stay_whole_within_a_budget(base, tmp_path):
-    rows, loss = ranked(40), {"loss": {"type": "plackett_luce"}}
-    size = {"per_device_train_batch_size": 8}
-    _, expected, _ = run(base, tmp_path / "a", "padded", rows, **loss, **size)
-    budget = {"max_tokens_per_micro_batch": 60}
-    _, losses, _ = run(base, tmp_path / "b", "prefix_shared", rows, **loss, **size, **budget)
+    rows, fields = ranked(20), {"loss": {"type": "plackett_luce"}, "max_steps": 9}
+    fields["per_device_train_batch_size"] = 8
+    _, expected, _ = run(base, tmp_path / "a", "padded", rows, **fields)
+    fields["max_tokens_per_micro_batch"] = 60
+    _, losses, _ = run(base, tmp_path / "b", "prefix_shared", rows, **fields)
     assert losses == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
@@ -244,8 +246,7 @@ def trained(base, directory, resume=None, **fields):
             gradient_accumulation_steps=2,
             num_train_epochs=3,
             logging_steps=1,
-            save_steps=2,
-            save_total_limit=9,
+            save_steps=6,
             **{"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 40, **fields},
         ),
         train_dataset=Dataset.from_list(make_rows(60)),
@@ -274,6 +275,7 @@ def test_no_micro_batch_is_over_the_budget_and_a_resumed_run_is_the_same(base, t
 @pytest.mark.parametrize("drop_last", [True, *at_length(False)])
 def test_the_epoch_that_is_logged_is_that_of_plain_batches(base, tmp_path, drop_last):
     fields = {"dataloader_drop_last": drop_last, "per_device_train_batch_size": 7}
+    fields["save_strategy"] = "no"
     dealt, _ = trained(base, tmp_path / "a", **fields)
     plain, _ = trained(base, tmp_path / "b", **fields, max_tokens_per_micro_batch=None)
     found, wanted = ([r["epoch"] for r in t.state.log_history] for t in (dealt, plain))

@@ -316,11 +316,15 @@ def test_a_gpu_before_ampere_gets_no_ragged_call(monkeypatch, capability, has):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
     assert ragged.has_varlen(torch.device("cuda")) == has
     assert not ragged.has_varlen(torch.device("cpu"))
+    assert [ragged.fits_varlen(torch.empty(1, n)) for n in (8, 12, 256, 264)] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("window", [None, 6])
 def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
-    monkeypatch.setattr(ragged, "varlen_attn", reference_varlen)
+    told = []
+    monkeypatch.setattr(
+        ragged, "varlen_attn", lambda *a, **k: told.append(k) or reference_varlen(*a, **k)
+    )
     monkeypatch.setattr(ragged, "HAS_ENABLE_GQA", True)
     plan = flat_plan(*sequences())
     rows, cpu = len(plan.input_ids), torch.device("cpu")
@@ -342,6 +346,7 @@ def test_the_ragged_call_of_a_gpu_is_told_the_same_blocks(monkeypatch, window):
         layout=attention.layout_of(plan, cpu),
         **given,
     )
+    assert len(told) == 1  # and by blocks without it
     assert found.shape == blocks.shape == (1, rows, 4, 8)
     torch.testing.assert_close(found.float(), blocks, atol=2e-2, rtol=2e-2)
     weights = torch.randn_like(blocks)
