@@ -10,6 +10,8 @@ import torch
 from tasks.training.metrics.interval import IntervalSums, table_metrics
 
 CPU = torch.device("cpu")
+LARGE = 10_000_001
+"""Makes sums of tokens that no float32 holds."""
 
 
 def test_metrics_of_a_table_written_by_hand():
@@ -39,10 +41,10 @@ def test_an_interval_has_the_metrics_of_the_table_of_its_pairs():
         for own in itertools.starmap(slice, itertools.pairwise(cuts)):
             batch = {"weight": weight[own], "preference": preference[own]}
             batch = {name: torch.from_numpy(values) for name, values in batch.items()}
-            batch["attention_mask"] = torch.ones(len(rewards[own]), 5)
+            batch["attention_mask"] = torch.full((len(rewards[own]), 5), LARGE)
             total = torch.tensor((weight * losses)[own].sum())
             sums.add(torch.from_numpy(rewards[own]).unbind(1), total, batch)
-            tokens += 5 * len(rewards[own])
+            tokens += 5 * LARGE * len(rewards[own])
             assert sums.tokens() == tokens
         kept, sums = sums, IntervalSums(CPU)  # as a run that goes on
         sums.restore(json.loads(json.dumps(kept.state())))
