@@ -225,7 +225,7 @@ def test_fifty_steps_within_a_budget_are_those_of_padded_batches(base, tmp_path,
 
 
 def test_comparisons_stay_whole_within_a_budget(base, tmp_path):
-    rows, fields = ranked(20), {"loss": {"type": "plackett_luce"}, "max_steps": 9}
+    rows, fields = ranked(40), {"loss": {"type": "plackett_luce"}}
     fields["per_device_train_batch_size"] = 8
     _, expected, _ = run(base, tmp_path / "a", "padded", rows, **fields)
     fields["max_tokens_per_micro_batch"] = 60
