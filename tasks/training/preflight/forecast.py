@@ -4,6 +4,7 @@ Legend: N items of the data (a pair, or the pairs of one comparison).
 """
 
 import shutil
+import sys
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from datasets import Dataset
-from transformers import TrainingArguments
+from transformers import TrainerState, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from tasks.errors import TrainingError
@@ -102,24 +103,21 @@ def mean_batch_tokens(lengths: Lengths, size: int) -> float:
     return 2 * size * float(np.mean(longest))
 
 
-def disk_need(args: TrainingArguments, steps: int, checkpoint_bytes: int, model_bytes: int) -> int:
+def disk_need(
+    args: TrainingArguments, state: TrainerState, checkpoint_bytes: int, model_bytes: int
+) -> int:
     """Most bytes that checkpoints and the model take at one time, and a fifth more.
 
     One checkpoint more than `save_total_limit`: the newest is written before the oldest is deleted.
     `save_strategy="steps"` also saves after the very last step, and "best" at most after each
-    evaluation.
+    evaluation. `state`: of the run as it begins; the epochs of a stream are not known.
     """
-    strategy, interval = SaveStrategy(args.save_strategy).value, args.save_steps
-    if strategy == "best":
-        strategy = IntervalStrategy(args.eval_strategy).value
-        interval = args.eval_steps or args.logging_steps
-    every = {
-        "no": steps + 1,
-        "epoch": ceil(steps / max(1, ceil(args.num_train_epochs))),
-        "steps": interval if interval >= 1 else interval * steps,
-    }
-    saves = steps / max(1.0, every[strategy])
-    saved = ceil(saves) if strategy == "steps" else int(saves)
+    when, every = SaveStrategy(args.save_strategy).value, state.save_steps
+    if when == "best":
+        when, every = IntervalStrategy(args.eval_strategy).value, state.eval_steps
+    epochs = state.num_train_epochs if state.num_train_epochs < sys.maxsize else 1
+    after_steps = ceil(state.max_steps / every) if every > 0 else 1  # 0: after the last alone
+    saved = {"no": 0, "epoch": epochs, "steps": after_steps}[when]
     kept = min(saved, max(2, args.save_total_limit) + 1) if args.save_total_limit else saved
     return int(DISK_RESERVE * (kept * checkpoint_bytes + model_bytes))
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from tasks.training.batches.pieces import items_in
+from tasks.training.checkpoints.space import checkpoint_bytes
 from tasks.training.handover.roundtrip import check_round_trip, check_writable
 from tasks.training.layout.loader import items_of, longest_batch
 from tasks.training.preflight.forecast import (
@@ -165,11 +166,12 @@ def _forecast(
         seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
         peak = rehearsed.peak_bytes
         peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes
-    parameters: Any = list(trainer.model.parameters()) if trainer.model is not None else []
+    parameters: Any = list(trainer.model.parameters())  # pyright: ignore[reportOptionalMemberAccess]
     whole = sum(p.nbytes for p in parameters)
-    trained = sum(p.nbytes for p in parameters if p.requires_grad)
-    states = rehearsed.state_bytes if rehearsed else 2 * trained
-    kept = trained if trained < whole else whole  # adapters alone, where there are any
+    saved = checkpoint_bytes(trainer.model, None)
+    if not args.save_only_model:
+        trained = sum(p.nbytes for p in parameters if p.requires_grad)
+        saved += rehearsed.state_bytes if rehearsed else 2 * trained
     return Forecast(
         steps=steps,
         seconds=seconds,
@@ -177,7 +179,7 @@ def _forecast(
         longest_seconds=rehearsed.seconds if rehearsed else None,
         memory_bytes=peak,
         memory_total_bytes=total,
-        disk_bytes=disk_need(args, steps, kept + states, whole),
+        disk_bytes=disk_need(args, trainer.state, saved, whole),
         disk_free_bytes=free_disk(Path(args.output_dir or ".")),
         halvings=trainer.halvings,
         keeps_activations=trainer.keeps_activations,

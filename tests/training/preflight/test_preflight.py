@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers.trainer
 from datasets import Dataset
+from transformers import TrainerState
 from transformers.integrations import liger
 
 from tasks.errors import TrainingError
@@ -109,6 +110,7 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
         ({"save_steps": 10}, 10),
         ({"save_steps": 30}, 4),
         ({"save_steps": 500}, 1),
+        ({"save_steps": 0}, 1),
         ({"save_steps": 10, "save_total_limit": 2}, 3),
         ({"save_steps": 0.5, "save_total_limit": 2}, 2),
         ({"save_strategy": "epoch", "num_train_epochs": 4}, 4),
@@ -123,7 +125,26 @@ def test_disk_is_foretold_for_the_checkpoints_that_stand_at_one_time(tmp_path, f
         metric_for_best_model="accuracy",
         **{"save_strategy": "steps", **fields},
     )
-    assert disk_need(args, 100, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
+    state = TrainerState(max_steps=100, num_train_epochs=int(args.num_train_epochs))
+    state.compute_steps(args, 100)
+    assert disk_need(args, state, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"save_strategy": "epoch", "per_device_train_batch_size": 14},  # an epoch of one step
+        {"save_strategy": "steps", "save_steps": 3, "save_only_model": True},
+    ],
+)
+def test_what_is_foretold_of_the_disk_is_what_the_run_writes(base, tmp_path, fields):
+    trainer = make(base, tmp_path, **fields)
+    trainer.model.model.embed_tokens.requires_grad_(False)  # saved all the same
+    trainer.train()
+    files = [*tmp_path.rglob("*.safetensors"), *tmp_path.rglob("optimizer.pt")]
+    weights = sum(p.nbytes for p in trainer.model.parameters())
+    expected = 1.2 * (sum(file.stat().st_size for file in files) + weights)
+    assert trainer.forecast.disk_bytes == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.catalogue(122)
