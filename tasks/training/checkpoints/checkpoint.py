@@ -143,19 +143,18 @@ def rotate(
 ) -> None:
     """Deletes the oldest checkpoints until `keep` are left, but not the newest nor the protected.
 
-    Of those with a manifest, which each loses first; or of those without one.
+    Of those with a manifest, or of those without one.
     """
     stay = {path.resolve() for path in protected}
     counted = [c for c in checkpoints(directory) if is_committed(c) == committed]
     counted.sort(key=lambda c: c.step)
     free = [c for c in counted[:-1] if c.path.resolve() not in stay]
     for checkpoint in free[: max(0, len(counted) - keep)]:
-        withdraw(checkpoint.path)
         shutil.rmtree(checkpoint.path)
 
 
 def withdraw(directory: Path) -> None:
-    """Removes a checkpoint's manifest, before its directory is changed or deleted."""
+    """Removes a checkpoint's manifest, before its directory is changed."""
     (directory / MANIFEST).unlink(missing_ok=True)
 
 

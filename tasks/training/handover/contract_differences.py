@@ -27,8 +27,8 @@ def difference(expected: Mapping[str, Any], found: Mapping[str, Any], limit: flo
     for what, name in (("template", "texts"), ("template", "literals"), ("tokenizer", "ids")):
         for side, was, now in zip(SIDES, expected.get(name, ()), found.get(name, ()), strict=False):
             if was != now:
-                at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), -1)
-                at = min(len(was), len(now)) if at < 0 else at
+                places = enumerate(zip(was, now, strict=False))
+                at = next((i for i, (a, b) in places if a != b), min(len(was), len(now)))
                 return (
                     f"{what}: {name} of {side} differ from place {at} on: "
                     f"{shown(now[at : at + 12])}, expected {shown(was[at : at + 12])}"

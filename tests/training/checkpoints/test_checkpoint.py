@@ -180,7 +180,8 @@ def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
         directory.mkdir()
         (directory / checkpoint.MANIFEST).write_text("{}")
         os.utime(directory, (hours * 3600, hours * 3600))
-    (tmp_path / "checkpoint-400").mkdir()  # torn: it pushes none out
+    for name in ("checkpoint-400", "checkpoint-best"):  # torn, a user's: they push none out
+        (tmp_path / name).mkdir()
     checkpoint.rotate(tmp_path, 2)
     assert sorted(c.step for c in checkpoint.checkpoints(tmp_path)) == [200, 300, 400]
 
@@ -311,6 +312,7 @@ def test_a_damaged_file_rules_its_checkpoint_out(tmp_path, stopped, caplog, name
     assert found is not None
     assert found.step == 16
     assert "checkpoint-18 is not used" in caplog.text
+    assert f"moved to {directory}/set_aside/0001-checkpoint-18" in caplog.text
     assert name in caplog.text or name == checkpoint.MANIFEST
     assert [p.name for p in (directory / checkpoint.SET_ASIDE).iterdir()] == ["0001-checkpoint-18"]
 
@@ -365,6 +367,8 @@ def test_a_checkpoint_of_other_params_is_refused_by_their_names(base, pairs, sto
     )
     with pytest.raises(TrainingError, match=named):
         other.train(resume_from_checkpoint=str(stopped / "checkpoint-18"))
+    renamed = checkpoint.Checkpoint(stopped / "checkpoint-18", 20)
+    assert checkpoint.problem(renamed, other.job) == "MANIFEST.json is of step 18"
 
 
 def test_a_checkpoint_of_other_data_is_refused(base, pairs, stopped):
@@ -388,10 +392,11 @@ def test_without_a_valid_checkpoint_a_resume_is_refused(base, pairs, tmp_path):
         trainer.train(resume_from_checkpoint=True)
 
 
-def test_a_checkpoint_without_optimizer_is_never_committed(tmp_path, stopped):
+def test_a_checkpoint_without_optimizer_and_weights_is_never_committed(tmp_path, stopped):
     shutil.copytree(stopped / "checkpoint-18", tmp_path / "checkpoint-18")
     checkpoint.withdraw(tmp_path / "checkpoint-18")
-    (tmp_path / "checkpoint-18" / "optimizer.pt").unlink()
+    for name in ("optimizer.pt", "model.safetensors"):
+        (tmp_path / "checkpoint-18" / name).unlink()
     required = checkpoint.required_files(1, sharded=False)
-    with pytest.raises(TrainingError, match=r"lacks optimizer\.pt"):
+    with pytest.raises(TrainingError, match=r"lacks optimizer\.pt, weights; it"):
         checkpoint.commit(tmp_path / "checkpoint-18", 18, {}, required)

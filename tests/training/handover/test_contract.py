@@ -90,11 +90,17 @@ def test_a_changed_head_is_told_as_a_reward(copied):
 
 def test_a_changed_template_is_told_as_the_template(copied):
     template = (copied / "chat_template.jinja").read_text()
+    written = read_contract(copied)["probes"][0]["texts"][0]
     (copied / "chat_template.jinja").write_text(template.replace("'\\n' +", "' ' +"))
     found = differences(copied)
     assert found["rendering"].startswith("template: chat template is")
-    assert found["one turn"].startswith("template: texts of chosen differ from place ")
+    place = written.index("\n")
+    assert found["one turn"].startswith(
+        f"template: texts of chosen differ from place {place} on: ' What is 2 "
+    )
     assert "pair p0" not in found
+    (copied / "chat_template.jinja").write_text(template + "more")
+    assert f"from place {len(written)} on: 'more', expected ''" in differences(copied)["one turn"]
 
 
 def test_another_merge_or_end_token_is_told_as_the_tokenizer(copied):
