@@ -1,5 +1,6 @@
 """The score contract tells a model that scores as it was trained to from one that does not."""
 
+import hashlib
 import json
 import shutil
 
@@ -59,6 +60,8 @@ def test_a_model_keeps_its_contract_and_holds_every_shape_of_row(model_directory
         assert ids == tokenizer(text, add_special_tokens=name == "text")["input_ids"]
         assert len(set(probes[name]["rewards"])) == 2
     assert contract["rendering"]["pad_token"] == ["<|pad|>", 3]
+    template = hashlib.sha256((model_directory / "chat_template.jinja").read_bytes()).hexdigest()
+    assert contract["rendering"]["chat_template_sha256"] == template
     # the tiny template writes no tools, so such a row is refused, here as in training
     assert probes["tools"]["refused"] == "template_drops_tools"
     assert probes["special token in a text"]["refused"] == "special_token_in_text"
@@ -114,7 +117,9 @@ def test_another_merge_or_end_token_is_told_as_the_tokenizer(copied):
     assert "eos_token" in differences(copied)["rendering"]
 
 
-def test_a_directory_without_a_contract_is_refused(copied):
+def test_a_directory_without_a_contract_or_without_a_head_is_refused(tiny_model_directory, copied):
+    with pytest.raises(ModelError, match="has no score head"):
+        write_contract(tiny_model_directory)
     (copied / CONTRACT).unlink()
     with pytest.raises(ModelError, match=r"holds no reward_contract\.json"):
         replay(copied)
