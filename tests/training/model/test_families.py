@@ -22,7 +22,7 @@ from transformers import (
 from tasks.artifact import Store
 from tasks.errors import ModelError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.families import check_padding_unseen
+from tasks.training.model.families import check_padding_unseen, check_positions
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.positions import OFFSET, positions
 from tasks.training.scoring import head_modules, read_by_length, score
@@ -246,7 +246,10 @@ def test_a_row_longer_than_the_positions_is_refused_before_training(tmp_path, fa
     model = AutoModel.from_config(config)
     model.save_pretrained(tmp_path / "base")
     make_tokenizer().save_pretrained(tmp_path / "base")
-    assert positions(load_reward_model(tmp_path / "base").model.config) == held
+    loaded = load_reward_model(tmp_path / "base").model
+    assert positions(loaded.config) == held
+    longest = [{**row, "chosen_input_ids": [5] * held} for row in make_rows(4)]
+    check_positions(loaded, Dataset.from_list(longest), "train")
     rows = [{**row, "chosen_input_ids": [5] * 30} for row in make_rows(4)]
     args = RewardConfig(output_dir=str(tmp_path), use_cpu=True)
     told = f"a row of 30 tokens, but .* takes {held}: the model has no positions for more"
