@@ -1,6 +1,7 @@
 """The preflight finds what would fail later, and leaves no trace in the run."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,12 @@ from tasks.training.handover.export import exact_history
 from tasks.training.layout.plan import shared_prefix
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
-from tasks.training.preflight.forecast import Forecast, disk_need, item_lengths
+from tasks.training.preflight.forecast import (
+    Forecast,
+    disk_need,
+    item_lengths,
+    mean_batch_tokens,
+)
 from tasks.training.scoring import score
 from tests.training.tiny import make_rows
 
@@ -96,7 +102,7 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
     expected = {"padded": 8 * max(map(len, longest[0])), "padding_free": own}
     assert found.longest_tokens == expected.get(layout, own - sum(shared))
     assert found.seconds > 0
-    assert 0 < found.memory_bytes < found.memory_total_bytes
+    assert 1e8 < found.memory_bytes < found.memory_total_bytes  # of a process with torch
     weights = sum(p.nbytes for p in trainer.model.parameters())
     # two checkpoints of weights and Adam's two states each (and its step counts), and the model
     assert found.disk_bytes == pytest.approx(1.2 * (2 * 3 + 1) * weights, rel=0.02)
@@ -145,6 +151,26 @@ def test_what_is_foretold_of_the_disk_is_what_the_run_writes(base, tmp_path, fie
     weights = sum(p.nbytes for p in trainer.model.parameters())
     expected = 1.2 * (sum(file.stat().st_size for file in files) + weights)
     assert trainer.forecast.disk_bytes == pytest.approx(expected, rel=0.1)
+
+
+def test_the_forecast_is_told_with_its_units_as_far_as_it_is_known():
+    room = (3_200_000_000, 8_000_000_000, 1_200_000_000, 400_000_000)  # memory, disk
+    known = Forecast(5000, 7200.0, 4096, 1.25, *room, 2, True, 12.34)
+    assert known.line() == (
+        "preflight took 12.3 s; longest micro-batch 4,096 tokens in 1.2 s; about 2.0 h for 5,000 "
+        "steps; peak memory 3.2 GB of 8 GB; disk 1.2 GB of 0.4 GB; activations are kept, not "
+        "computed twice; micro-batch halved 2 times to fit the memory"
+    )
+    assert "about 20 min for" in replace(known, seconds=1200.0).line()
+    unknown = replace(known, seconds=None, longest_seconds=None, keeps_activations=False)
+    assert replace(unknown, halvings=0).line() == (
+        "preflight took 12.3 s; peak memory 3.2 GB of 8 GB; disk 1.2 GB of 0.4 GB"
+    )
+
+
+def test_a_random_batch_of_equal_pairs_has_two_sides_of_each():
+    assert mean_batch_tokens(np.full(9, 5), 4) == 2 * 4 * 5
+    assert mean_batch_tokens(np.full(3, 5), 4) == 2 * 3 * 5  # there are no more
 
 
 @pytest.mark.catalogue(122)
