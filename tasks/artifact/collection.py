@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.artifact.durable import explained_disk_errors
+from tasks.artifact.durable import TEMPORARY_SUFFIX, explained_disk_errors
 from tasks.artifact.inventory import by_name, committed
 from tasks.artifact.lock import holder, is_locked, locked
 from tasks.artifact.record import Artifact
@@ -89,7 +89,7 @@ def _collected(
     store: Store, keep_runs: int, let_go: Collection[Path], dry_run: bool
 ) -> list[Swept]:
     stale = [ref for kind in (RUN, UNFINISHED) for ref in refs(store, kind)[:-keep_runs]]
-    stale += let_go
+    stale += [*let_go, *(store.root / "refs").glob(f"*{TEMPORARY_SUFFIX}")]  # cut by a kill
     artifacts = committed(store)
     alive = _reachable(by_name(artifacts), {*refs(store)} - {*stale})
     swept: list[Swept] = []

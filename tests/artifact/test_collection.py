@@ -54,7 +54,10 @@ def test_only_the_newest_runs_are_kept_and_pins_stay(store):
     for name, artifact in zip("123", artifacts, strict=True):
         keep(store, "run", name, [artifact])
     keep(store, "pin", "mine", [artifacts[0]])
+    cut = deleted.with_name("run-4.json.tmp")
+    cut.write_text("{")
     assert len(collect(store, keep_runs=1, let_go=[deleted])) == 2
+    assert not cut.exists()
     assert [a.path.exists() for a in artifacts] == [True, False, True]
     assert sorted(ref.name for ref in refs(store)) == ["pin-mine.json", "run-3.json"]
 

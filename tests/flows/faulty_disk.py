@@ -112,10 +112,13 @@ def in_a_fork(work: Callable[[], object]) -> tuple[int, str]:
 
 
 def main(told: dict[str, Any]) -> None:
-    """One JSON line for each k: the operation, how the run ended, what it left, the next run."""
+    """One JSON line for each k: the operation, how the run ended, the next run, and what is left
+    behind it and a garbage collection."""
     from flows.params import load
     from flows.pipeline import Pipeline
     from flows.run import run_pipeline
+    from tasks.artifact import Store
+    from tasks.artifact.collection import collect
 
     root, fault = Path(told["root"]), told["fault"]
 
@@ -148,6 +151,7 @@ def main(told: dict[str, Any]) -> None:
         again, then = in_a_fork(run)
         line = {"at": at, "code": code, "said": said, "again": again, "then": then}
         line["same"] = then.splitlines()[-1:] == [undisturbed]
+        in_a_fork(lambda: collect(Store(root / "data")))
         left = [*root.rglob("*.tmp"), *(root / "data/.work").glob("*")]
         line["left"] = [str(path.relative_to(root)) for path in left]
         print(json.dumps(line), flush=True)
