@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import shutil
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from tasks.artifact import Store
 from tasks.errors import RegistrationError
 from tasks.evaluation import EvaluationParams
 from tasks.evaluation import step as evaluation_step
-from tasks.registration.aliases import lock
 from tasks.registration.aliases.decision import _forward_only
 from tasks.registration.aliases.gate import decide
 from tasks.registration.aliases.history import entries, former_champions, history
@@ -344,57 +342,6 @@ def test_former_champions_are_those_that_were_not_rolled_back():
     assert former_champions(told(one, two, three)) == [2, 1]
     assert former_champions(told(one, two, three, (2, "rollback"))) == [1]
     assert former_champions(told(one, two, (1, "rollback"), three)) == [1]
-
-
-def test_the_lease_in_the_registry_has_one_holder_and_outlives_no_dead_one(place, monkeypatch):
-    monkeypatch.setattr(lock, "POLL_SECONDS", 0.02)
-    client, held, inside = place.client, [], threading.Event()
-
-    def take():
-        with lock.leased(client, NAME) as still_ours:
-            still_ours()
-            held.append("second")
-
-    with lock.leased(client, NAME) as still_ours:
-        waiter = threading.Thread(target=take)
-        waiter.start()
-        inside.wait(0.3)
-        assert held == []
-        still_ours()
-        held.append("first")
-    waiter.join()
-    assert held == ["first", "second"]
-    assert client.search_registered_models(f"name = '{NAME}.lock'") == []
-
-    # A holder that was killed renews nothing; one that wakes up later finds its lease gone.
-    monkeypatch.setattr(lock, "RENEW_SECONDS", 3600)
-    monkeypatch.setattr(lock, "LEASE_SECONDS", 0.2)
-    with lock.leased(client, NAME) as asleep:
-        take()
-        with pytest.raises(RegistrationError, match="was lost"):
-            asleep()
-
-
-def test_a_lease_that_is_given_back_while_it_is_asked_for_is_asked_for_again():
-    from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST
-
-    from tasks.registration.aliases.lock import _acquire
-
-    class Client:
-        asked = 0
-
-        def create_registered_model(self, name, **_):
-            self.asked += 1
-            if self.asked == 1:  # its row was there; when it is looked for, it is not
-                self.get_registered_model(name)
-
-        def get_registered_model(self, name):
-            raise MlflowException(f"{name} not found", RESOURCE_DOES_NOT_EXIST)
-
-    client = Client()
-    _acquire(client, "m.lock", "me:1")
-    assert client.asked == 2
 
 
 @pytest.mark.slow

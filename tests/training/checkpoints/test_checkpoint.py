@@ -166,26 +166,6 @@ def test_a_finished_run_is_taken_over_without_another_step(base, pairs, tmp_path
     assert result(again, tmp_path / "b") == result(first, tmp_path / "a")
 
 
-def test_only_the_newest_checkpoints_by_step_are_kept(base, pairs, tmp_path):
-    trainer = make(base, pairs, tmp_path / "run")
-    trainer.train()
-    kept = sorted(c.step for c in checkpoint.checkpoints(tmp_path / "run"))
-    assert kept == [32, 36]
-    assert all((c.path / checkpoint.MANIFEST).is_file() for c in checkpoint.checkpoints(tmp_path))
-
-
-def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
-    for step, hours in ((100, 3), (200, 2), (300, 1)):
-        directory = tmp_path / f"checkpoint-{step}"
-        directory.mkdir()
-        (directory / checkpoint.MANIFEST).write_text("{}")
-        os.utime(directory, (hours * 3600, hours * 3600))
-    for name in ("checkpoint-400", "checkpoint-best"):  # torn, a user's: they push none out
-        (tmp_path / name).mkdir()
-    checkpoint.rotate(tmp_path, 2)
-    assert sorted(c.step for c in checkpoint.checkpoints(tmp_path)) == [200, 300, 400]
-
-
 def test_every_file_lasts_before_the_manifest_says_so(tmp_path, stopped, monkeypatch):
     directory = tmp_path / "checkpoint-18"
     shutil.copytree(stopped / "checkpoint-18", directory)

@@ -1,5 +1,7 @@
 """Which checkpoints stay: the newest, and the one that is loaded at the end."""
 
+import os
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -56,6 +58,26 @@ def steps_in(directory):
 
 def weights_of(trainer):
     return {k: v for k, v in trainer.model.state_dict().items() if "rotary" not in k}
+
+
+def test_only_the_newest_checkpoints_by_step_are_kept(base, pairs, tmp_path):
+    trainer = make(base, pairs, tmp_path / "run")
+    trainer.train()
+    kept = sorted(c.step for c in checkpoint.checkpoints(tmp_path / "run"))
+    assert kept == [32, 36]
+    assert all((c.path / checkpoint.MANIFEST).is_file() for c in checkpoint.checkpoints(tmp_path))
+
+
+def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
+    for step, hours in ((100, 3), (200, 2), (300, 1)):
+        directory = tmp_path / f"checkpoint-{step}"
+        directory.mkdir()
+        (directory / checkpoint.MANIFEST).write_text("{}")
+        os.utime(directory, (hours * 3600, hours * 3600))
+    for name in ("checkpoint-400", "checkpoint-best"):  # torn, a user's: they push none out
+        (tmp_path / name).mkdir()
+    checkpoint.rotate(tmp_path, 2)
+    assert sorted(c.step for c in checkpoint.checkpoints(tmp_path)) == [200, 300, 400]
 
 
 @pytest.mark.parametrize(("limit", "left"), [(1, [1]), (2, [1, 8]), (3, [1, 7, 8])])
