@@ -106,6 +106,9 @@ def test_a_kernel_that_is_not_there_is_not_needed(monkeypatch):
     other, _ = flat_attention(module, *row, None, **given)
     assert not torch.equal(found, other), "both came the same way"
     torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
+    with pytest.raises(NotImplementedError, match="dropout"):
+        flat_attention(module, *row, None, **given, dropout=0.1)
+    assert torch.equal(flat_attention(module.eval(), *row, None, **given, dropout=0.1)[0], other)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama"])

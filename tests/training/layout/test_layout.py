@@ -15,7 +15,7 @@ from tasks.training.layout.choice import choose_layout
 from tasks.training.layout.grouping import shared_groups
 from tasks.training.layout.on_device import varlen_layout
 from tasks.training.layout.plan import flat_plan, shared_prefix, uses
-from tasks.training.layout.pruning import prune_last_layer
+from tasks.training.layout.pruning import prune_last_layer, pruned_layer
 from tasks.training.layout.support import make_flat
 from tasks.training.scoring import read_by_length, score, score_flat
 
@@ -93,6 +93,7 @@ def gradients(model: PreTrainedModel, rewards: torch.Tensor) -> torch.Tensor:
 def test_rewards_and_gradients_are_those_of_each_sequence_alone(family: str, shared: bool):
     model = reward_model(family)
     assert make_flat(model) is None
+    assert pruned_layer(model.base_model) is not None
     ids, groups = sequences()
     plan = flat_plan(ids, groups if shared else range(len(ids)))
     expected = one_by_one(model, ids)
@@ -112,7 +113,8 @@ def test_gradient_checkpointing_recomputes_the_same_rows(reentrant: bool):
     ids, groups = sequences()
     plan, other = flat_plan(ids, groups), flat_plan(*sequences(1))
     prune_last_layer(model.model)
-    wanted = gradients(model, score_flat(model, plan))
+    rewards = score_flat(model, plan)
+    wanted = gradients(model, rewards)
     model.train()
     newer = getattr(model, "activation_checkpointing_enable", None)
     (newer or model.gradient_checkpointing_enable)({"use_reentrant": reentrant})
@@ -121,15 +123,20 @@ def test_gradient_checkpointing_recomputes_the_same_rows(reentrant: bool):
         found = gradients(model, score_flat(model, plan))
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-4)
         score_flat(model, other).sum().backward()
+    torch.testing.assert_close(one_by_one(model.eval(), ids), rewards, atol=1e-6, rtol=0)
 
 
 def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
     model = reward_model("llama")
     ids, groups = sequences()
     before = one_by_one(model, ids)
-    prune_last_layer(model.model)
+    assert all(prune_last_layer(model.model) for _ in range(2))
     score_flat(model, flat_plan(ids, groups))
+    assert model.config._attn_implementation == "sdpa"  # for whoever calls the body
     assert torch.equal(one_by_one(model, ids), before)
+    model.set_attn_implementation("eager")
+    one_by_one(model, ids)
+    assert model.config._attn_implementation == "eager"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +146,7 @@ def test_a_padded_batch_after_a_flat_one_is_scored_as_before():
         ("gemma2", {"head_dim": 8}, "caps its attention logits"),
         ("modernbert", {}, "encoder"),
         ("doge", {}, "a mask of its own"),
+        ("gpt_oss", {"num_local_experts": 4}, "capped logits or sinks"),
         ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2}, "takes no flat batch"),
         ("stablelm", {}, "takes no flat batch: its layers hand no arguments on to their attention"),
     ],
