@@ -74,10 +74,8 @@ class ResumableTrainer(SavingTrainer):
         process = self.args.process_index
         kept = read_json(found.path / checkpoints.interval_file(process))
         self.halvings = kept.pop("halvings")
-        kept_activations = kept.pop("keeps_activations", False)
-        self.keeps_activations = kept_activations and getattr(
-            self.args, "decides_checkpointing", False
-        )
+        args: Any = self.args
+        self.keeps_activations = kept.pop("keeps_activations", False) and args.decides_checkpointing
         self._resumes_after_epoch = bool(kept.pop("epoch_ended", False))
         self._begun = kept.pop("trainer", None)
         self.interval.restore(kept)
@@ -123,9 +121,9 @@ class ResumableTrainer(SavingTrainer):
             max_steps, train_dataloader, resume_from_checkpoint
         )
         trainer: Any = self
-        if resume_from_checkpoint is not None and self.keeps_activations:
+        if self.keeps_activations:
             keep_activations(trainer)
-        if resume_from_checkpoint is None and getattr(self.args, "preflight", False):
+        if resume_from_checkpoint is None and trainer.args.preflight:
             self.forecast = found = preflight(trainer, prepared[0], prepared[1], max_steps)
             logger.info("%s", found.line())
         return prepared
