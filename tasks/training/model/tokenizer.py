@@ -88,10 +88,14 @@ def loading_options(args: RewardConfig) -> dict[str, Any]:
 
 
 def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> None:
-    """Warns where ids stand for other tokens than in the tokenizer beside the model."""
+    """Warns where ids stand for other tokens than in the tokenizer beside the model, if one that
+    can be loaded without running its code is there."""
     if not any((Path(model_name) / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return
-    own = load_tokenizer(model_name).get_vocab()
+    try:
+        own = load_tokenizer(model_name).get_vocab()
+    except ParamsError:
+        return
     vocabulary = tokenizer.get_vocab()
     moved = [token for token, number in own.items() if vocabulary.get(token, number) != number]
     absent = [token for token in own if token not in vocabulary]

@@ -104,6 +104,10 @@ def test_a_changed_template_is_told_as_the_template(copied):
     assert "pair p0" not in found
     (copied / "chat_template.jinja").write_text(template + "more")
     assert f"from place {len(written)} on: 'more', expected ''" in differences(copied)["one turn"]
+    no_system = "{% if messages[0].role == 'system' %}{{ raise_exception('none') }}{% endif %}"
+    (copied / "chat_template.jinja").write_text(no_system + template)
+    refused = "template: the row was accepted in training, and is template_error here"
+    assert differences(copied)["system"] == refused
 
 
 def test_another_merge_or_end_token_is_told_as_the_tokenizer(copied):

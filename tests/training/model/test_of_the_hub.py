@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from datasets import Dataset
-from transformers import AutoTokenizer, dynamic_module_utils
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, dynamic_module_utils
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
@@ -30,9 +30,10 @@ def cache(base, tmp_path):
     return place.parent
 
 
-def make(model, directory, **fields):
+def make(model, directory, tokenizer=None, **fields):
     args = RewardConfig(output_dir=str(directory), use_cpu=True, report_to="none", **fields)
-    return RewardTrainer(model, args, train_dataset=Dataset.from_list(make_rows(4)))
+    rows = Dataset.from_list(make_rows(4))
+    return RewardTrainer(model, args, train_dataset=rows, processing_class=tokenizer)
 
 
 @pytest.mark.parametrize(("revision", "templated"), [("before", True), ("main", False)])
@@ -66,3 +67,7 @@ def test_code_of_a_tokenizer_is_run_only_where_it_is_trusted(base, tmp_path, mon
     (own / "config.json").write_text(json.dumps(model | {"model_type": "of_its_own"}))
     with pytest.raises(ParamsError, match=r"code of its own.*trust_remote_code=True"):
         make(str(own), tmp_path / "out")
+    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+    model.name_or_path = str(own)  # one that is given needs none beside the model
+    given = AutoTokenizer.from_pretrained(base)
+    assert make(model, tmp_path / "out", tokenizer=given).processing_class is given
