@@ -92,5 +92,4 @@ class SharedTrainer(ResumableTrainer):
     def _tag(self) -> None:
         """Puts the tags on the model, so that `model.push_to_hub` writes them too."""
         model: Any = self.model
-        if hasattr(model, "add_model_tags"):
-            model.add_model_tags(list(TAGS))
+        model.add_model_tags(list(TAGS))

@@ -44,6 +44,7 @@ def test_the_card_says_what_the_model_was_made_from_and_how_to_read_it(trainer, 
     text = (tmp_path / "a-reward-model" / "README.md").read_text()
     card = ModelCard(text)
     assert {"reward-trainer", "mine"} <= set(card.data.tags)
+    assert "reward-trainer" in trainer.model.model_tags  # which model.push_to_hub writes
     assert card.data.pipeline_tag == "text-classification"
     assert f"Trained from `{base.name}`, with a head that was drawn from the seed" in text
     assert str(base.parent) not in text
