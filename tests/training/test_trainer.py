@@ -215,18 +215,12 @@ def test_long_pairs_are_left_out_and_nothing_is_written_beside_the_rows(base, tm
     assert sorted((tmp_path / "pairs").rglob("*")) == before
 
 
-def test_an_iterable_dataset_trains_by_steps(base, tmp_path):
-    rows = Dataset.from_list(make_rows(20)).to_iterable_dataset()
-    trainer = RewardTrainer(str(base), config(tmp_path, max_steps=2), train_dataset=rows)
-    trainer.train()
-    assert trainer.state.global_step == 2
-
-
 def test_settings_that_contradict_each_other_are_refused(tmp_path):
     with pytest.raises(ParamsError, match="logging_nan_inf_filter"):
         config(tmp_path, logging_nan_inf_filter=True)
     with pytest.raises(ParamsError, match=r"warmup_ratio=0\.1 and warmup_steps=5"):
         config(tmp_path, warmup_ratio=0.1, warmup_steps=5)
+    assert config(tmp_path, warmup_ratio=0.1).get_warmup_steps(50) == 5
 
 
 def test_a_model_object_is_taken_with_its_tokenizer(base, tmp_path):

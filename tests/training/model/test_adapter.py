@@ -152,13 +152,14 @@ def test_an_adapter_that_leaves_the_head_frozen_is_refused(base, tmp_path):
         )
 
 
-def test_target_modules_that_match_nothing_are_refused_with_the_names_there_are(base, tmp_path):
+@pytest.mark.catalogue(116)
+def test_a_pattern_of_targets_that_matches_nothing_is_refused_with_the_names_there_are(base):
+    config = LoraConfig(target_modules=".*query")
     with pytest.raises(ModelError, match=r"linear layers are \['down_proj', .*'v_proj'\]"):
-        trainer_of(
-            str(base), tmp_path, peft_config=lora_config(LoraParams(target_modules=["query"]))
-        )
+        with_adapter(load_reward_model(base).model, config, seed=0)
 
 
+@pytest.mark.catalogue(116)
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -14,11 +14,9 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.errors import ModelError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
-from tasks.training.model.adapter import lora_config, with_adapter
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
 from tasks.training.model.score_head import head_digest
-from tasks.training.params import LoraParams
 from tasks.training.scoring import score
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 
@@ -294,11 +292,3 @@ def test_a_dtype_that_the_device_lacks_is_refused_with_what_to_use(tmp_path, mon
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an old GPU")
     with pytest.raises(ParamsError, match="an old GPU does not compute in it; use fp16"):
         RewardConfig(output_dir=str(tmp_path), bf16=True)
-
-
-@pytest.mark.catalogue(116)
-def test_adapter_targets_that_match_nothing_are_refused_with_the_names_there_are(base):
-    model = load_reward_model(base).model
-    config = lora_config(LoraParams(target_modules=["qkv_proj"]))
-    with pytest.raises(ModelError, match=r"linear layers are .*'q_proj'"):
-        with_adapter(model, config, seed=0)
