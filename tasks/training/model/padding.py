@@ -48,12 +48,10 @@ def _ends_rows(tokenizer: PreTrainedTokenizerBase) -> bool:
     look for the last other token, would read their rewards one token too early."""
     if tokenizer.pad_token_id == tokenizer.eos_token_id:
         return True
-    if tokenizer.chat_template is None:
-        return False
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
         text = cast(str, tokenizer.apply_chat_template(turns, tokenize=False))
-    except (TemplateError, ValueError, TypeError, KeyError, AttributeError):  # not such turns
+    except (TemplateError, ValueError, TypeError, KeyError, AttributeError):  # none for them
         return False
     return text.endswith(str(tokenizer.pad_token))
 

@@ -253,11 +253,18 @@ def test_a_padding_token_that_conversations_end_in_makes_way_for_one_of_its_own(
 
 def test_a_padding_token_that_the_vocabulary_keeps_is_taken(base):
     model = load_reward_model(base).model
-    tokenizer = make_tokenizer()
+    model.resize_token_embeddings(65, mean_resizing=False)
+    tokenizer = make_tokenizer(pad=None)
     tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.add_tokens("[PAD]")
     fit_tokenizer(model, tokenizer)
-    assert tokenizer.pad_token_id == model.config.pad_token_id == PAD
-    assert model.get_input_embeddings().num_embeddings == 64
+    assert tokenizer.pad_token == "[PAD]"
+    assert tokenizer.pad_token_id == model.config.pad_token_id == 64
+    assert model.get_input_embeddings().num_embeddings == 65
+    other = make_tokenizer()  # has another one for padding, and keeps it
+    other.pad_token = "w5"
+    fit_tokenizer(model, other)
+    assert other.pad_token == "w5"
 
 
 @pytest.mark.catalogue(107)
