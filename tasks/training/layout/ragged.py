@@ -15,26 +15,21 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch.nn.attention import varlen
 
 from tasks.training.layout.on_device import Layout
 
 LARGEST_HEAD = 256
 """Largest size of a head that the kernels take."""
 
-try:
-    from torch.nn.attention.varlen import varlen_attn as _varlen_attn
-except ImportError:  # pragma: no cover
-    _varlen_attn = None
-varlen_attn: Callable[..., Any] | None = _varlen_attn
-HAS_ENABLE_GQA = _varlen_attn is not None and "enable_gqa" in signature(_varlen_attn).parameters
+varlen_attn: Callable[..., Any] = varlen.varlen_attn
+HAS_ENABLE_GQA = "enable_gqa" in signature(varlen_attn).parameters
 """Whether fewer key heads than query heads must be declared; torch 2.11 has no such argument."""
 
 
 def has_varlen(device: torch.device) -> bool:
     """Whether the variable-length call runs on this device: its kernels need Ampere or newer."""
-    if device.type != "cuda" or varlen_attn is None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def fits_varlen(query: torch.Tensor) -> bool:
@@ -52,7 +47,6 @@ def ragged_attention(
 ) -> torch.Tensor:
     """Attention output `[T, Hq, D]` of `query [T, Hq, D]`, `key`, `value [T, Hkv, D]`, all in half
     precision; the layout is from `varlen_layout`."""
-    assert varlen_attn is not None
     gathered = layout.keys, layout.uses, layout.further_uses
     key, value = (_Gathered.apply(x, *gathered) for x in (key, value))
     # (W, 0): W keys before the query and none after it; transformers' window counts the query too
