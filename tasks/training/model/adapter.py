@@ -150,7 +150,7 @@ def check_head_is_trained(model: PeftModel) -> None:
         )
 
 
-def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftModel:
+def load_adapter(directory: Path, options: dict[str, Any]) -> PeftModel:
     """The adapter of a directory on the base model that it names, to be trained further.
 
     Raises:
@@ -163,7 +163,7 @@ def load_adapter(directory: Path, seed: int, options: dict[str, Any]) -> PeftMod
             "base_model_name_or_path of adapter_config.json, or load it with peft and pass the "
             "PeftModel"
         )
-    body = load_reward_model(base, seed=seed, **options).model
+    body = load_reward_model(base, **options).model
     rows = embedding_rows(directory, body)
     if rows is not None and rows != embedding(body).num_embeddings:
         grow(body, rows)  # the adapter brings their values

@@ -78,7 +78,7 @@ def _loaded(
         if not (Path(model) / "adapter_config.json").is_file():
             loaded = load_reward_model(model, seed=args.seed, **options)
             return loaded.model, loaded.head
-        model = load_adapter(Path(model), args.seed, options)
+        model = load_adapter(Path(model), options)
         return model, Head("loaded", head_digest(base_of(model)))
     if quantization is not None:
         raise ParamsError("quantization_config is only used when the model is given as a path")

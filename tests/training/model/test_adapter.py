@@ -242,10 +242,11 @@ def test_adapters_that_peft_cannot_merge_are_told_before_training(base, tmp_path
         trainer_of(str(base), tmp_path, peft_config=config).train()
 
 
-def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_path):
+def test_adapters_of_a_body_in_bfloat16_train_and_are_merged_in_float32(base, tmp_path):
     trainer = trainer_of(
-        str(base),
+        load_reward_model(base, dtype="bfloat16").model,
         tmp_path,
+        processing_class=make_tokenizer(),
         peft_config=CONFIGS["from params"],
         bf16=True,
         gradient_checkpointing=True,
@@ -253,6 +254,12 @@ def test_adapters_train_under_bfloat16_with_gradient_checkpointing(base, tmp_pat
     trainer.train()
     records = [r for r in trainer.state.log_history if "loss" in r]
     assert records[-1]["loss"] < records[0]["loss"]
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    row = torch.tensor([[5, 9, 44, 1]])
+    with torch.no_grad():
+        apart = score(copy.deepcopy(model).float().eval(), row, torch.ones_like(row))
+        plain = score(merged(model).eval(), row, torch.ones_like(row))
+    torch.testing.assert_close(plain, apart, atol=1e-5, rtol=0)
 
 
 def test_an_adapter_directory_is_a_warm_start(base, tmp_path):
