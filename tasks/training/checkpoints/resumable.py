@@ -121,7 +121,7 @@ class ResumableTrainer(SavingTrainer):
             max_steps, train_dataloader, resume_from_checkpoint
         )
         trainer: Any = self
-        if self.keeps_activations:
+        if resume_from_checkpoint is not None and self.keeps_activations:
             keep_activations(trainer)
         if resume_from_checkpoint is None and trainer.args.preflight:
             self.forecast = found = preflight(trainer, prepared[0], prepared[1], max_steps)

@@ -3,7 +3,7 @@
 No mask function is registered under that name, so transformers builds no mask and passes every
 keyword of the model's call on to `flat_attention`; the plan arrives as `layout`. On a GPU in half
 precision all blocks are one call (ragged.py), on a CPU they are computed as in blocks.py. Otherwise
-(float32 on a GPU, unusual head sizes) the blocks are computed one by one:
+(float32 on a GPU, dropout, unusual head sizes) the blocks are computed one by one:
 
     keys        p p p p a a a | b b         a block b of queries sees the keys [p p p p | b b],
     queries             b b ->              lower-right causal: its last query sees all of them
@@ -88,8 +88,8 @@ def flat_attention(
     """Attention output `[1, T, Hq, D]` of `query [1, Hq, T, D]`, `key`, `value [1, Hkv, T, D]`.
 
     Raises:
-        NotImplementedError: the layer caps its logits, has sinks, dropout or a mask of its own, or
-            does not pass the layout on.
+        NotImplementedError: the layer caps its logits, has sinks or a mask of its own, or does not
+            pass the layout on.
     """
     if layout is None:
         raise NotImplementedError("its layers hand no arguments on to their attention")
@@ -97,13 +97,12 @@ def flat_attention(
         raise NotImplementedError("attention with a mask of its own has no flat layout")
     if softcap is not None or s_aux is not None:
         raise NotImplementedError("attention with capped logits or sinks has no flat layout")
-    if dropout and module.training:
-        raise NotImplementedError("attention with dropout has no flat layout")
     dtype = computing_dtype(query)
-    if layout.keys is not None and dtype in HALF and fits_varlen(query):
+    dropout = dropout if module.training else 0.0
+    if layout.keys is not None and dtype in HALF and not dropout and fits_varlen(query):
         queries, keys, values = (x.to(dtype)[0].transpose(0, 1) for x in (query, key, value))
         return ragged_attention(queries, keys, values, layout, scaling, sliding_window)[None], None
-    out = _by_blocks(query, key, value, layout, scaling, sliding_window)  # pyright: ignore[reportCallIssue]
+    out = _by_blocks(query, key, value, layout, scaling, dropout, sliding_window)  # pyright: ignore[reportCallIssue]
     return out.to(dtype), None
 
 
@@ -114,13 +113,14 @@ def _by_blocks(
     value: torch.Tensor,
     layout: Layout,
     scaling: float | None,
+    dropout: float,
     window: int | None,
 ) -> torch.Tensor:
     if query.device.type == "cpu":
         # On a CPU the backward pass of small blocks is slower in half precision than in float32,
         # and autocast may leave values in half precision beside queries in float32.
         query, key, value = (x.float() if x.dtype in HALF else x for x in (query, key, value))
-    if has_kernel(query, key, value):
+    if not dropout and has_kernel(query, key, value):
         return attend(query, key, value, layout, scaling, window)
     if query.shape[1] != key.shape[1]:
         heads = query.shape[1] // key.shape[1]
@@ -133,7 +133,7 @@ def _by_blocks(
         k, v = (_with_prompt(x, index, block) for x in (keys, values))
         mask = layout.mask(block.own, block.own + block.prompt, window)
         out = scaled_dot_product_attention(
-            queries[index], k, v, mask, is_causal=mask is None, scale=scaling
+            queries[index], k, v, mask, dropout, is_causal=mask is None, scale=scaling
         )
         outputs.append(out)
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()

@@ -51,7 +51,13 @@ def _ends_rows(tokenizer: PreTrainedTokenizerBase) -> bool:
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
         text = cast(str, tokenizer.apply_chat_template(turns, tokenize=False))
-    except (TemplateError, ValueError, TypeError, KeyError, AttributeError):  # none for them
+    except (
+        TemplateError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ):  # no template, or none for them
         return False
     return text.endswith(str(tokenizer.pad_token))
 

@@ -106,8 +106,9 @@ def test_a_kernel_that_is_not_there_is_not_needed(monkeypatch):
     other, _ = flat_attention(module, *row, None, **given)
     assert not torch.equal(found, other), "both came the same way"
     torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
-    with pytest.raises(NotImplementedError, match="dropout"):
-        flat_attention(module, *row, None, **given, dropout=0.1)
+    torch.manual_seed(0)
+    dropped, _ = flat_attention(module, *row, None, **given, dropout=0.5)
+    assert not torch.allclose(dropped, other), "dropout of a layer in training"
     assert torch.equal(flat_attention(module.eval(), *row, None, **given, dropout=0.1)[0], other)
 
 
