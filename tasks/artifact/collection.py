@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.artifact.durable import TEMPORARY_SUFFIX, explained_disk_errors
-from tasks.artifact.inventory import by_name, committed
+from tasks.artifact.inventory import by_name, committed, lock_of
 from tasks.artifact.lock import holder, is_locked, locked
 from tasks.artifact.record import Artifact
 from tasks.artifact.refs import RUN, UNFINISHED, Name, kept_by, refs
@@ -62,6 +62,24 @@ def in_use(store: Store) -> Generator[None, None, None]:
         yield
 
 
+@contextmanager
+def not_in_use(store: Store, what: str, *, dry_run: bool = False) -> Generator[None, None, None]:
+    """Within it, no run goes on; a run that begins waits for its end, but not for a dry run's.
+
+    Raises:
+        ArtifactError: a run is going, or the store cannot be written to.
+    """
+    runs = store.root / ".locks" / RUNS
+    with explained_disk_errors(store.root):
+        if is_locked(runs):
+            raise ArtifactError(
+                f"{holder(runs)} is using the artifacts below {store.root}; try again once its run "
+                "has ended"
+            )
+        with nullcontext() if dry_run else locked(runs, what):
+            yield
+
+
 def collect(
     store: Store, *, keep_runs: int = 5, let_go: Collection[Path] = (), dry_run: bool = False
 ) -> list[Swept]:
@@ -74,15 +92,8 @@ def collect(
     """
     if not store.root.exists():
         return []
-    runs = store.root / ".locks" / RUNS
-    with explained_disk_errors(store.root):
-        if is_locked(runs):
-            raise ArtifactError(
-                f"{holder(runs)} is using the artifacts below {store.root}; collect again once its "
-                "run has ended"
-            )
-        with nullcontext() if dry_run else locked(runs, "gc"):
-            return _collected(store, keep_runs, let_go, dry_run)
+    with not_in_use(store, "gc", dry_run=dry_run):
+        return _collected(store, keep_runs, let_go, dry_run)
 
 
 def _collected(
@@ -93,7 +104,7 @@ def _collected(
     artifacts = committed(store)
     alive = _reachable(by_name(artifacts), {*refs(store)} - {*stale})
     swept: list[Swept] = []
-    for path, lock, why in _out_of_reach(artifacts, alive, store.root / ".locks"):
+    for path, lock, why in _out_of_reach(store, artifacts, alive):
         if is_locked(lock):
             continue
         swept.append(Swept(path, size_of(path), why, True))
@@ -143,21 +154,20 @@ def _reachable(artifacts: Mapping[Name, Artifact], roots: Iterable[Path]) -> set
 
 
 def _out_of_reach(
-    artifacts: Mapping[Path, Artifact | str], alive: set[Name], locks: Path
+    store: Store, artifacts: Mapping[Path, Artifact | str], alive: set[Name]
 ) -> Iterator[tuple[Path, Path, str]]:
-    """Each directory that no ref leads to, with its lock, and why it goes.
-
-    Where a record cannot be read, the stage is unknown; the lock file of the same key names it. A
-    directory without a lock file is not one of ours and stays.
-    """
+    """Each directory that no ref leads to, its lock, and why it goes; what has no lock stays."""
     keys = {key for _, key in alive}
+    why = "out of reach of every ref"
     for place, artifact in artifacts.items():
+        lock = lock_of(store, place, artifact)
         if isinstance(artifact, Artifact):
-            if (artifact.stage, artifact.key) not in alive:
-                yield place, locks / artifact.name, "out of reach of every ref"
-        elif place.name not in keys:
-            for lock in list(locks.glob(f"*-{place.name}"))[:1]:
-                yield place, lock, "out of reach of every ref, its record cannot be read"
+            reached = (artifact.stage, artifact.key) in alive
+        else:
+            reached = place.name in keys
+        if lock and not reached:
+            unread = "" if isinstance(artifact, Artifact) else ", its record cannot be read"
+            yield place, lock, why + unread
 
 
 def _abandoned(store: Store) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.artifact.key import KEY_LENGTH
@@ -28,9 +29,31 @@ def by_name(artifacts: Mapping[Path, Artifact | str]) -> dict[Name, Artifact]:
     return {(a.stage, a.key): a for a in artifacts.values() if isinstance(a, Artifact)}
 
 
-def verify(store: Store, *, deep: bool = False) -> dict[str, str | None]:
-    """`{artifact: what is damaged, or None}` for every artifact; `deep` reads every file."""
-    return {str(path): _damage(path, deep) for path in _directories(store)}
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of one artifact: nothing (`problem` is None), that it is damaged, or that this
+    user may not read it (`closed`)."""
+
+    path: Path
+    problem: str | None
+    closed: bool = False
+
+
+def verify(store: Store, *, deep: bool = False) -> list[Verdict]:
+    """A verdict on every artifact; `deep` reads every file."""
+    return [_verdict(path, deep) for path in _directories(store)]
+
+
+def lock_of(store: Store, place: Path, artifact: Artifact | str | None) -> Path | None:
+    """The lock of an artifact's key.
+
+    Where the record cannot be read, the stage is unknown; the lock file of the same key names it. A
+    directory without a lock file is not one of ours: None.
+    """
+    locks = store.root / ".locks"
+    if isinstance(artifact, Artifact):
+        return locks / artifact.name
+    return next(locks.glob(f"*-{place.name}"), None)
 
 
 def _directories(store: Store) -> list[Path]:
@@ -40,11 +63,13 @@ def _directories(store: Store) -> list[Path]:
     return sorted(found)
 
 
-def _damage(directory: Path, deep: bool) -> str | None:
+def _verdict(directory: Path, deep: bool) -> Verdict:
     try:
         artifact = read_artifact(directory)
-        return damage(artifact, deep=deep) if isinstance(artifact, Artifact) else artifact
+        if isinstance(artifact, Artifact):
+            return Verdict(directory, damage(artifact, deep=deep))
+        return Verdict(directory, artifact)
     except PermissionError:
-        return str(closed(directory))
+        return Verdict(directory, str(closed(directory)), closed=True)
     except ArtifactError as error:
-        return str(error)
+        return Verdict(directory, str(error), closed=True)

@@ -1,8 +1,7 @@
-"""Verification and garbage collection."""
+"""Garbage collection."""
 
 import errno
 import os
-import re
 import resource
 import threading
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use
 from tasks.artifact.durable import explained_disk_errors
-from tasks.artifact.inventory import verify
 from tasks.artifact.lock import is_locked, locked
 from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, refs, release, run_name, used_by
 from tasks.errors import ArtifactError
@@ -296,40 +294,3 @@ def test_a_read_only_store_can_be_looked_at_and_remembers_no_run(store, monkeypa
         assert [swept.path for swept in collect(store, dry_run=True)] == [orphan.path]
         with pytest.raises(ArtifactError, match=f"cannot write below {store.root}: Read-only file"):
             keep(store, "run", "1", [orphan])
-
-
-def test_verify_names_an_artifact_without_its_record_and_no_other_folder(store):
-    torn = store.obtain(text_step("root", "x"))
-    (torn.path / "record.json").unlink()
-    (store.root / "raw" / "2024").mkdir(parents=True)
-    assert verify(store) == {
-        str(torn.path): f"DAMAGED {torn.path}: record.json is missing or no JSON"
-    }
-
-
-def test_what_its_owner_keeps_closed_is_named_and_taken_for_nothing_else(store, monkeypatch):
-    closed, other = (store.obtain(text_step("root", text)) for text in ("x", "y"))
-    read = Path.read_bytes
-
-    def refused(path):
-        if path.parent == closed.path:  # as root, one may read what is closed
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return read(path)
-
-    monkeypatch.setattr(Path, "read_bytes", refused)
-    told = f"user id .* may not read {closed.path}; have its owner open it"
-    verdicts = verify(store)
-    assert verdicts[str(other.path)] is None
-    assert re.match(told, verdicts[str(closed.path)])
-    for asked in (lambda: store.obtain(text_step("root", "x")), lambda: collect(store)):
-        with pytest.raises(ArtifactError, match=told):
-            asked()
-
-
-def test_verify_names_what_is_damaged(store):
-    good = store.obtain(text_step("root", "good"))
-    bad = store.obtain(text_step("root", "bad"))
-    (bad.path / "text.txt").write_text("BAD")
-    verdicts = verify(store)
-    assert verdicts[str(good.path)] is None
-    assert "bytes differ" in verdicts[str(bad.path)]

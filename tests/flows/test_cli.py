@@ -17,6 +17,7 @@ from flows.plan import Planned
 from flows.summary import print_plan, print_summary
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import size_of
+from tasks.artifact.lock import locked
 
 REPOSITORY = Path(__file__).parents[2]
 SMALLER = [
@@ -148,6 +149,33 @@ def test_a_root_that_is_not_there_yet_is_not_made_by_looking(tmp_path):
     done = CliRunner().invoke(app, ["verify", "--root", str(tmp_path / "new/root")])
     assert (done.exit_code, done.output) == (0, "0 artifacts, 0 damaged\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_says_what_to_do_about_damage_and_repair_does_it(tmp_path):
+    def build(workspace):
+        (workspace.path / "text.txt").write_text("as it was built")
+
+    data = Store(tmp_path / "data")
+    good, bad = (data.obtain(Step("root", 1, "1_root", {"n": n}, {}, build)) for n in (1, 2))
+    (bad.path / "text.txt").write_text("not as it was")
+    places = sorted([(good.path, "ok     "), (bad.path, "DAMAGED")])
+    fault = "  text.txt: 13 bytes, expected 15"
+    lines = [f"{word} {path}{fault if path == bad.path else ''}" for path, word in places]
+    advice = "`verify --repair` moves them to data/.trash; the next run builds them again"
+    moved = "moved 1 to data/.trash; the next run builds what it needs of them again"
+    verify = ["verify", "--root", str(tmp_path)]
+
+    found = CliRunner().invoke(app, verify)
+    assert found.output.splitlines() == [*lines, "2 artifacts, 1 damaged", advice]
+    with locked(data.root / ".locks" / bad.name, "a build"):
+        left = CliRunner().invoke(app, [*verify, "--repair"])
+    assert f"{fault} (left: somebody is building it" in left.output
+    repaired = CliRunner().invoke(app, [*verify, "--repair"])
+    lines = [f"{line} (moved)" if fault in line else line for line in lines]
+    assert repaired.output.splitlines() == [*lines, "2 artifacts, 1 damaged", moved]
+    again = CliRunner().invoke(app, verify)
+    assert again.output.splitlines() == [f"ok      {good.path}", "1 artifacts, 0 damaged"]
+    assert [r.exit_code for r in (found, left, repaired, again)] == [1, 1, 0, 0]
 
 
 def test_an_unknown_stage_is_refused_with_the_names_of_all(tmp_path):
