@@ -27,7 +27,10 @@ def summary_of(artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
         "model": stage_facts(artifacts["model"]) if "model" in artifacts else None,
         "metrics": dict(evaluated.report["metrics"]) if evaluated else {},
         "warnings": [
-            line for name in ORDER if name in artifacts for line in _warnings(artifacts[name])
+            line
+            for name in ORDER
+            if name in artifacts and name != "registration"  # it repeats those of evaluation
+            for line in _warnings(artifacts[name])
         ],
         "benchmarks": dict(evaluated.report.get("benchmarks", {})) if evaluated else {},
         "report": _report(registered, evaluated),

@@ -26,10 +26,12 @@ from flows.pages import headline, stage_headline, stage_page, state_message, sum
 from flows.pipeline import ORDER, _closing
 from flows.result_lines import result_lines
 from flows.reward_pipeline import reward_pipeline
+from flows.summary import summary_of
 from tasks.artifact import Artifact, Quarantine, Workspace
 from tasks.errors import Interrupted, TrainingError
 from tasks.registration.metrics_sink import MetricsSink
 from tasks.registration.params import RegistrationParams
+from tasks.registration.task import SHOWN
 from tasks.registration.tracking import client_for, run_for
 
 REPOSITORY = Path(__file__).parents[2]
@@ -211,6 +213,18 @@ def test_the_pages_of_evaluation_and_registration_tell_the_same(tmp_path):
         assert f"| file | {literal(tmp_path)}/report.html |" in page
         assert ("- beware" in page, "Chat Hard" in page) == (stage == "evaluation",) * 2
         assert ("### Decision" in page) == (stage == "registration")
+
+
+def test_the_summary_tells_once_what_evaluation_warns_of_and_registration_repeats(tmp_path):
+    record = {"seconds": 1.0, "created": "now", "git_commit": None}
+    evaluated = {"rows": 9, "warnings": ["beware"], "metrics": {}}
+    decided = dict.fromkeys(SHOWN) | {"rows": 9, "warnings": ["beware"]}
+    artifacts = {
+        stage: Artifact(stage, "k", tmp_path, "d", record | {"report": report})
+        for stage, report in (("evaluation", evaluated), ("registration", decided))
+    }
+    assert summary_of(artifacts)["warnings"] == ["beware"]
+    assert "- beware" in stage_page(artifacts["registration"])
 
 
 def test_an_alias_that_has_moved_since_is_told_beside_what_was_decision_line(tmp_path):
