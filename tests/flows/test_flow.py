@@ -218,7 +218,7 @@ def test_the_pages_of_evaluation_and_registration_tell_the_same(tmp_path):
 def test_the_summary_tells_once_what_evaluation_warns_of_and_registration_repeats(tmp_path):
     record = {"seconds": 1.0, "created": "now", "git_commit": None}
     evaluated = {"rows": 9, "warnings": ["beware"], "metrics": {}}
-    decided = dict.fromkeys(SHOWN) | {"rows": 9, "warnings": ["beware"]}
+    decided = dict.fromkeys(SHOWN) | DECIDED | {"rows": 9, "warnings": ["beware"]}
     artifacts = {
         stage: Artifact(stage, "k", tmp_path, "d", record | {"report": report})
         for stage, report in (("evaluation", evaluated), ("registration", decided))
