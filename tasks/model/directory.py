@@ -43,6 +43,15 @@ class BaseModel:
     provenance: dict[str, Any]
     """Where it comes from: path, hub repository and commit, or the scratch fields."""
 
+    @property
+    def name(self) -> str:
+        """What people call it: `owner/name@commit`, or the name of its directory; a model that was
+        made here is told by its family."""
+        if "hub" in self.provenance:
+            return f"{self.provenance['hub']}@{self.provenance['commit']}"
+        scratch = self.provenance.get("scratch")
+        return f"{scratch['architecture']} from scratch" if scratch else self.path.name
+
 
 def tokenizer_files(directory: Path) -> list[str]:
     """The names of the files that decide which ids a text gets."""

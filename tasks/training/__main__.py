@@ -122,6 +122,7 @@ def _trainer(job: Job, request: StopRequest) -> "RewardTrainer":
     )
     model: Any = trainer.model
     check_positions(base_of(model), held_out, "eval")  # the evaluation stage always scores them
+    trainer.base_name = job.base
     trainer.job = {**job.identity, "world_size": args.world_size}
     logs = Path(job.output) / "logs"
     logs.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from tasks.training.settings.names import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 11
+VERSION = 12
 
 
 def step(
@@ -85,6 +85,7 @@ def _job(
 ) -> Job:
     return Job(
         model=str(model.path),
+        base=model.name,
         tokenizer=str((tokenization.path / TOKENIZER_DIRECTORY).resolve()),
         pairs=str(tokenization.path.resolve()),
         output=str(workspace.path.resolve()),

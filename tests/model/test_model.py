@@ -14,7 +14,7 @@ from tasks.artifact import Artifact, Store
 from tasks.errors import DataError, ModelError
 from tasks.ingestion.places.hub import resolve_commit
 from tasks.model import ModelParams, ScratchParams, base_model, step
-from tasks.model.directory import describe, weights_digest
+from tasks.model.directory import BaseModel, describe, weights_digest
 from tasks.model.scratch import LONGEST_RUN, MOST_TOKEN_CHARACTERS, texts, train_tokenizer
 from tests.ingestion.places.servers import Hub, serving
 
@@ -45,6 +45,7 @@ def test_a_scratch_model_is_the_same_bytes_in_two_stores(tmp_path, ingestion):
     a, c = base_model(first), base_model(third)
     assert a.tokenizer_digest == c.tokenizer_digest
     assert a.weights_digest != c.weights_digest
+    assert a.name == "qwen3 from scratch"
 
 
 def test_a_scratch_model_loads_with_the_auto_classes_and_its_tokenizer_keeps_any_text(
@@ -93,7 +94,7 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
     shutil.copytree(tiny_model_directory, copy)
     params = ModelParams(path=str(copy))
     before = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
-    assert before.path == copy.resolve()
+    assert (before.path, before.name) == (copy.resolve(), "model")
     (copy / "chat_template.jinja").write_text("{{ messages }}")
     after = base_model(Store(tmp_path / "s").obtain(step(params, ingestion)))
     assert before.tokenizer_digest != after.tokenizer_digest
@@ -238,6 +239,12 @@ def test_datasets_and_models_are_resolved_alike_and_fail_with_a_class_of_their_o
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(failed, match=r"set HF_ENDPOINT to a mirror \(now http://127\.0\.0\.1:1\)"):
         resolve_commit(kind, "me/it", "main", failed)
+
+
+def test_a_model_of_the_hub_is_called_by_its_repository_and_commit(tmp_path):
+    place = tmp_path / "models--me--it/snapshots" / ("a" * 40)
+    model = BaseModel(place, "", "", {"hub": "me/it", "commit": "a" * 40})
+    assert model.name == f"me/it@{'a' * 40}"
 
 
 def test_sizes_that_do_not_fit_are_refused_before_training(tmp_path, ingestion):

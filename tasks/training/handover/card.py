@@ -4,6 +4,7 @@ Holds no path of the machine and no clock: equal runs leave equal cards.
 """
 
 import json
+import re
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -14,13 +15,13 @@ from peft import PeftModel
 
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.training.checkpoints.checkpoint import versions
-from tasks.training.model.adapter import base_of
 from tasks.training.settings.config import RewardConfig
 
 if TYPE_CHECKING:
     from tasks.training.trainer import RewardTrainer
 
 TAGS = ("reward-trainer", "reward-model", "reward-pipeline")
+HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<commit>[0-9a-f]{40}))?")
 SHOWN = ("loss", "accuracy", "margin", "mean_reward", "num_tokens")
 
 LOAD_WHOLE = """from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -61,13 +62,15 @@ def model_card(
     """
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     adapter = isinstance(model, PeftModel)
-    base = Path(base_of(model).name_or_path or trainer.base_name).name
+    base = base_name(trainer)
+    hub = HUB_NAME.fullmatch(base)
     alone = adapter and not merged
     load = LOAD_ADAPTER if alone else LOAD_WHOLE
     lines = [
         "---",
         f"library_name: {'peft' if alone else 'transformers'}",
         "pipeline_tag: text-classification",
+        *([f"base_model: {hub['repository']}"] if hub else []),
         "tags:",
         *(f"- {tag}" for tag in dict.fromkeys((*TAGS, *tags))),
         "---",
@@ -96,6 +99,12 @@ def model_card(
         *_table(("library", "version"), versions().items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def base_name(trainer: "RewardTrainer") -> str:
+    """What the base model is called: as it was given, but of a directory the last part alone."""
+    given = Path(trainer.base_name)
+    return given.name if given.is_absolute() or given.is_dir() else trainer.base_name
 
 
 def _sources(rows: Any) -> list[tuple[str, Any]]:
@@ -160,4 +169,5 @@ def _settings(trainer: "RewardTrainer") -> list[tuple[str, str]]:
 
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
-    return lines + [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return lines + [f"| {' | '.join(row)} |" for row in cells]

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from tasks.artifact.durable import write_json, writing
 from tasks.training.checkpoints.space import explained_full_disk
 from tasks.training.guard import check_weights
-from tasks.training.handover.card import model_card
+from tasks.training.handover.card import HUB_NAME, base_name, model_card
 from tasks.training.model.adapter import base_of, merged, merged_anew
 from tasks.training.model.quantized import is_quantized
 from tasks.training.model.score_head import head_digest
@@ -41,11 +41,7 @@ def _export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     history = exact_history(trainer.state.log_history)
     card = model_card(trainer, history, "model", merged=True)
     if isinstance(model, PeftModel):
-        base_of(model).name_or_path = ""  # a path of this machine is no part of the result
-        for config in model.peft_config.values():
-            config.base_model_name_or_path = None  # peft would fill in the name above
-        model.save_pretrained(str(output / "adapter"), safe_serialization=True)
-        (output / "adapter" / "README.md").unlink(missing_ok=True)
+        _save_adapter(model, output / "adapter", base_name(trainer))
         quantized = is_quantized(model)
         model = merged_anew(output / "adapter", model.unload()) if quantized else merged(model)
     save_model(model, tokenizer, output / "model")
@@ -53,6 +49,23 @@ def _export(trainer: "RewardTrainer", output: Path, tokens: int) -> None:
     with writing(output / "metrics.jsonl") as path:
         path.write_text("".join(json.dumps(record) + "\n" for record in history), "utf-8")
     write_json(output / "training.json", summary(trainer, model, history, tokens))
+
+
+def _save_adapter(model: PeftModel, directory: Path, base: str) -> None:
+    """The adapter, with the place of its base model where that is the hub.
+
+    A path of this machine is no part of the result.
+    """
+    base_of(model).name_or_path = ""
+    for config in model.peft_config.values():
+        config.base_model_name_or_path = None  # peft would fill in the name above
+    model.save_pretrained(str(directory), safe_serialization=True)
+    (directory / "README.md").unlink(missing_ok=True)
+    if hub := HUB_NAME.fullmatch(base):  # named before, it would have been asked for its config
+        path = directory / "adapter_config.json"
+        named = {"base_model_name_or_path": hub["repository"], "revision": hub["commit"]}
+        config = json.loads(path.read_text("utf-8")) | named
+        path.write_text(json.dumps(config, indent=2, sort_keys=True), "utf-8")
 
 
 def save_model(model: PreTrainedModel, tokenizer: Any, directory: Path) -> None:

@@ -151,19 +151,22 @@ def check_head_is_trained(model: PeftModel) -> None:
 
 
 def load_adapter(directory: Path, options: dict[str, Any]) -> PeftModel:
-    """The adapter of a directory on the base model that it names, to be trained further.
+    """The adapter of a directory on the base model (and commit) that it names, to be trained
+    further.
 
     Raises:
         ModelError: the adapter does not say where its base model is, or that cannot be loaded.
     """
-    base = PeftConfig.from_pretrained(str(directory)).base_model_name_or_path
+    config = PeftConfig.from_pretrained(str(directory))
+    base = config.base_model_name_or_path
     if not base:
         raise ModelError(
             f"the adapter {directory} does not say what its base model is; write its place into "
             "base_model_name_or_path of adapter_config.json, or load it with peft and pass the "
             "PeftModel"
         )
-    body = load_reward_model(base, **options).model
+    pinned = {"revision": config.revision} if config.revision else {}
+    body = load_reward_model(base, **pinned | options).model
     rows = embedding_rows(directory, body)
     if rows is not None and rows != embedding(body).num_embeddings:
         grow(body, rows)  # the adapter brings their values

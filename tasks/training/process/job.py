@@ -23,6 +23,8 @@ class Job:
 
     model: str
     """Directory of the base model."""
+    base: str
+    """What the base model is called: a name of the hub with its commit, or of a directory."""
     tokenizer: str
     """Directory of the tokenizer that made the pairs, with the chat template as it was used."""
     pairs: str

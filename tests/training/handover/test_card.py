@@ -27,7 +27,9 @@ FIELDS = {
 
 @pytest.fixture
 def trainer(base, tmp_path):
-    rows = [{**row, "source": "votes" if n % 4 else "talks"} for n, row in enumerate(make_rows(16))]
+    rows = [
+        {**row, "source": "votes" if n % 4 else "talks|de"} for n, row in enumerate(make_rows(16))
+    ]
     trainer = RewardTrainer(
         str(base),
         RewardConfig(output_dir=str(tmp_path / "a-reward-model"), learning_rate=3e-3, **FIELDS),
@@ -48,7 +50,7 @@ def test_the_card_says_what_the_model_was_made_from_and_how_to_read_it(trainer, 
     assert card.data.pipeline_tag == "text-classification"
     assert f"Trained from `{base.name}`, with a head that was drawn from the seed" in text
     assert str(base.parent) not in text
-    assert "| votes | 12 |\n| talks | 4 |" in text
+    assert "| votes | 12 |\n| talks\\|de | 4 |" in text
     assert "| learning_rate | 0.003 |" in text
     assert "| eval_held |" in text
     assert "| torch |" in text

@@ -1,12 +1,19 @@
 """What training leaves does not depend on where it ran."""
 
+import json
 import shutil
 
+import pytest
+import torch
+from huggingface_hub import ModelCard
 from peft import LoraConfig
 
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.export import export
+from tasks.training.model.loading import load_reward_model
 from tests.training.tiny import QUIET, make_rows
+
+COMMIT = "c" * 40
 
 
 def test_an_adapter_is_the_same_bytes_wherever_its_base_model_stands(base, tmp_path):
@@ -23,3 +30,47 @@ def test_an_adapter_is_the_same_bytes_wherever_its_base_model_stands(base, tmp_p
         files = [path for path in output.rglob("*") if path.is_file()]
         written.append({path.relative_to(output): path.read_bytes() for path in files})
     assert written[0] == written[1]
+
+
+# peft asks the base model by an older name
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_an_adapter_of_a_base_from_the_hub_goes_on_from_the_commit_that_it_was_trained_on(
+    base, tmp_path
+):
+    trainer = RewardTrainer(
+        base,
+        RewardConfig(output_dir=str(tmp_path / "runs"), learning_rate=3e-2, **QUIET),
+        train_dataset=make_rows(8),
+        peft_config=LoraConfig(r=2, target_modules="(.*)(q|k)_proj"),
+    )
+    trainer.base_name = f"someone/a-model@{COMMIT}"
+    trainer.train()
+    export(trainer, tmp_path / "out", tokens=0)
+    text = (tmp_path / "out/model/README.md").read_text()
+    assert ModelCard(text).data.base_model == "someone/a-model"
+    assert f"Trained from `someone/a-model@{COMMIT}`" in text
+    config = json.loads((tmp_path / "out/adapter/adapter_config.json").read_text())
+    named = (config["base_model_name_or_path"], config["revision"])
+    assert named == ("someone/a-model", COMMIT)
+
+    repository = tmp_path / "cache/models--someone--a-model"
+    shutil.copytree(base, repository / "snapshots" / COMMIT)
+    later = shutil.copytree(base, repository / "snapshots" / ("d" * 40))
+    other = load_reward_model(base, seed=7).model
+    for weight in other.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    other.save_pretrained(later)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text("d" * 40)
+    offline = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True}
+    again = RewardTrainer(
+        tmp_path / "out/adapter",
+        RewardConfig(output_dir=str(tmp_path / "again"), model_init_kwargs=offline, **QUIET),
+        train_dataset=make_rows(8),
+        processing_class=trainer.processing_class,
+    )
+    merged = load_reward_model(tmp_path / "out/model", need_head=True).model
+    ids = torch.tensor([[5, 9, 44, 1]])
+    with torch.no_grad():
+        expected = merged(ids).logits.item()
+        assert again.model.eval()(ids).logits.item() == pytest.approx(expected, abs=1e-5)

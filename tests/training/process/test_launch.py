@@ -44,7 +44,9 @@ def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     workspace = Workspace(tmp_path / "work", lock)
     params = TrainingParams(device="cpu").model_dump(mode="json")
-    places = {name: str(tmp_path / name) for name in ("model", "tokenizer", "pairs", "output")}
+    places = {
+        name: str(tmp_path / name) for name in ("model", "base", "tokenizer", "pairs", "output")
+    }
     job = Job(**places, scratch=str(workspace.scratch), params=params, identity={})
     for step, files in ((20, [checkpoint.MANIFEST] if saved else []), (30, [])):
         directory = job.checkpoints / f"checkpoint-{step}"
