@@ -111,6 +111,7 @@ def provenance_of(version: "ModelVersion", run_id: str, subject: Subject) -> dic
         },
         "Stages": stage_keys(training, subject.evaluation, tokenization),
         "Code and libraries": {"git commit": training.record.get("git_commit"), **libraries},
+        "Reproduction": training.report["determinism"],
         "Digests of the pairs": {s: part_digest(tokenization, s) for s in SPLITS},
     }
 

@@ -15,7 +15,7 @@ from tasks.ingestion.redaction import redacted
 from tasks.registration.params import RegistrationParams
 from tasks.registration.registry import still_registered
 
-VERSION = 10
+VERSION = 11
 SHELF = "7_registration"
 RECEIPT = "registered.json"
 SHOWN = (

@@ -95,12 +95,18 @@ def write_reward_model(base: Path, destination: Path, seed: int, spread: float =
 
 
 def stored(
-    store: Store, stage: str, source: Path, inputs: dict[str, Artifact] | None = None, **params: Any
+    store: Store,
+    stage: str,
+    source: Path,
+    inputs: dict[str, Artifact] | None = None,
+    report: dict[str, Any] | None = None,
+    **params: Any,
 ) -> Artifact:
     """An artifact that holds a copy of a directory."""
 
     def build(workspace: Workspace) -> None:
         shutil.copytree(source, workspace.path, dirs_exist_ok=True)
+        workspace.report.update(report or {})
 
     shelf = 1 + ("ingestion", "conversion", "templating", "tokenization", "training").index(stage)
     return store.obtain(Step(stage, 1, f"{shelf}_{stage}", params, inputs or {}, build))

@@ -61,7 +61,9 @@ def upstream(store: Store, scratch: Path, base: Path, seed: int) -> tuple[Artifa
     inputs = {"templating": templating}
     tokenization = stored(store, "tokenization", scratch / "tokenization", inputs)
     inputs = {"tokenization": tokenization}
-    return stored(store, "training", scratch / "training", inputs, seed=seed), tokenization
+    pinned = {"determinism": {"device": "cpu", "seed": seed, "bit_exact": True}}
+    trained = stored(store, "training", scratch / "training", inputs, pinned, seed=seed)
+    return trained, tokenization
 
 
 @dataclass

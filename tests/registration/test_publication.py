@@ -43,6 +43,7 @@ def test_the_page_of_the_decision_is_the_same_in_run_version_and_artifact(overta
         place.better[0].key,  # stage keys, and the versions of libraries
         f'<td dir="auto">{place.better[0].record["git_commit"]}</td>',
         '<td dir="auto">torch</td>',
+        '<td dir="auto">bit_exact</td>',
     ):
         assert told in text, told
     own = (place.better[1].path / "report.html").read_text("utf-8")

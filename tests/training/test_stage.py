@@ -164,6 +164,17 @@ def test_the_artifact_holds_a_complete_reward_model(base, pairs, tmp_path):
     assert not [name for r in history for name in r if "second" in name or "time" in name]
     assert artifact.report["last"]["num_tokens"] == artifact.report["num_tokens"] == 807
     assert artifact.report["head"]["origin"] == "new"
+    assert artifact.report["determinism"] == {
+        "device": "cpu",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": 1,
+        "dtype": "float32",
+        "processes": 1,
+        "seed": 42,
+        "data_seed": 42,
+        "full_determinism": False,
+        "bit_exact": True,
+    }
     stock = AutoModelForSequenceClassification.from_pretrained(artifact.path / "model").eval()
     assert stock.config.problem_type == "regression"
     assert AutoTokenizer.from_pretrained(artifact.path / "model").pad_token == "<|pad|>"

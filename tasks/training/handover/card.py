@@ -15,6 +15,7 @@ from peft import PeftModel
 
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.training.checkpoints.checkpoint import versions
+from tasks.training.handover.determinism import determinism, promise
 from tasks.training.settings.config import RewardConfig
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def model_card(
     adapter = isinstance(model, PeftModel)
     base = base_name(trainer)
     hub = HUB_NAME.fullmatch(base)
+    pinned = determinism(trainer)
     alone = adapter and not merged
     load = LOAD_ADAPTER if alone else LOAD_WHOLE
     lines = [
@@ -94,6 +96,11 @@ def model_card(
         "",
         "## Settings",
         *_table(("setting", "value"), _settings(trainer)),
+        "",
+        "## Reproduction",
+        promise(pinned),
+        "",
+        *_table(("pinned", "as"), pinned.items()),
         "",
         "## Versions",
         *_table(("library", "version"), versions().items()),

@@ -11,6 +11,7 @@ from tasks.artifact.durable import write_json, writing
 from tasks.training.checkpoints.space import explained_full_disk
 from tasks.training.guard import check_weights
 from tasks.training.handover.card import HUB_NAME, base_name, model_card
+from tasks.training.handover.determinism import determinism
 from tasks.training.model.adapter import base_of, merged, merged_anew
 from tasks.training.model.quantized import is_quantized
 from tasks.training.model.score_head import head_digest
@@ -105,6 +106,7 @@ def summary(
         "last": trained[-1] if trained else None,
         "last_evaluation": evaluated[-1] if evaluated else None,
         "batch_adapted": trainer.batch_adapted(),
+        "determinism": determinism(trainer),
         "parameters": base_of(model).num_parameters(),
         "head": {
             "origin": trainer.head.origin,

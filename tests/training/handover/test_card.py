@@ -52,6 +52,8 @@ def test_the_card_says_what_the_model_was_made_from_and_how_to_read_it(trainer, 
     assert str(base.parent) not in text
     assert "| votes | 12 |\n| talks\\|de | 4 |" in text
     assert "| learning_rate | 0.003 |" in text
+    assert "give the same weights, bit for bit, on a CPU" in text
+    assert f"| threads | {torch.get_num_threads()} |\n| dtype | float32 |" in text
     assert "| eval_held |" in text
     assert "| torch |" in text
     assert 'from_pretrained("someone/model", dtype=torch.float32)' in text
