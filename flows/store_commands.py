@@ -1,16 +1,11 @@
 """Commands about the store of artifacts: check its files, free what is no longer needed."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flows.console import EXIT_FAILED, Root, errors_in_one_sentence
-
-if TYPE_CHECKING:
-    from tasks.artifact.inventory import Verdict
 
 store = typer.Typer()
 
@@ -26,19 +21,14 @@ def verify(
         typer.Option(help="Move what is damaged to data/.trash; the next run builds it again."),
     ] = False,
 ) -> None:
-    """Check the files of every artifact against its record. Exit code 1: something is damaged, and
-    was not moved."""
-    from tasks.artifact import Store
-    from tasks.artifact.inventory import verify as verify_all
-    from tasks.artifact.repair import repair as repair_all
+    """Check the files of every artifact, and of every version registered from here, against what
+    was recorded of them. Exit code 1: something is wrong, and was not moved."""
+    from flows.store_verdicts import print_verdicts, verify_store
 
     with errors_in_one_sentence():
-        store = Store(root.resolve() / "data")
-        if repair:
-            verdicts, moved = repair_all(store, deep=deep)
-        else:
-            verdicts, moved = verify_all(store, deep=deep), set[Path]()
-    if not _told(verdicts, moved, repair):
+        found = verify_store(root.resolve(), deep=deep, repair=repair)
+    print_verdicts(found)
+    if not found.sound:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -57,21 +47,3 @@ def gc(
     with errors_in_one_sentence():
         swept = collect_garbage(root.resolve(), keep_runs=keep_runs, dry_run=dry_run)
     print_swept(swept, dry_run)
-
-
-def _told(verdicts: "Sequence[Verdict]", moved: Collection[Path], repair: bool) -> bool:
-    """Prints every verdict and what to do; whether the store is sound now."""
-    left = " (left: somebody is building it, or it is no artifact of this store)" if repair else ""
-    for path, problem, closed in map(astuple, verdicts):
-        word = "ok" if problem is None else "CLOSED" if closed else "DAMAGED"
-        told = (problem or "").removeprefix("DAMAGED ")
-        done = " (moved)" if path in moved else left if word == "DAMAGED" else ""
-        print(f"{word:<7} {path}  {told}{done}".rstrip())
-    bad = [verdict for verdict in verdicts if verdict.problem]
-    damaged = sum(not verdict.closed for verdict in bad)
-    print(f"{len(verdicts)} artifacts, {damaged} damaged")
-    if moved:
-        print(f"moved {len(moved)} to data/.trash; the next run builds what it needs of them again")
-    elif damaged and not repair:
-        print("`verify --repair` moves them to data/.trash; the next run builds them again")
-    return len(bad) == len(moved)

@@ -37,6 +37,7 @@ class Verdict:
     path: Path
     problem: str | None
     closed: bool = False
+    artifact: Artifact | None = None
 
 
 def verify(store: Store, *, deep: bool = False) -> list[Verdict]:
@@ -67,7 +68,7 @@ def _verdict(directory: Path, deep: bool) -> Verdict:
     try:
         artifact = read_artifact(directory)
         if isinstance(artifact, Artifact):
-            return Verdict(directory, damage(artifact, deep=deep))
+            return Verdict(directory, damage(artifact, deep=deep), artifact=artifact)
         return Verdict(directory, artifact)
     except PermissionError:
         return Verdict(directory, str(closed(directory)), closed=True)

@@ -11,6 +11,7 @@ lazily, so that importing the package imports neither mlflow nor torch.
     register     one version per model: made, proved, judged, given its alias
     logged_model its files in MLflow's store
     address, usable, store    where MLflow's store is, and that it can be used
+    standing    whether the registered versions are there, with the files they had
     registry, tracking, experiment, metrics_sink    what MLflow knows: versions, runs, metrics
     retirement   old versions go
     facts, lineage, tags, publication    what is written down there of a version
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tasks.registration.metrics_sink import MetricsSink
     from tasks.registration.params import RegistrationParams
     from tasks.registration.registry import came_of, current_alias, is_deleted, still_registered
+    from tasks.registration.standing import versions_standing
     from tasks.registration.task import step
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "load_reward_model",
     "step",
     "still_registered",
+    "versions_standing",
 ]
 
 _HOMES = {
@@ -51,6 +54,7 @@ _HOMES = {
     "load_reward_model": "loader.inference",
     "step": "task",
     "still_registered": "registry",
+    "versions_standing": "standing",
 }
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tasks.ingestion.redaction import redacted
-from tasks.registration.address import address_of, database_path, store_uri
-from tasks.registration.params import RegistrationParams
+from tasks.registration.address import address_of, database_path
 from tasks.registration.quiet import prepare_environment
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Entry:
 
 
 def still_registered(
-    registered: Mapping[str, Any], params: RegistrationParams, root: Path, since_ns: int = 0
+    registered: Mapping[str, Any], tracking_uri: str | None, root: Path, since_ns: int = 0
 ) -> str | None:
     """None while the registry holds the version and its files; else a sentence that says why not.
 
@@ -62,7 +61,7 @@ def still_registered(
     local store, all have to be there at their size; where the file system says that one was touched
     since then, the digest decides. Those of another store are not looked at here.
     """
-    uri = store_uri(params, root)
+    uri = address_of(tracking_uri, root)
     what = f"version {registered['version']} of {registered['name']!r}"
     try:
         entry = _entry(uri, registered)

@@ -47,7 +47,7 @@ def step(
         inputs={"training": training, "evaluation": evaluation, "tokenization": tokenization},
         build=partial(build, params, root, training, evaluation, tokenization, context),
         still_valid=lambda artifact: still_registered(
-            receipt(artifact), params, root, (artifact.path / RECEIPT).stat().st_ctime_ns
+            receipt(artifact), params.tracking_uri, root, since(artifact)
         ),
     )
 
@@ -55,6 +55,11 @@ def step(
 def receipt(artifact: Artifact) -> dict[str, Any]:
     """What `registered.json` says: name, version, alias at registration, run, model."""
     return read_json(artifact.path / RECEIPT)
+
+
+def since(artifact: Artifact) -> int:
+    """When the receipt was written, in nanoseconds: files touched later are read again."""
+    return (artifact.path / RECEIPT).stat().st_ctime_ns
 
 
 def build(

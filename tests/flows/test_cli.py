@@ -25,6 +25,8 @@ SMALLER = [
     "conversion.max_bad_fraction=0.05",  # one of the sixty is no JSON
 ]
 
+NONE = "0 registered versions, 0 at fault"
+
 
 def cli(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -147,7 +149,10 @@ def test_a_root_that_is_no_directory_and_cannot_become_one_is_refused(tmp_path, 
 
 def test_a_root_that_is_not_there_yet_is_not_made_by_looking(tmp_path):
     done = CliRunner().invoke(app, ["verify", "--root", str(tmp_path / "new/root")])
-    assert (done.exit_code, done.output) == (0, "0 artifacts, 0 damaged\n")
+    assert (done.exit_code, done.output) == (
+        0,
+        f"0 artifacts, 0 damaged; {NONE}\n",
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,19 +167,30 @@ def test_verify_says_what_to_do_about_damage_and_repair_does_it(tmp_path):
     fault = "  text.txt: 13 bytes, expected 15"
     lines = [f"{word} {path}{fault if path == bad.path else ''}" for path, word in places]
     advice = "`verify --repair` moves them to data/.trash; the next run builds them again"
-    moved = "moved 1 to data/.trash; the next run builds what it needs of them again"
+    moved = "moved 1 to data/.trash; the next run builds what it needs again"
     verify = ["verify", "--root", str(tmp_path)]
 
     found = CliRunner().invoke(app, verify)
-    assert found.output.splitlines() == [*lines, "2 artifacts, 1 damaged", advice]
+    assert found.output.splitlines() == [
+        *lines,
+        f"2 artifacts, 1 damaged; {NONE}",
+        advice,
+    ]
     with locked(data.root / ".locks" / bad.name, "a build"):
         left = CliRunner().invoke(app, [*verify, "--repair"])
     assert f"{fault} (left: somebody is building it" in left.output
     repaired = CliRunner().invoke(app, [*verify, "--repair"])
     lines = [f"{line} (moved)" if fault in line else line for line in lines]
-    assert repaired.output.splitlines() == [*lines, "2 artifacts, 1 damaged", moved]
+    assert repaired.output.splitlines() == [
+        *lines,
+        f"2 artifacts, 1 damaged; {NONE}",
+        moved,
+    ]
     again = CliRunner().invoke(app, verify)
-    assert again.output.splitlines() == [f"ok      {good.path}", "1 artifacts, 0 damaged"]
+    assert again.output.splitlines() == [
+        f"ok      {good.path}",
+        f"1 artifact, 0 damaged; {NONE}",
+    ]
     assert [r.exit_code for r in (found, left, repaired, again)] == [1, 1, 0, 0]
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import RegistrationError
-from tasks.registration import still_registered
+from tasks.registration import still_registered, versions_standing
 from tasks.registration.proving.proof import prove_again
 from tasks.registration.store import refusals_told
-from tasks.registration.task import receipt
+from tasks.registration.task import RECEIPT, receipt
 
 
 @pytest.mark.slow
@@ -34,7 +34,8 @@ def test_a_receipt_that_the_registry_does_not_bear_out_is_built_again(defended, 
     assert receipt(found)["version"] == 3
     assert receipt(found)["logged_model_id"] == first["logged_model_id"]
 
-    assert "no longer holds" in still_registered(receipt(found), place.params, tmp_path)
+    address = place.params.tracking_uri
+    assert "no longer holds" in still_registered(receipt(found), address, tmp_path)
 
 
 def test_a_changed_byte_of_a_registered_file_is_found_and_mended_by_the_next_run(defended):
@@ -51,6 +52,30 @@ def test_a_changed_byte_of_a_registered_file_is_found_and_mended_by_the_next_run
     assert _but_for_the_seal(found) == _but_for_the_seal(first)
     os.utime(weights)  # touched, and the same
     assert place.register(made).cached
+
+
+def test_every_version_that_was_registered_is_verified_and_one_that_was_deleted_left_out(defended):
+    place, made = defended, defended.better
+    artifact = place.register(made)
+    weights = Path(receipt(artifact)["location"]) / "model.safetensors"
+    uri = receipt(artifact)["model_uri"]
+
+    def verified(**how):
+        return versions_standing([*made, artifact], place.root, **how)
+
+    assert verified() == verified(deep=True) == {uri: None}
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    fault = (
+        f"REGISTRY {weights.parent} holds other files than were registered, first {weights.name}"
+    )
+    assert verified() == {uri: fault}
+    os.utime(artifact.path / RECEIPT)  # a bit that flips leaves no time that says so
+    assert (verified(), verified(deep=True)) == ({uri: None}, {uri: fault})
+    weights.unlink()
+    assert verified() == {uri: f"REGISTRY {weights} is missing"}
+    place.client.delete_model_version("reward-model", str(receipt(artifact)["version"]))
+    assert verified() == {}
 
 
 @pytest.mark.slow
@@ -97,4 +122,4 @@ def _but_for_the_seal(found):
 def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
     found = receipt(place.register(place.evaluated(1)))
     place.client.set_model_version_tag("reward-model", "1", "artifact_digest", "else")
-    assert "holds another model" in still_registered(found, place.params, place.root)
+    assert "holds another model" in still_registered(found, place.params.tracking_uri, place.root)

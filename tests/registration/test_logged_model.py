@@ -46,7 +46,7 @@ def test_a_version_has_its_own_files_whatever_experiment_a_later_run_is_in(place
     for name in ("version", "logged_model_id", "location"):
         assert second[name] == first[name]
     shutil.rmtree(second["location"])
-    assert "is missing" in str(still_registered(second, params, place.root))
+    assert "is missing" in str(still_registered(second, params.tracking_uri, place.root))
     later.register(made)
     uri = place.client.get_model_version_download_uri("reward-model", "1")
     assert Path(uri.removeprefix("file://"), "MLmodel").is_file()

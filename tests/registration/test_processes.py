@@ -45,7 +45,7 @@ def the_one_version(place, made):
     assert len(client.search_model_versions("name = 'reward-model'")) == 1
     assert len(client.search_runs([experiment])) == 1
     assert len(client.search_logged_models([experiment])) == 1
-    assert still_registered(found, place.params, place.root) is None
+    assert still_registered(found, place.params.tracking_uri, place.root) is None
     return found
 
 

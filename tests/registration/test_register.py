@@ -189,7 +189,7 @@ def test_the_better_model_takes_the_alias_and_an_old_receipt_says_so(overtaken):
     # the champion was scored on the same pairs, as its own evaluation had scored it
     kept = pq.read_table(second_artifact.path / "champion_scores.parquet")
     assert kept.equals(pq.read_table(worse[1].path / "scores.parquet"))
-    assert still_registered(first, place.params, place.root) is None
+    assert still_registered(first, place.params.tracking_uri, place.root) is None
 
 
 def test_the_worse_model_is_only_a_challenger(defended):

@@ -32,7 +32,7 @@ def test_a_server_that_is_away_is_asked_for_a_training_as_often_as_we_set(monkey
 
 def test_no_password_of_the_store_is_told_with_the_reason_to_register_again(tmp_path):
     params = RegistrationParams(tracking_uri="unknown://me:sesame@store/db?password=sesame")
-    said = still_registered({"name": "reward-model", "version": 1}, params, tmp_path)
+    said = still_registered({"name": "reward-model", "version": 1}, params.tracking_uri, tmp_path)
     assert said is not None
     assert said.startswith("REGISTRY unknown://***@store/db?*** cannot be asked for version 1 of")
     assert "sesame" not in said
