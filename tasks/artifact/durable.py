@@ -34,6 +34,8 @@ REFUSALS = {
     errno.EIO: "see to the disk",
 }
 """Errors of a file system that refuses to write, and what to do about each."""
+OF_READING = (errno.EACCES, errno.EIO)
+"""Those that reading meets, too."""
 
 
 def fsync(path: Path) -> None:
@@ -153,10 +155,14 @@ def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
         if advice is None:
             raise
         place = _place_of(error, directory)
+        named = isinstance(error, OSError) and error.filename
+        refused = f"write below {place}"
+        if number in OF_READING:
+            refused = f"read or write {named or f'below {place}'}"
         status = os.statvfs(place)
         free = status.f_bavail * status.f_frsize / 1e9
         raise ArtifactError(
-            f"cannot write below {place}: {os.strerror(number)} ({free:.1f} GB free); finished "
+            f"cannot {refused}: {os.strerror(number)} ({free:.1f} GB free); finished "
             f"pieces are kept, so {advice} and run again"
         ) from error
 

@@ -242,6 +242,17 @@ def test_a_disk_that_is_full_elsewhere_is_told_by_its_own_place(store, tmp_path_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{elsewhere}/data/.locks")
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_what_reading_meets_too_is_not_told_as_a_refusal_to_write(store, tmp_path, number):
+    file = f"{tmp_path}/model/config.json"
+    for name, told in (
+        (file, f"cannot read or write {file}: "),
+        (None, f"write below {store.root}"),
+    ):
+        with pytest.raises(ArtifactError, match=told), explained_disk_errors(store.root):
+            raise OSError(number, os.strerror(number), name)
+
+
 def test_a_full_disk_is_told_where_only_the_sentence_of_a_library_says_so(store):
     told = "SafetensorError: I/O error: No space left on device (os error 28)"
     with (
