@@ -71,6 +71,23 @@ def test_a_case_that_is_longer_than_the_model_reads_is_left_out(model, tmp_path)
     assert "empty" in found["case"].to_pylist()
 
 
+def test_an_answer_from_elsewhere_is_no_probe_where_it_is_the_chosen_one(model, tmp_path):
+    rows = conversations(3)
+    rows[1]["chosen"] = rows[0]["chosen"]
+    write_conversion(tmp_path, rows)
+    pair_ids, sources = ids_of(rows)
+    made = replace(made_scores([1.0] * 3), pair_id=pair_ids, source=sources)
+    tokenizer, scorer = AutoTokenizer.from_pretrained(model), RewardScorer(model, device="cpu")
+
+    def asked(prompts):
+        found = probe_table(scorer, tokenizer, tmp_path, made, prompts).to_pylist()
+        return [row["pair_id"] for row in found if row["case"] == "other_answer"]
+
+    assert asked(1) == []  # the next prompt is the same one
+    assert asked(2) == []  # both have one answer
+    assert asked(3) == pair_ids[1:].tolist()  # but not the first
+
+
 def probes(rewards: dict[str, list[float]]) -> pa.Table:
     rows = [
         {"pair_id": str(i), "case": case, "tokens": 3, "reward": r, "reward_chosen": 1.5}
