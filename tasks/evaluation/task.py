@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 16
+VERSION = 17
 SHELF = "6_evaluation"
 
 

@@ -76,5 +76,5 @@ def judge(scored: Sequence[Scored], how: Resampling) -> Result:
 
 
 def _tied(scored: Scored) -> bool:
-    """Whether a right answer and a wrong one share the highest reward."""
-    return max(scored.right) == max(scored.wrong)
+    """Whether the lowest right answer and the highest wrong one earn the same."""
+    return min(scored.right) == max(scored.wrong)

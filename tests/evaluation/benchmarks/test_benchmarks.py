@@ -153,6 +153,15 @@ def test_a_best_of_four_that_is_shared_counts_as_its_share():
     assert found.unknown == ["of-my-own"]
 
 
+def test_a_verdict_on_several_right_answers_hangs_on_the_lowest_of_them():
+    # right 5 and 3, wrong 3: equal rewards decide; right 3 and 2, wrong 3: it is wrong anyway
+    rows = [scored("Ties", (5, 3, 3), 2, "tied:0"), scored("Ties", (3, 2, 3), 2, "tied:1")]
+    found = rewardbench2.judge([*rows, scored("Ties", (5, 3, 2), 2, "tied:2")], HOW)
+    assert found.values == [0, 0, 1]
+    assert found.to_json()["subsets"]["Ties"]["ties"] == 1
+    assert rewardbench2.judge(rows[1:], HOW).to_json()["subsets"]["Ties"]["ties"] == 0
+
+
 def test_the_score_of_ties_is_its_formula():
     rows = [
         scored("Ties", (5, 1), id="ref:0"),  # gap 4
