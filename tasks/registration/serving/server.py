@@ -38,7 +38,7 @@ def serve(
         RegistrationError: there is no such model, it is no plain reward model, or it does not
             score as its contract says; or the address is taken.
     """
-    with listening_socket(settings) as listening:
+    with bound_socket(settings) as listening:
         model, name = _loaded(source, settings, registry, root, device)
         from tasks.registration.serving.app import build_app
         from tasks.registration.serving.service import Service
@@ -61,6 +61,7 @@ def serve(
         # uvicorn raises the signal again once it has stopped; then it must not end the process.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: None)
+        listen(listening, settings)
         _run(build_app(service), settings.grace_seconds, listening, log_ready)
         logger.info("stopped; %d requests were scored or refused", service.meters.answered())
 
@@ -137,17 +138,45 @@ def _run(
     Server(config).run([listening])
 
 
-def listening_socket(settings: ServeSettings) -> socket.socket:
-    """The listening address, taken before the model is loaded: that takes longer."""
+def bound_socket(settings: ServeSettings) -> socket.socket:
+    """The address, taken before the model is loaded: that takes longer.
+
+    Raises:
+        RegistrationError: another has it, or it is none of this machine's.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # By the protocol's number asyncio knows to send at once: else an answer waits 40 ms for an ACK.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    _let_reuse(bound, True)  # connections of a server that has just ended linger there
     try:
-        listening.bind((settings.host.strip("[]"), settings.port))
+        bound.bind((settings.host.strip("[]"), settings.port))
     except OSError as error:
-        listening.close()
-        raise RegistrationError(
-            f"{settings.host}:{settings.port} cannot be listened on: {error}; give another --port"
-        ) from error
-    return listening
+        bound.close()
+        raise _refused(settings, error) from error
+    # Linux lets several have one address that all let reuse, until one of them listens.
+    _let_reuse(bound, False)
+    return bound
+
+
+def listen(bound: socket.socket, settings: ServeSettings) -> None:
+    """Lets clients connect; the next server gets the address as soon as this one has ended.
+
+    Raises:
+        RegistrationError: another listens there all the same.
+    """
+    _let_reuse(bound, True)
+    try:
+        bound.listen()
+    except OSError as error:
+        raise _refused(settings, error) from error
+
+
+def _let_reuse(bound: socket.socket, reuse: bool) -> None:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+
+
+def _refused(settings: ServeSettings, error: OSError) -> RegistrationError:
+    return RegistrationError(
+        f"{settings.host}:{settings.port} cannot be listened on: {error}; give another --port or "
+        "--host"
+    )

@@ -378,13 +378,3 @@ def test_a_server_for_others_needs_a_token(monkeypatch):
     assert settings_from(host="0.0.0.0").token == TOKEN
     with pytest.raises(ParamsError, match="port"):
         settings_from(port=70_000)
-
-
-def test_answers_are_sent_at_once_not_when_the_client_has_acknowledged():
-    import socket
-
-    from tasks.registration.serving.server import listening_socket
-    from tasks.registration.serving.settings import ServeSettings
-
-    with listening_socket(ServeSettings(port=0)) as taken:
-        assert taken.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on
