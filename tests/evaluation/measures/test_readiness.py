@@ -74,6 +74,28 @@ def test_best_of_n_equals_the_mean_over_all_draws():
         assert entry["random"] == pytest.approx(0.5, rel=1e-12)
 
 
+def test_the_best_of_many_has_the_rank_that_order_statistics_say():
+    # the highest of n ranks drawn from 1 .. K has mean n (K + 1) / (n + 1); quality (rank - 1) / 69
+    answers = answers_of(scores(ranked([-float(i) for i in range(70)])))
+    found = best_of_n(answers)
+    assert [entry["n"] for entry in found] == [1, 2, 3, 4, 8, 16, 32, 64]
+    for entry in found:
+        expected = (entry["n"] * 71 / (entry["n"] + 1) - 1) / 69
+        assert entry["model"] == entry["oracle"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_prompt_with_one_answer_alone_says_nothing_of_spread():
+    # both sides of a and of c are the same tokens
+    alone = [{"group": g, "answers": (g, g), "rewards": (2.0, 2.0), "tokens": (5, 5)} for g in "ac"]
+    assert intraclass_correlation(answers_of(scores(alone))) is None
+    mixed = answers_of(scores([alone[0], *ranked([3.0, 1.0], "b"), alone[1]]))
+    assert (len(mixed), mixed.sizes.tolist()) == (4, [1, 2, 1])
+    several = mixed.several()
+    assert (several.sizes.tolist(), sorted(several.reward.tolist())) == ([2], [1.0, 3.0])
+    found = readiness(scores(alone), answers_of(scores(alone)).several())
+    assert (found["groups"], found["best_of_n"]) == (None, None)
+
+
 def test_of_pairs_the_best_of_two_is_the_accuracy_with_ties_as_half():
     made = made_scores([1.0, -1.0, 0.0, 2.0])
     assert [e["model"] for e in best_of_n(answers_of(made))] == [0.5, 2.5 / 4]
@@ -103,6 +125,8 @@ def test_spread_and_zero_advantage_by_hand():
         "false_ties": 1,
         "largest_step": 2.0,
     }
+    nothing = made_scores([0.0])
+    assert readiness(nothing, answers_of(nothing))["bfloat16"]["largest_step"] == 0.0
 
 
 def test_false_ties_are_told_out_of_the_pairs_that_they_were_counted_in():
@@ -117,7 +141,7 @@ def test_false_ties_are_told_out_of_the_pairs_that_they_were_counted_in():
 
 def test_rounding_to_bfloat16_is_that_of_torch():
     values = np.random.default_rng(0).normal(0, 30, 5000).astype(np.float32).astype(np.float64)
-    values[:4] = [0.0, -0.0, 256.0, 257.0]
+    values[:8] = [0.0, -0.0, 256.0, 257.0, 259.0, 261.0, -259.0, -257.0]  # halves go to even
     expected = torch.tensor(values, dtype=torch.float32).bfloat16().double().numpy()
     assert (bfloat16(values) == expected).all()
 
