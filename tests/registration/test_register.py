@@ -46,6 +46,10 @@ def test_a_first_model_becomes_champion_with_all_that_is_known_of_it(defended):
     assert version.tags["stage.training"] == training.key
     assert "conversion" in "".join(version.tags)
     assert "of 20 held-out pairs" in version.description
+    warnings = evaluation.report["warnings"]
+    assert warnings
+    listed = version.description.partition("Warnings of the evaluation:\n\n")[2]
+    assert listed.splitlines()[: len(warnings) + 1] == [*(f"- {each}" for each in warnings), ""]
     run = client.get_run(found["run_id"])
     assert run.info.status == "FINISHED"
     assert run.data.tags["mlflow.note.content"] == version.description
