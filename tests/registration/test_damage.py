@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tasks.artifact import Store
 from tasks.errors import RegistrationError
+from tasks.evaluation import EvaluationParams
+from tasks.evaluation import step as evaluation_step
 from tasks.registration import still_registered, versions_standing
+from tasks.registration.aliases.promotion import promote
 from tasks.registration.proving.proof import prove_again
+from tasks.registration.proving.seal import seal_of, write_sums
 from tasks.registration.store import refusals_told
 from tasks.registration.task import RECEIPT, receipt
+from tests.evaluation.pieces import conversations, stored, write_tokenization
 
 
 @pytest.mark.slow
@@ -123,3 +129,31 @@ def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
     found = receipt(place.register(place.evaluated(1)))
     place.client.set_model_version_tag("reward-model", "1", "artifact_digest", "else")
     assert "holds another model" in still_registered(found, place.params.tracking_uri, place.root)
+
+
+def test_a_version_without_a_score_contract_is_promoted_by_nobody(defended):
+    place = defended
+    location = Path(receipt(place.register(place.worse))["location"])
+    (location / "reward_contract.json").unlink()
+    write_sums(location)  # as it would have been registered without one
+    place.client.set_model_version_tag("reward-model", "2", "package_digest", seal_of(location))
+    with pytest.raises(RegistrationError, match="version 2 of 'reward-model' has no score contr"):
+        promote(place.params, place.root, 2, why="it is better", despite_gate=True)
+    assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
+
+
+def test_an_evaluation_of_other_pairs_is_told_and_says_nothing_about_the_version(
+    defended, tmp_path
+):
+    place = defended
+    training, evaluation, tokenization = place.better
+    write_tokenization(tmp_path / "fewer", conversations(6), place.base)
+    fewer = stored(Store(tmp_path / "data"), "tokenization", tmp_path / "fewer")
+    step = evaluation_step(EvaluationParams(device="cpu"), training, fewer)
+    other = Store(tmp_path / "data").obtain(step)
+    says = f"the evaluation {other.key} scored 6 pairs, and the held-out split of .* holds 20, whi"
+    with pytest.raises(RegistrationError, match=says):
+        place.register((training, other, tokenization))
+    tags = place.client.get_model_version("reward-model", "1").tags
+    assert "refused" not in tags
+    assert tags["evaluation_digest"] == evaluation.digest

@@ -43,7 +43,7 @@ def prove(downloaded: Path, subject: Subject) -> Proof:
 
     Raises:
         VersionError: a file differs, or a reward does.
-        RegistrationError: it could not be asked.
+        RegistrationError: it could not be asked, or the evaluation is of other pairs.
     """
     _compare_files(downloaded, subject.model)
     _replay_contract(downloaded)
@@ -53,6 +53,12 @@ def prove(downloaded: Path, subject: Subject) -> Proof:
     found, golden = score_in_clean_process(
         downloaded, files, how["batch_size"], how["device"], subject.scratch
     )
+    if not found["pair_id"].equals(expected["pair_id"]):
+        raise RegistrationError(
+            f"the evaluation {subject.evaluation.key} scored {len(expected)} pairs, and the "
+            f"held-out split of {subject.tokenization.path} holds {len(found)}, which are not the "
+            "same ones; run evaluation on that"
+        )
     if (gap := _difference(expected, found)) == 0.0:
         return Proof(f"identical rewards for {len(found)} pairs after download", golden)
     # Other threads or another device add up in another order: the trained model decides, here.
@@ -115,9 +121,7 @@ def _rewards(table: pa.Table) -> np.ndarray:
 
 
 def _difference(first: pa.Table, second: pa.Table) -> float:
-    """Largest difference of two tables' rewards; infinite where their pairs differ."""
-    if not first["pair_id"].equals(second["pair_id"]):
-        return float("inf")
+    """Largest difference of two tables' rewards of the same pairs."""
     return float(np.abs(_rewards(first) - _rewards(second)).max())
 
 
@@ -126,8 +130,6 @@ def _limit(expected: pa.Table, tolerance: float) -> float:
 
 
 def _complaint(expected: pa.Table, found: pa.Table) -> str:
-    if not expected["pair_id"].equals(found["pair_id"]):
-        return "the evaluation scored other pairs than the held-out split holds; run evaluation"
     gaps = np.abs(_rewards(expected) - _rewards(found)).max(axis=0)
     row = int(gaps.argmax())
     return (
