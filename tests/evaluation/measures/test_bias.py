@@ -114,10 +114,36 @@ def test_null_models_that_see_nothing_count_as_half_and_say_so(tmp_path):
     assert found["model"]["accuracy"] == 1.0
 
 
+def test_each_judge_of_the_surface_is_right_where_more_of_its_mark_was_chosen(tmp_path):
+    pairs = [
+        ("- a\n- b", "a and b"),
+        ("x", "# T\n**b** `c`"),
+        ("**b** is more", "is"),
+        ("one!", "two"),
+    ]
+    made = made_scores([1.0] * 4, tokens=[(5, 5), (3, 9), (9, 5), (7, 5)])
+    found = panel(made, texts(tmp_path, pairs))["null_models"]
+    seen = {name: (judge["decides"], judge["accuracy"]) for name, judge in found.items()}
+    # right, wrong, or no difference, which counts 1/2: of the four pairs in their order
+    assert seen == {
+        "model": (1, 1),
+        "longer_tokens": (3 / 4, (0.5 + 0 + 1 + 1) / 4),
+        "shorter_tokens": (3 / 4, (0.5 + 1 + 0 + 0) / 4),
+        "longer_characters": (3 / 4, (0.5 + 0 + 1 + 1) / 4),
+        "more_lists": (1 / 4, (1 + 0.5 + 0.5 + 0.5) / 4),
+        "more_headers": (1 / 4, (0.5 + 0 + 0.5 + 0.5) / 4),
+        "more_bold": (2 / 4, (0.5 + 0 + 1 + 0.5) / 4),
+        "more_code": (1 / 4, (0.5 + 0 + 0.5 + 0.5) / 4),
+    }
+
+
 def test_the_first_tokens_say_the_same_where_the_verdict_is_the_same_ties_included():
-    judges = Judges(3, np.array([1.0, -1.0, 0.0, 0.0]))
-    judge = panel(made_scores([2.0, 2.0, 0.0, -1.0]), None, judges)["null_models"]["first_tokens"]
-    assert (judge["tokens"], judge["same"], judge["accuracy"]) == (3, 2 / 4, 2 / 4)
+    judges = Judges(3, np.array([1.0, -1.0, 9.0, 0.0, 0.0, 2.0]))
+    made = made_scores([2.0, 2.0, 9.0, 0.0, -1.0, 1.0], preferences=[1, 1, 0.5, 1, 1, 1])
+    judge = panel(made, None, judges)["null_models"]["first_tokens"]
+    # the third pair has no right side; of the others, which: right, wrong, tie, tie, right
+    assert (judge["tokens"], judge["same"], judge["accuracy"]) == (3, 3 / 5, 3 / 5)
+    assert judge["decides"] == 3 / 5
 
 
 def test_accuracy_by_length_is_of_the_right_pairs():

@@ -54,6 +54,11 @@ def test_an_affine_change_of_scale_is_found_and_undone():
     assert found["agreement"]["same_verdict"] == 1
     assert found["drift"]["mean"] == pytest.approx(rewards.mean() - scaled.mean())
     assert found["drift"]["std"] == pytest.approx(-3 * rewards.std())
+    # new less old, at each level: q - (4 q - 7)
+    levels = found["drift"]["levels"]
+    shift = [7 - 3 * np.quantile(rewards, level) for level in levels]
+    assert found["drift"]["quantiles"] == pytest.approx(shift)
+    assert (levels[0], levels[4], levels[-1]) == (0, 0.5, 1)
 
 
 def test_least_squares_by_hand():

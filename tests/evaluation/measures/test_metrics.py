@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from tasks.errors import DataError
 from tasks.evaluation.measures import intervals
+from tasks.evaluation.measures.bias import Judges
 from tasks.evaluation.measures.calibration import (
     calibration_bins,
     calibration_error,
     error_interval,
 )
+from tasks.evaluation.measures.distribution import reward_distribution
 from tasks.evaluation.measures.intervals import Resampling
 from tasks.evaluation.measures.metrics import all_metrics, flat, metrics_of
 from tasks.evaluation.tables.scores import Scores, score_table, scores_of
+from tasks.evaluation.tables.surface import FEATURES
+from tasks.evaluation.tables.texts import Texts
 from tests.evaluation.pieces import made_scores
 
 
@@ -206,6 +210,58 @@ def test_no_figure_depends_on_the_order_of_rows():
     expected = all_metrics(made)
     for _ in range(3):
         assert all_metrics(made.take(draw.permutation(n))) == expected
+
+
+def test_texts_judges_and_columns_go_with_their_pairs_in_whatever_order():
+    draw = np.random.default_rng(1)
+    n = 40
+    made = made_scores(draw.normal(0.3, 1, n).tolist())
+    judges = Judges(3, draw.normal(0, 1, n))
+    kinds = draw.choice(["math", "code"], n)
+    seen = Texts(
+        group=np.arange(n) // 2,
+        format=draw.choice(["standard", "conversational"], n),
+        language=draw.choice(["en", "de"], n),
+        turns=draw.integers(1, 6, n),
+        chosen=draw.integers(0, 9, (n, len(FEATURES))).astype(float),
+        rejected=draw.integers(0, 9, (n, len(FEATURES))).astype(float),
+        chosen_opening=draw.choice(["praise", "none"], n),
+        rejected_opening=draw.choice(["praise", "none"], n),
+        first=draw.choice([1.0, -1.0, 0.0], n),
+    )
+    how = Resampling(100)
+    expected = all_metrics(made, seen, how, judges=judges, columns={"kind": kinds})
+    assert expected["overall"]["groups"] == n // 2  # the prompts that texts know of
+    other = draw.permutation(n)
+    found = all_metrics(
+        made.take(other),
+        seen.take(other),
+        how,
+        judges=judges.take(other),
+        columns={"kind": kinds[other]},
+    )
+    assert found == expected
+
+
+def test_where_the_rewards_lie_by_hand():
+    # chosen 1 2 4, rejected 0 2 1; of three values, the q-quantile lies at place 2 q, from 0
+    made = made_scores([1.0, 0.0, 3.0], rewards=[(1.0, 0.0), (2.0, 2.0), (4.0, 1.0)])
+    found = reward_distribution(made)
+    assert found["levels"] == [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0]
+    assert found["chosen"] == {
+        "mean": pytest.approx(7 / 3),
+        "std": pytest.approx(sqrt(21 / 3 - (7 / 3) ** 2)),
+        "quantiles": pytest.approx([1, 1.02, 1.1, 1.5, 2, 3, 3.8, 3.96, 4]),
+    }
+    assert found["rejected"]["quantiles"] == pytest.approx(
+        [0, 0.02, 0.1, 0.5, 1, 1.5, 1.9, 1.98, 2]
+    )
+    # 0 1 1 2 2 4
+    assert found["all"]["mean"] == pytest.approx(10 / 6)
+    assert found["all"]["std"] == pytest.approx(sqrt(26 / 6 - (10 / 6) ** 2))
+    assert found["all"]["quantiles"][4] == 1.5
+    assert found["margin"]["mean"] == pytest.approx(4 / 3)
+    assert found["margin"]["quantiles"][-1] == 3
 
 
 def test_slices_hold_every_pair_once_and_lengths_are_of_the_answers_alone():
