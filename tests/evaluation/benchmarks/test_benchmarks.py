@@ -182,6 +182,9 @@ def test_the_score_of_ties_is_its_formula():
     each = np.array([1 + 0.01 * tanh(2 / 1 - 1), 0.3 + 0.2 - 0.01])
     twins = ties.judge([rows[2], rows[0], rows[1], rows[3]]).figure
     assert twins.interval == pytest.approx(mean_interval(each))
+    # any gap above 0 is right, and is above a smaller spread
+    near = [scored("Ties", (1, 0.5), id="ref:0"), scored("Ties", (1, 0.9, 0.5), 2, id="tied:0")]
+    assert list(ties.judge(near).parts.values())[:4] == [1, 1, 1, 1]
     # gap and spread both 0: 0 / 0 counts 0
     none = [scored("Ties", (1, 1), id="ref:0"), scored("Ties", (1, 1, 1), 2, id="tied:0")]
     assert ties.judge(none).figure.score == 0
