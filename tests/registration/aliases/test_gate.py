@@ -110,7 +110,11 @@ def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked
     assert beaten(high, low, "1", 0.0)[0]
     assert not beaten(low, high, "1", 0.0)[0]
     assert beaten(high, low, "1", 0.24)[0]
-    assert not beaten(high, low, "1", 0.25)[0]
+    figures = "accuracy 0.7500 against 0.5000"
+    assert beaten(high, low, "1", 0.25) == (
+        False,
+        f"does not beat version 1: {figures}, by more than 0.25 needed",
+    )
     assert not beaten(high, high, "1", 0.0)[0]
     sharper = made_scores([2.0, 2.0, 2.0, -1.0])
     beats, figures = beaten(sharper, high, "1", 0.0)
@@ -142,6 +146,27 @@ def test_a_source_must_be_worse_beyond_chance_and_the_reason_says_which_by_which
     assert source_bounds(new, old, "7", GateParams(max_source_drop=None)) == ()
     better = source_bounds(old, new, "7", GateParams())
     assert all(bound.holds for bound in better)
+
+
+def test_pairs_on_which_both_agree_toss_nothing_and_a_tie_is_no_right_answer():
+    # The champion alone is right on 6, two of which tie now, the model alone on 1; both are right
+    # on 20 and wrong on 5. Of 9 pairs neither side is the better one.
+    old = [1.0] * 20 + [-1.0] * 5 + [1.0] * 6 + [-1.0] + [1.0] * 9
+    new = [1.0] * 20 + [-1.0] * 5 + [-1.0] * 4 + [0.0] * 2 + [1.0] + [-1.0] * 9
+    preferences = [1.0] * 32 + [0.5] * 9
+    model, champion = (made_scores(each, preferences=preferences) for each in (new, old))
+    (bound,) = source_bounds(model, champion, "7", GateParams())
+    assert (bound.value, bound.holds) == (pytest.approx((6 - 1) / 32), True)
+    # C(7, 6) + C(7, 7) of 2^7
+    assert bound.note == (
+        "32 pairs against version 7, McNemar p 0.0625 at level 0.05, within chance"
+    )
+    (bound,) = source_bounds(model, champion, "7", GateParams(significance=0.07))
+    assert not bound.holds
+    (bound,) = source_bounds(model, champion, "7", GateParams(max_source_drop=5 / 32))
+    assert bound.holds
+    assert "bootstrap" in bound.note
+    assert "chance" not in bound.note
 
 
 def test_pairs_of_one_prompt_count_as_one_and_an_allowed_drop_is_allowed():
