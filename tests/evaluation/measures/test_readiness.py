@@ -46,6 +46,21 @@ def test_every_answer_of_a_comparison_stands_once_with_its_share_of_wins():
     assert len(answers_of(scores([*ranked([1.0, 0.0], "a"), *ranked([1.0, 0.0], "b")]))) == 4
 
 
+def test_an_answer_of_soft_labels_has_their_mean_and_the_first_of_its_rewards():
+    made = made_scores(
+        [2.0, 3.0],
+        answers=[("x", "y"), ("x", "z")],
+        groups=["g", "g"],
+        preferences=[0.75, 1.0],
+        rewards=[(3.0, 1.0), (3.0 + 2**-20, 0.0)],  # another pass, another last bit
+        tokens=[(7, 8), (7, 9)],
+    )
+    found = answers_of(made)
+    assert (found.reward.tolist(), found.tokens.tolist()) == ([3.0, 1.0, 0.0], [7, 8, 9])
+    # (0.75 + 1) / 2, 1 - 0.75, 1 - 1
+    assert found.quality.tolist() == [0.875, 0.25, 0.0]
+
+
 def test_best_of_n_equals_the_mean_over_all_draws():
     draw = np.random.default_rng(2)
     rows, groups = [], {}
@@ -151,6 +166,11 @@ def test_the_prompts_share_of_the_variance_by_hand_and_in_the_limits():
     # (16 - 2) / (16 + (2 - 1) * 2) = 14 / 18
     answers = answers_of(scores([*ranked([3.0, 1.0], "a"), *ranked([7.0, 5.0], "b")]))
     assert intraclass_correlation(answers) == pytest.approx(14 / 18)
+    # groups (1, 3) and (4, 6, 8): between 2 * 2.4^2 + 3 * 1.6^2 = 19.2 on 1 degree, within 10 on 3,
+    # k0 = 5 - (4 + 9) / 5 = 2.4
+    unequal = answers_of(scores([*ranked([3.0, 1.0], "a"), *ranked([8.0, 6.0, 4.0], "b")]))
+    expected = (19.2 - 10 / 3) / (19.2 + 1.4 * 10 / 3)
+    assert intraclass_correlation(unequal) == pytest.approx(expected, rel=1e-12)
     only_prompts = scores([*ranked([1.0, 1.0], "a"), *ranked([7.0, 7.0], "b")])
     assert intraclass_correlation(answers_of(only_prompts)) == pytest.approx(1)
     one_group = scores(ranked([1.0, 0.0]))
