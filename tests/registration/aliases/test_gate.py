@@ -71,9 +71,11 @@ def test_every_bound_names_its_figure_and_one_that_cannot_be_computed_fails():
     assert found["max_degenerate"].note == "empty"
     unknown = figures(readiness={"bfloat16": {"tie_rate": 0.0}, "probes": None})
     unknown["bias"]["length"]["partial_correlation"] = None
-    asked = GateParams(max_length_correlation=1, max_degenerate=99)
+    unknown["bias"]["null_models"] = {"model": {"accuracy": 0.7}, "first_tokens": {"accuracy": 0}}
+    asked = GateParams(min_lead_over_null=-1, max_length_correlation=1, max_degenerate=99)
     told = [str(b) for b in fitness(unknown, asked) if b.value is None]
     assert told == [
+        "min_lead_over_null not computable, bound >= -1: fails (over none)",
         "max_length_correlation not computable, bound <= 1: fails",
         "max_degenerate not computable, bound <= 99: fails",
     ]

@@ -49,7 +49,11 @@ def test_the_file_gives_back_what_was_written_and_refuses_what_turns_rewards_rou
     assert map_to(model, "reference") == scale.reference
     found = json.loads((model / PLACE / FILE).read_bytes())
     for wrong, told in (
-        ({"champion": found["champion"] | {"slope": -1.0}}, "expected a positive number"),
+        *(
+            ({way: found[way] | {"slope": slope}}, "expected a positive number")
+            for way in ("champion", "reference")
+            for slope in (-1.0, 0.0, float("inf"), float("nan"))
+        ),
         ({"format": 7}, "its format is not 1"),
         ({"more": 1}, "holds no maps of rewards"),
     ):
