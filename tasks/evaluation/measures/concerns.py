@@ -25,7 +25,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             *_place(metrics["bias"]["leanings"].get("first")),
             *_prompt(metrics["bias"]["prompt"]["share_of_variance"]),
             *_ties(metrics["readiness"], _scored(metrics["overall"])),
-            *_probes(metrics["readiness"].get("probes") or {}, metrics["rewards"]["all"]),
+            *_probes(metrics),
         )
     ]
 
@@ -138,22 +138,34 @@ def _ties(readiness: Mapping[str, Any], pairs: int) -> list[tuple[str, str]]:
     return found
 
 
-def _probes(probes: Mapping[str, Any], rewards: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The answers that reply nothing, if they earn more than an answer usually does."""
-    median = rewards["quantiles"][QUANTILES.index(0.5)]
-    above = {
-        case: figures["mean_reward"]
-        for case, figures in probes.items()
-        if figures["degenerate"] and figures["mean_reward"] > median
-    }
+def _probes(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    above = hollow_answers(metrics)
     if not above:
         return []
     means = ", ".join(f"{_called(case)} {mean:z.2f}" for case, mean in above.items())
     message = (
-        f"answers that reply nothing earn more on average than the median answer ({median:z.2f}), "
-        f"and a policy will find them: {means}"
+        "answers that reply nothing earn more on average than the median answer "
+        f"({_median_reward(metrics):z.2f}), and a policy will find them: {means}"
     )
     return [("readiness.probes", message)]
+
+
+def hollow_answers(metrics: Mapping[str, Any]) -> dict[str, float] | None:
+    """The mean rewards of the answers that reply nothing, if they earn more than an answer usually
+    does; None where there are no probes."""
+    probes: Mapping[str, Any] | None = metrics["readiness"].get("probes")
+    if not probes:
+        return None
+    median = _median_reward(metrics)
+    return {
+        case: figures["mean_reward"]
+        for case, figures in probes.items()
+        if figures["degenerate"] and figures["mean_reward"] > median
+    }
+
+
+def _median_reward(metrics: Mapping[str, Any]) -> float:
+    return metrics["rewards"]["all"]["quantiles"][QUANTILES.index(0.5)]
 
 
 def _called(case: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tasks.evaluation.measures.concerns import hollow_answers
 from tasks.evaluation.measures.null_models import best_null_model
 from tasks.registration.params import GateParams
 from tasks.registration.registry import CHALLENGER, CHAMPION
@@ -74,7 +75,7 @@ def fitness(metrics: Mapping[str, Any], gate: GateParams) -> tuple[Bound, ...]:
     strength = None if correlation is None else abs(correlation)
     signed = "" if correlation is None else f"is {correlation:+.3f}"
     share, ties = bias["prompt"]["share_of_variance"], ready["bfloat16"]["tie_rate"]
-    kinds = _degenerate(metrics)
+    kinds = hollow_answers(metrics)
     count, listed = (None, "") if kinds is None else (len(kinds), ", ".join(kinds))
     figures: list[tuple[str, float | None, Literal[">=", "<="], float | None, str]] = [
         ("min_accuracy", overall["accuracy"], ">=", gate.min_accuracy, ""),
@@ -96,16 +97,6 @@ def _holds(value: float | None, relation: Literal[">=", "<="], bound: float) -> 
     if value is None:
         return False
     return value >= bound if relation == ">=" else value <= bound
-
-
-def _degenerate(metrics: Mapping[str, Any]) -> list[str] | None:
-    """The kinds of answers without content that earn more than the median answer."""
-    probes = metrics["readiness"].get("probes")
-    if not probes:
-        return None
-    quantiles = metrics["rewards"]["all"]["quantiles"]
-    median = quantiles[len(quantiles) // 2]
-    return [n for n, p in probes.items() if p["degenerate"] and p["mean_reward"] > median]
 
 
 def decide(bounds: tuple[Bound, ...], beats: bool, comparison: str) -> Decision:

@@ -37,7 +37,7 @@ def figures(**changes):
             "prompt": {"share_of_variance": None},
         },
         "readiness": {"bfloat16": {"tie_rate": 0.02}, "probes": probes},
-        "rewards": {"all": {"quantiles": [-3.0, 0.0, 3.0]}},
+        "rewards": {"all": {"quantiles": [-3.0] * 4 + [0.0] + [3.0] * 4}},
     } | changes
 
 

@@ -28,6 +28,7 @@ def kept(scale, tmp_path):
 def test_maps_lead_over_any_number_of_champions_to_the_first():
     # 3 -> 2: 2x + 1;  2 -> 1: x/2 - 3;  so 3 -> 1: (2x + 1)/2 - 3 = x - 2.5
     one = first_of_all(1)
+    assert one == ChampionScale(1, ScaleMap(1, 1.0, 0.0), ScaleMap(1, 1.0, 0.0), answers=0)
     two = chained(2, ScaleMap(1, 0.5, -3.0), one, answers=40, tau=0.9)
     assert two.reference == ScaleMap(1, 0.5, -3.0)
     three = chained(3, ScaleMap(2, 2.0, 1.0), two, answers=40, tau=0.8)
