@@ -122,7 +122,10 @@ def write_conversion(directory: Path, rows: Sequence[dict[str, Any]]) -> None:
         fixed
         | {"file": "sky.jsonl", "row": i + 1, "group": f"{r['prompt']}"}
         | r
-        | {name: json.dumps(r[name]) for name in ("prompt", "chosen", "rejected")}
+        | {
+            name: None if r[name] is None else json.dumps(r[name])
+            for name in ("prompt", "chosen", "rejected")
+        }
         for i, r in enumerate(rows)
     ]
     both = [t | {"split": split} for split in ("train", "eval") for t in texts]

@@ -43,6 +43,10 @@ def test_pairs_are_ranked_by_how_far_label_and_model_are_apart(tmp_path):
     assert suspect_table(shuffled, tmp_path, 100).equals(found)
     assert suspect_table(made, tmp_path, 2).equals(found.slice(0, 2))
     assert suspect_table(made_scores([1.0]), tmp_path, 9).equals(found.slice(0, 0))
+    # a model that agrees contradicts nothing, however unsure it is; nor does a tie
+    assert contradiction(made_scores([0.5, 0.0, -0.5])).tolist() == [
+        *(0, 0, pytest.approx(1 / (1 + np.exp(-0.5))))
+    ]
     figures = suspect_figures(made)
     assert (figures["contradicted"], figures["confident"]) == (4, 3)
     assert contradiction(made)[4] == 0

@@ -42,12 +42,13 @@ def test_words_and_turns_of_both_formats(tmp_path):
     }
     text = {"pair_id": "2", "source": "a", "format": "standard", "prompt": None}
     text |= {"chosen": "Sure, two", "rejected": "zwei"}
-    write_conversion(tmp_path, [chat, text])
-    table = text_table(tmp_path, [("1", "a"), ("2", "a")])
-    assert table["turns"].to_pylist() == [2, 1]
-    assert table["chosen_bold"].to_pylist() == [1, 0]
-    assert table["chosen_opening"].to_pylist() == ["none", "eager"]
-    assert table["rejected_characters"].to_pylist() == [0, 4]
+    whole = chat | {"pair_id": "3", "prompt": None}  # the answers hold the conversation
+    write_conversion(tmp_path, [chat, text, whole])
+    table = text_table(tmp_path, [("1", "a"), ("2", "a"), ("3", "a")])
+    assert table["turns"].to_pylist() == [2, 1, 1]
+    assert table["chosen_bold"].to_pylist() == [1, 0, 1]
+    assert table["chosen_opening"].to_pylist() == ["none", "eager", "none"]
+    assert table["rejected_characters"].to_pylist() == [0, 4, 0]
     dumped = {k: json.dumps(v) for k, v in chat.items() if k in ("prompt", "chosen", "rejected")}
     assert prompt_text(dumped) == "One?"
     assert answer_text(dumped, "chosen") == "**2**"
