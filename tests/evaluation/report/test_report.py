@@ -17,7 +17,14 @@ from tasks.evaluation.report import render_report
 from tasks.evaluation.report.headline import headline
 from tasks.evaluation.report.page import Material
 from tasks.evaluation.report.tables import sources
-from tasks.evaluation.report.wording import number, share, visible
+from tasks.evaluation.report.wording import (
+    count,
+    interval,
+    number,
+    share,
+    share_interval,
+    visible,
+)
 from tests.evaluation.pieces import made_scores
 
 HOSTILE = (
@@ -199,6 +206,15 @@ def test_one_label_is_one_label_and_nothing_is_less_than_nothing():
     assert "The model contradicts 1 label, 0 with" in html
     assert (number(-0.0004), share(-0.0004)) == ("0.000", "0.0 %")
     assert (number(-0.0006), share(-0.0006)) == ("−0.001", "−0.1 %")
+
+
+def test_figures_have_three_digits_that_tell_and_a_dash_where_there_is_none():
+    numbers = [9.99, 12.34, -9999.94, 12345.6, -0.5]
+    assert [number(n) for n in numbers] == ["9.990", "12.3", "−9999.9", "1.23e+04", "−0.500"]
+    assert interval((0.5, 12.34)) == "0.500 to 12.3"
+    assert share_interval((-0.014, 0.25)) == "−1.4 to 25.0 %"
+    assert count(1234567) == "1,234,567"
+    assert {told(None) for told in (number, share, share_interval, interval, count)} == {"–"}
 
 
 def test_what_a_reader_needs_to_see_stays_as_it_is():
