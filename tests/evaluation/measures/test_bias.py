@@ -83,6 +83,15 @@ def test_the_script_of_a_text():
         "한국어": "hangul",
         "שלום": "hebrew",
         "مرحبا": "arabic",
+        "Γειά σου": "greek",
+        "Բարեւ": "armenian",
+        "नमस्ते": "devanagari",
+        "বাংলা": "indic",
+        "สวัสดี": "thai",
+        "hi, привет": "cyrillic",  # most letters tell
+        "hello, да": "latin",
+        "hi, да": "cyrillic",  # of as many the first by name
+        "\U00020000": "han",
         "2 + 2 = 4": "none",
         "": "none",
     }
