@@ -21,6 +21,14 @@ def test_wilson_interval_by_hand_and_at_the_ends():
     # none of n: from 0 to z^2 / (n + z^2)
     assert wilson_interval(0, 10) == (0.0, pytest.approx(3.841459 / 13.841459, abs=1e-6))
     assert wilson_interval(10, 10) == (pytest.approx(10 / 13.841459, abs=1e-6), 1.0)
+    # p = 0.1: centre (0.1 + 0.19207295) / 1.3841459 = 0.2110131, half 0.1931359
+    low, high = wilson_interval(1, 10)
+    assert (low, high) == (pytest.approx(0.017877, abs=1e-5), pytest.approx(0.404149, abs=1e-5))
+    assert wilson_interval(9, 10) == (pytest.approx(1 - high), pytest.approx(1 - low))
+    # of any number: exactly 0 and 1 at the ends, and nowhere else
+    for n in range(1, 200):
+        assert (wilson_interval(0, n)[0], wilson_interval(n, n)[1]) == (0, 1)
+        assert 0 < wilson_interval(1, n)[0] < wilson_interval(n - 0.5, n)[1] < 1
 
 
 def test_mean_interval_by_hand_and_none_for_one_value():
