@@ -251,6 +251,8 @@ def test_the_interval_of_a_weighted_mean_comes_from_its_parts():
 
 GOOD = {"id": 1, "subset": "hep-go", "prompt": "P", "chosen": "a", "rejected": "b"}
 GOOD_2 = {"id": "ref:1", "subset": "Ties", "prompt": "P", "chosen": ["a"], "rejected": ["b"]}
+GOOD_JUDGE = {"pair_id": 1, "source": "livecodebench", "question": "Q", "label": "A>B"}
+GOOD_JUDGE |= {"response_A": "a", "response_B": "b"}
 GOOD_RM = {"id": 1, "domain": "chat", "prompt": "P", "chosen": ["a"] * 3, "rejected": ["b"] * 3}
 
 
@@ -260,14 +262,20 @@ GOOD_RM = {"id": 1, "domain": "chat", "prompt": "P", "chosen": ["a"] * 3, "rejec
         ("rewardbench", {"prompt": None}, "needs column 'prompt', found null"),
         ("rewardbench", {"chosen": ["a"]}, "column 'chosen' of benchmark rewardbench is"),
         ("rewardbench", {"prompt": [{"role": "user"}]}, "expected messages"),
+        ("rewardbench", {"subset": True}, "is True, expected a name or a number"),
+        ("rewardbench", {"id": ""}, "column 'id'.*is '', expected a name or a number"),
+        ("rewardbench", {"id": 1.5}, r"is 1\.5, expected a name or a number"),
         ("rewardbench2", {"rejected": "b"}, "is 'b', expected a list of texts"),
+        ("rewardbench2", {"rejected": ["b", 3]}, "expected a list of texts"),
+        ("rewardbench2", {"chosen": []}, "expected a list of texts"),
         ("rewardbench2", {"num_correct": 2}, "'num_correct'.*is 2, expected 1"),
         ("rewardbench2", {"id": "7"}, "expected ref:<number> or tied:<number>"),
         ("rm_bench", {"chosen": ["a", "b"]}, "expected 3 answers, found 2"),
+        ("judgebench", {"label": "A=B"}, "column 'label'.*is 'A=B', expected one of A>B, B>A"),
     ],
 )
 def test_a_row_that_is_not_of_the_schema_is_named(tmp_path, name, row, message):
-    good = {"rewardbench": GOOD, "rewardbench2": GOOD_2, "rm_bench": GOOD_RM}[name]
+    good = {"rewardbench": GOOD, "rewardbench2": GOOD_2, "rm_bench": GOOD_RM}.get(name, GOOD_JUDGE)
     lines = [json.dumps(good), json.dumps(good | row)]
     with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
         file.write("\n".join(lines))
