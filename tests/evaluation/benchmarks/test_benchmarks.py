@@ -315,6 +315,10 @@ def test_an_id_of_ties_is_one_prompts_whose_rows_count_together(tmp_path):
     path.write_text("\n".join(json.dumps(r) for r in (GOOD_2, GOOD_2 | {"prompt": "other"})))
     with pytest.raises(DataError, match=r"row 2: column 'id'.*row 1 has it for another prompt"):
         read("rewardbench2", path)
+    # of the other subsets nothing hangs on the ids
+    others = [GOOD_2 | {"subset": name, "prompt": name} for name in ("Focus", "Math")]
+    path.write_text("\n".join(map(json.dumps, others)))
+    assert [item.id for item in read("rewardbench2", path)] == ["ref:1", "ref:1"]
 
 
 def test_a_prompt_as_messages_is_the_same_prompt(tmp_path):
