@@ -138,3 +138,14 @@ def test_a_packed_body_is_told_from_one_that_is_no_json(client):
     answer = client().post("/get_reward", content=body, headers=headers)
     assert answer.status_code == 415
     assert "content encoding is 'gzip'" in answer.json()["error"]["message"]
+
+
+def test_a_line_that_a_request_just_fills_takes_it_and_the_next_one(client):
+    body, headers = b'{"query": ["The sky is"]}', {"content-type": "application/json"}
+    asked = client(max_waiting_requests=1, max_waiting_bytes=len(body))
+    for _ in range(2):
+        assert asked.post("/get_reward", content=body, headers=headers).status_code == 200
+    answer = asked.post("/get_reward", content=body + b" ", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "busy")
+    assert f"{len(body)} bytes wait for the model already" in answer.text
+    assert asked.post("/get_reward", content=body, headers=headers).status_code == 200
