@@ -57,6 +57,9 @@ def test_the_closing_is_what_all_sequences_of_a_source_end_in(files, tmp_path):
     one = {"pair_id": "0", "source": "c", "chosen_ids": [*range(50)], "rejected_ids": [7, 49]}
     write_arrow(tmp_path / "other" / "eval" / "0.arrow", [one])
     assert closing_tokens(split_files(tmp_path / "other"))["c"].tolist() == [49]
+    ends = {"pair_id": "0", "source": "d", "chosen_ids": [7, 8, 9], "rejected_ids": [7, 8, 10, 11]}
+    write_arrow(tmp_path / "none" / "eval" / "0.arrow", [ends, ends])
+    assert closing_tokens(split_files(tmp_path / "none"))["d"].tolist() == []
 
 
 def test_cut_pairs_get_the_reward_of_the_cut_sequence_and_others_keep_theirs(scorer, files):
