@@ -24,12 +24,23 @@ def render(
     messages: Messages,
     tokenizer: Any,
     tools: list[dict[str, Any]] | None = None,
-    *,
-    add_generation_prompt: bool = False,
-    continue_final_message: bool = False,
     **template_kwargs: Any,
 ) -> str:
     """The text of one conversation, by the tokenizer's chat template.
+
+    Raises:
+        TemplateError: the tokenizer has no template, or the template throws.
+    """
+    return render_with(messages, tokenizer, tools, template_kwargs)
+
+
+def render_with(
+    messages: Messages,
+    tokenizer: Any,
+    tools: list[dict[str, Any]] | None,
+    settings: Mapping[str, Any],
+) -> str:
+    """`render` with settings that a row brings along: they may be named like our own arguments.
 
     Raises:
         TemplateError: the tokenizer has no template, or the template throws.
@@ -40,12 +51,7 @@ def render(
 
     try:
         return tokenizer.apply_chat_template(
-            _without_nulls(messages),
-            tools=tools,
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-            **template_kwargs,
+            _without_nulls(messages), tools=tools, tokenize=False, **settings
         )
     except (JinjaError, TypeError, ValueError, KeyError, ArithmeticError, MemoryError) as error:
         raise TemplateError(f"the chat template refuses it: {error}") from error
@@ -92,10 +98,10 @@ def apply_chat_template(
     tools = parse_tools(example.get("tools")) or tools
     kept = {k: example[k] for k in ("label", "margin") if k in example}
     if "messages" in example:
-        return {"text": render(example["messages"], tokenizer, tools, **settings)} | kept
+        return {"text": render_with(example["messages"], tokenizer, tools, settings)} | kept
     prompt: Messages = list(example.get("prompt") or [])
     whole = {
-        name: render([*prompt, *example[name]], tokenizer, tools, **settings)
+        name: render_with([*prompt, *example[name]], tokenizer, tools, settings)
         for name in ANSWERS
         if name in example
     }
@@ -124,11 +130,5 @@ def _render_prompt(
 ) -> str:
     """The prompt alone, up to where the answer begins; a last turn that is an answer stays open."""
     answered = prompt[-1]["role"] == "assistant"
-    return render(
-        prompt,
-        tokenizer,
-        tools,
-        add_generation_prompt=not answered,
-        continue_final_message=answered,
-        **settings,
-    )
+    opening = {"add_generation_prompt": not answered, "continue_final_message": answered}
+    return render_with(prompt, tokenizer, tools, settings | opening)

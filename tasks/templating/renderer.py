@@ -33,7 +33,7 @@ from tasks.templating.refusals import (
     private_use,
     same_texts,
 )
-from tasks.templating.render import Messages, no_template, parse_tools, render
+from tasks.templating.render import Messages, no_template, parse_tools, render_with
 from tasks.templating.tokenizer.bos import bos_problem
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
@@ -158,7 +158,7 @@ class Renderer:
         self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
     ) -> Rendered:
         def rendering(messages: Messages, tools: Any) -> str:
-            return render(messages, self.tokenizer, tools, **settings)
+            return render_with(messages, self.tokenizer, tools, settings)
 
         try:
             text, literals, forged = with_literals(

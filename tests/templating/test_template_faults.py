@@ -12,7 +12,7 @@ from tasks.templating.renderer import Renderer
 from tasks.templating.replay.delimiters import DELIMITERS
 from tasks.templating.template_faults import is_prefix_stable, undefined_names
 from tests.templating.families import load_tokenizer
-from tests.templating.stage_runs import quarantined, run
+from tests.templating.stage_runs import quarantined, read_arrow, run
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 OPENS = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -195,6 +195,13 @@ def test_a_tokenizer_without_an_end_token_fails(tiny_model_directory, tmp_path):
     path.write_text(json.dumps({k: v for k, v in config.items() if k != "eos_token"}))
     with pytest.raises(DataError, match=r"has no EOS token.*reward is read at their last token"):
         run([pair()], describe(directory, {}), tmp_path)
+
+
+def test_a_setting_of_a_row_may_have_any_name_that_a_template_reads(render_rows):
+    rows = [pair(chat_template_kwargs={"tokenizer": "said"}), pair()]
+    rendered, _ = render_rows(rows, "{{ tokenizer }}" + CHATML)
+    texts = read_arrow(rendered.path / "texts/00000.arrow")["chosen"].to_pylist()
+    assert [text[:6] for text in texts] == ["said<|", "<|im_s"]
 
 
 @pytest.mark.catalogue(76)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from tasks.errors import TemplateError
-from tasks.templating.render import Messages, render
+from tasks.templating.render import Messages, render_with
 
 Reason = Literal["template_drops_turn", "template_drops_tools"]
 Tools = list[dict[str, Any]] | None
@@ -64,7 +64,7 @@ class TemplateProbe:
         for style in STYLES:
             marked = _marked_turns(messages, style)
             try:
-                renderings += render(marked, self.tokenizer, _marked_tools(tools), **settings)
+                renderings += render_with(marked, self.tokenizer, _marked_tools(tools), settings)
             except TemplateError:
                 continue
             lost = _missing(messages, tools, renderings)
