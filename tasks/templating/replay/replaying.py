@@ -20,8 +20,8 @@ import orjson
 from tasks.templating.limits import LENGTH_ALLOWANCE
 from tasks.templating.render import parse_tools
 from tasks.templating.replay.conversations import Key, Plain, Side
-from tasks.templating.replay.structures import Structure, followed
 from tasks.templating.tokenizer.bos import begins_badly
+from tasks.templating.tokenizer.plain_tokenizer import UNUSED
 from tasks.templating.tokenizer.special_tokens import SpecialTokens
 from tasks.templating.traced.text import Joint, Replay, replayed
 from tasks.templating.traced.tracing import Tracer, tracer
@@ -33,6 +33,22 @@ Pair = tuple[list[Replay], list[Replay]]
 """The replays of both sides."""
 BothTexts = tuple[list[bytes], list[bytes]]
 """The chosen and the rejected texts of some rows, as UTF-8."""
+
+
+@dataclass
+class Structure:
+    """How conversations of one structure are rendered: one replay per combination of test results.
+
+    See `traced/text.py` for what the replays are.
+    """
+
+    paths: list[Replay] = field(default_factory=list[Replay])
+    calm: list[Replay] = field(default_factory=list[Replay])
+    """The replays for contents that surely hold no marker, without the searches for markers."""
+    joint: Joint | None = None
+    """The rendering as literals and contents, for contents that need no test."""
+    closed: bool = False
+    """Whether no further replays are learned."""
 
 
 @dataclass
@@ -129,13 +145,13 @@ class Replayer:
             if len(self.structures) >= MOST_STRUCTURES:
                 return
             structure = self.structures[key] = Structure()
-            structure.closed = not followed(key)
         if structure.closed or self.tracer is None:
             return
         tools, settings, *roles = key
         variables = {"tools": parse_tools(tools), "documents": None, "add_generation_prompt": False}
         variables |= dict(self.tokenizer.special_tokens_map)
-        variables |= orjson.loads(settings) if settings else {}
+        given: dict[str, Any] = orjson.loads(settings) if settings else {}
+        variables |= {name: value for name, value in given.items() if name not in UNUSED}
         traced = self.tracer.trace([{"role": r} for r in roles], contents, variables)
         if traced is None or replayed(traced.replay, contents) != text:
             structure.closed = True

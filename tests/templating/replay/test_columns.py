@@ -4,6 +4,7 @@ import json
 
 import orjson
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,10 @@ OTHER = st.one_of(
     st.just({"role": "assistant", "content": None}),
     st.just({"role": "users", "content": "Hi"}),
 )
-CONVERSATION = st.lists(PLAIN, max_size=4) | st.just([{"role": "user", "content": "x"}] * 32)
+LONG = st.sampled_from([MOST_TURNS, MOST_TURNS + 1]).map(
+    [{"role": "system", "content": "x"}].__mul__
+)
+CONVERSATION = st.lists(PLAIN, max_size=4) | LONG
 VALUE = st.one_of(CONVERSATION, CONVERSATION, st.lists(PLAIN | OTHER, max_size=3), WORDS, st.none())
 
 
@@ -61,6 +65,17 @@ def test_stored_conversations_are_found_and_only_those(values):
             assert messages == value
         else:
             assert messages is None
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{}", "[[{}]]", "[{},1]", "[null,{}]", "[{},[{}]]", "[[],{}]", "[{}]]", "[{},", "[{}}}"],
+)
+def test_messages_that_stand_in_anything_but_one_list_are_left(form):
+    turn, other = '{"role":"user","content":"x"}', '[{"role":"assistant","content":"y"}]'
+    text = form.format(*[turn] * form.count("{}"))
+    assert found([other, text, other, text])[1::2] == [None, None]
+    assert found([other, text, other])[::2] == [json.loads(other)] * 2
 
 
 @given(
