@@ -186,8 +186,11 @@ def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
     assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
 
 
-def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer):
-    special = special_tokens(tokenizer).tokens[0]
+@pytest.mark.parametrize("special", [None, '<|"so"|>', "<|a\\b|>"])  # as JSON escapes it
+def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer, special):
+    if special:
+        tokenizer = dataclasses.replace(tokenizer, flagged=(*tokenizer.flagged, special))
+    special = special or special_tokens(tokenizer).tokens[0]
     first, last = special[:2], special[-2:]
     turns = f"{{% for m in messages %}}{first}{{{{ m.content }}}}{last}{{% endfor %}}"
     template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + turns
@@ -271,6 +274,19 @@ def test_a_text_that_may_begin_with_its_bos_twice_is_not_joined(tokenizer, befor
         joined_and_rendered(tokenizer, rows, learned, special_tokens_in_text="keep")
 
 
+@pytest.mark.parametrize(
+    "written", ["{{ m.content }}{{ bos_token }}: ", "so it was: {{ m.content }}"]
+)
+def test_a_text_that_need_not_begin_with_its_bos_is_not_joined(tokenizer, written):
+    template = "{% for m in messages %}" + written + "{% endfor %}"
+    tokenizer = dataclasses.replace(tokenizer, chat_template=template)
+    bos = tokenizer.bos_token or ""
+    learned = answered(["blue"] * 9, f"Why {bos}?")  # which has it in its own words
+    for asked in (bos or "What?", "Why?"):
+        rows = [*learned, *answered(["blue"] * 3, asked)]
+        joined_and_rendered(tokenizer, rows, learned, special_tokens_in_text="keep")
+
+
 def test_characters_that_are_spelled_out_are_looked_at(tokenizer):
     template = "{% for m in messages %}{% if '</x>' in m.content %}?{% endif %}[{{ m.content }}]"
     template = "{{ bos_token }}" * bool(tokenizer.bos_token) + "go: " + template + "{% endfor %}"
@@ -333,10 +349,11 @@ def test_no_delimiter_and_no_special_token_escapes_the_search_of_a_whole_piece(t
             names = FAMILIES[name].tokens
             special = special_tokens(_Named(names))
             innocent = [all(map(special.innocent, row)) for row in rows]
-            odd = found.odd | found.suspicious(special, piece)
             empty = [not all(row) for row in rows]
             expected = {n for n in range(len(rows)) if empty[n] or not innocent[n]}
-            assert odd == expected
+            # the other: tokens that begin and end in so many ways that none is looked for
+            for tokens in (special, dataclasses.replace(special, ends=())):
+                assert found.odd | found.suspicious(tokens, piece) == expected
 
 
 class _Named:
