@@ -84,6 +84,15 @@ def test_a_template_of_many_ways_is_followed_on_the_first_of_them_alone(chatml, 
     assert replayed == 2 * MOST_PATHS  # the second and the third time
 
 
+def test_a_marker_in_the_first_row_hinders_none_of_the_rows_without_one(chatml, traces):
+    template = SAYS.replace("]", "]{% if '</x>' in m.content %}x{% endif %}")
+    rows = [pair("why", "so </x>", "no </x>"), *(pair("why", "so", f"no {n}") for n in range(99))]
+    texts, replayed, _ = both_ways(chatml, template, rows)
+    assert texts[0]["chosen"] == "[why][so </x>]x"
+    assert [traced.calm is None for traced in traces] == [True, False]
+    assert replayed == 100 - 2
+
+
 def test_texts_grow_no_longer_than_they_may_if_both_sides_are_as_long(chatml):
     template = "{% for n in range(50) %}" + SAYS + "{% endfor %}"
     rows = [pair("why", "so", f"no {n}") for n in range(9)]

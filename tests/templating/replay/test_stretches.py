@@ -186,6 +186,14 @@ def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
     assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
 
 
+def test_rows_with_one_side_of_an_unknown_structure_are_not_joined(tokenizer):
+    usual = answered(["blue"] * 9)
+    again = [*usual[0]["chosen"], *usual[0]["prompt"], *usual[0]["chosen"]]
+    rows = [*usual, *({**usual[0], side: again} for side in ("chosen", "rejected"))]
+    assert joined_and_rendered(tokenizer, rows, usual) == 9
+    assert joined_and_rendered(tokenizer, rows, rows) == 11
+
+
 @pytest.mark.parametrize("special", [None, '<|"so"|>', "<|a\\b|>"])  # as JSON escapes it
 def test_words_that_a_template_makes_a_special_token_of_are_not_joined(tokenizer, special):
     if special:
