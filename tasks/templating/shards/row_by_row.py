@@ -132,7 +132,7 @@ class RowByRow:
         """Renders one row by the template itself, and learns how its plain `sides` are rendered.
 
         Raises:
-            Differs: the texts are not those that are `known` from a quicker way.
+            Differs: a quicker way has other texts (`known`), or has some where there are none.
             Pictured: the row has images, and the table no column for them.
         """
         row = batch.row(place)
@@ -140,6 +140,8 @@ class RowByRow:
             row = with_image_parts(row)
             rendered = self.renderer.sides(row)
         except Unusable as bad:
+            if known is not None:
+                raise Differs from None
             self._drop(batch, place, bad)
             return
         texts = (rendered[0].text, rendered[1].text)

@@ -52,6 +52,8 @@ def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
 
 def test_a_text_that_is_closed_otherwise_than_by_the_renderer_is_found(tokenizer, monkeypatch):
     monkeypatch.setattr(PlainTexts, "_closed", lambda _, text: f"{text}.")
-    rows = [{"prompt": "Is it?", "chosen": " Yes", "rejected": " No"}]
-    with pytest.raises(Differs):
-        outcome(tokenizer, TemplatingParams(), [table(rows)], replaying=True)
+    refused = f" No{tokenizer.eos_token}"  # by the renderer, which does not take it for its end
+    for rejected in (" No", refused):
+        rows = [{"prompt": "Is it?", "chosen": " Yes", "rejected": rejected}]
+        with pytest.raises(Differs):
+            outcome(tokenizer, TemplatingParams(), [table(rows)], replaying=True)
