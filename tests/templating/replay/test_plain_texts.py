@@ -1,6 +1,7 @@
 """Texts closed at a glance are those that the renderer closes."""
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
@@ -35,19 +36,21 @@ def test_texts_are_closed_as_the_renderer_alone_closes_them(tokenizer, rows, for
     assert (ours, replayed) == alone
 
 
-def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch):
+@pytest.mark.parametrize("forged", ["quarantine", "keep"])
+def test_most_texts_are_closed_at_a_glance(tokenizer, monkeypatch, forged):
     """The renderer sees a sample, and those in which a special token may stand."""
     texts = [f"word {n} <" if n % 10 == 7 else f"It\u2019s {n}." for n in range(300)]
-    rows = [{"prompt": "Is it?", "chosen": text, "rejected": "No."} for text in texts]
+    prompts = itertools.cycle(("Is it?", None))
+    rows = [{"prompt": next(prompts), "chosen": text, "rejected": "No."} for text in texts]
     seen: list[str] = []
-    given = renderers(tokenizer, TemplatingParams())
+    params = TemplatingParams(special_tokens_in_text=forged)
+    given = renderers(tokenizer, params)
     sides = given.renderer.sides
     monkeypatch.setattr(given.renderer, "sides", lambda row: seen.append(row) or sides(row))
-    (found, *_), _ = outcome(
-        tokenizer, TemplatingParams(), [table(rows)], replaying=True, known=given
-    )
+    (found, *_), _ = outcome(tokenizer, params, [table(rows)], replaying=True, known=given)
     assert found[0].num_rows == 300
-    assert len(seen) == (32 if "<" in given.renderer.special.ends else 2)
+    looked_for = forged == "quarantine" and "<" in given.renderer.special.ends
+    assert len(seen) == (32 if looked_for else 2)
 
 
 def test_a_text_that_is_closed_otherwise_than_by_the_renderer_is_found(tokenizer, monkeypatch):
