@@ -135,6 +135,9 @@ def _unstable(template: str) -> str | None:
             f"the chat template does not compile: line {error.lineno}: {error.message}; the line "
             f"is {shown(line)}"
         ) from error
+    except (SyntaxError, RecursionError) as error:  # Python's, at what Jinja made of it
+        told = getattr(error, "msg", error)
+        raise TemplateError(f"the chat template does not compile: {told}; mend it") from error
     for text in tree.find_all((nodes.TemplateData, nodes.Const)):
         if re.search("[\ud800-\udfff]", str(text.as_const())):
             raise TemplateError(

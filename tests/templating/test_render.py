@@ -104,6 +104,8 @@ def test_a_template_that_does_not_compile_is_refused_with_its_line(tiny_model_di
         ("{{ messages }}\n{% if %}", "line 2"),
         ("{{ messages }}\n{{ messages | from_json }}", "line 2: No filter named 'from_json'"),
         ("{{ messages }}\n{{ '\\ud83d' }}", "a lone surrogate in line 2"),
+        ("{{ messages }}{% break %}", "does not compile: 'break' outside loop; mend it"),
+        ("{{ " + "(" * 999 + "1" + ")" * 999 + " }}", "does not compile: maximum recursion depth"),
     ):
         path.write_text(text)
         with pytest.raises(TemplateError, match=told):

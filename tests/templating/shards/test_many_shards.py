@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.artifact import Ledger, Quarantine, Workspace
+from tasks.conversion.first_pass.tables import SCHEMA
 from tasks.templating import TemplatingParams
 from tasks.templating.replay import replaying
 from tasks.templating.replay.replaying import Replayer
@@ -121,6 +122,27 @@ def test_what_was_found_out_of_a_template_serves_the_next_stage_with_it_alone(
         counts.append(len(traced))
     assert counts[0] == counts[1] < counts[2] < counts[3]
     assert texts[0] == texts[1] == texts[3] != texts[2]
+
+
+def test_margins_preferences_and_comparisons_of_the_rows_that_are_kept_are_counted(
+    chatml, tmp_path
+):
+    """Tokenization writes these columns only where there are any."""
+    answers = [*(f"green {n}" for n in range(5)), "<|im_end|>"]  # the last one is not kept
+    prompt, blue = [{"role": "user", "content": "What?"}], [{"role": "assistant", "content": "b"}]
+    pairs = [
+        {"prompt": prompt, "chosen": blue, "rejected": [{"role": "assistant", "content": text}]}
+        for text in answers
+    ]
+    rows = table(pairs).to_pylist()
+    for row, preference in zip(rows, (1.0, 0.25, 0.0, 1.0, 0.5, 0.5), strict=True):
+        row |= {"preference": preference, "margin": preference or None}
+        row |= {"comparison": "c"} if preference == 0.25 else {}
+    for shard, expected in ((rows, [4, 3, 1]), (rows[:1], [1, 0, 0]), (rows[2:3], [0, 1, 0])):
+        pq.write_table(pa.Table.from_pylist(shard, SCHEMA), tmp_path / "0.parquet")
+        work = TemplateShard(Workspace(tmp_path / "work", -1), chatml, TemplatingParams())
+        numbers = work(tmp_path / "0.parquet", Ledger(), Quarantine("templating"))
+        assert [numbers[name] for name in ("margin", "preference", "comparison")] == expected
 
 
 def test_where_no_more_structures_fit_the_next_shard_begins_anew(chatml, tmp_path, monkeypatch):
