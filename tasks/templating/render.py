@@ -47,16 +47,22 @@ def render_with(
     """
     if tokenizer.chat_template is None:
         raise no_template()
-    from jinja2 import TemplateError as JinjaError
-
     try:
         return tokenizer.apply_chat_template(
             _without_nulls(messages), tools=tools, tokenize=False, **settings
         )
-    except (JinjaError, TypeError, ValueError, KeyError, ArithmeticError, MemoryError) as error:
-        raise TemplateError(f"the chat template refuses it: {error}") from error
     except RecursionError as error:
         raise TemplateError(f"the chat template calls itself without an end: {error}") from error
+    except thrown() as error:
+        raise TemplateError(f"the chat template refuses it: {error}") from error
+
+
+def thrown() -> tuple[type[Exception], ...]:
+    """What a template may throw: its own refusals, and whatever its filters and calls come to."""
+    from jinja2 import TemplateError as JinjaError
+
+    of_python = (TypeError, ValueError, LookupError, AttributeError, AssertionError)
+    return JinjaError, *of_python, ArithmeticError, MemoryError, RuntimeError
 
 
 def _without_nulls(messages: Messages) -> Messages:

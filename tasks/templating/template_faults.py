@@ -7,7 +7,7 @@ Out: a TemplateError for what would falsify every conversation; facts for the re
 from typing import Any
 
 from tasks.errors import TemplateError
-from tasks.templating.render import Messages, common_prefix, render
+from tasks.templating.render import Messages, common_prefix, render, thrown
 
 USER = {"role": "user", "content": "firstmark"}
 ANSWER = {"role": "assistant", "content": "answermark"}
@@ -67,7 +67,6 @@ def is_prefix_stable(tokenizer: Any) -> bool:
 
 def undefined_names(tokenizer: Any) -> list[str]:
     """Variables and attributes that the template prints though nothing defines them."""
-    from jinja2 import TemplateError as JinjaError
     from jinja2 import Undefined
 
     from tasks.templating.environment import bound, environment
@@ -85,6 +84,6 @@ def undefined_names(tokenizer: Any) -> list[str]:
         variables |= {"add_generation_prompt": False} | tokenizer.special_tokens_map
         try:
             template.render(**variables)
-        except (JinjaError, TypeError, ValueError, KeyError):
+        except thrown():
             continue
     return sorted(printed)

@@ -106,6 +106,36 @@ def test_too_many_rows_that_the_template_refuses_fail_with_an_example(render_row
     assert len(rows) == 2
 
 
+@pytest.mark.parametrize(
+    ("thrown", "told"),
+    [
+        ("'{0} {1}'.format(1)", "out of range"),
+        ("'a'.encode('no')", "unknown encoding: no"),
+        ("m.content | dictsort", "'str' object has no attribute 'items'"),
+        ("m.content | truncate(1)", "expected length >= 3, got 1"),
+        ("cycler()", "at least one item"),
+        ("1 // 0", "by zero"),
+        ("range(10 ** 9)", "Range too big"),
+    ],
+)
+def test_whatever_a_template_throws_concerns_the_row_alone(render_rows, thrown, told):
+    throws = "{% if m.content == 'no' %}{{ " + thrown + " }}{% endif %}"
+    rendered, rows = render_rows(
+        [pair(), pair(user("no"))], CHATML.replace("{{ m.content", throws + "{{ m.content")
+    )
+    reason, message = quarantined(rendered)[2]
+    assert (reason, len(rows)) == ("template_error", 1)
+    assert told in message
+
+
+@pytest.mark.parametrize("thrown", ["{{ 1 // 0 }}", "{{ 3 | dictsort }}", "{{ m() }}"])
+def test_a_template_may_throw_at_all_conversations_but_those_of_the_rows(render_rows, thrown):
+    short = "{% macro m() %}{{ m() }}{% endmacro %}{% if messages | length < 5 %}" + thrown
+    five = pair(user("Hi"), assistant("Ho"), user("Hi"), assistant("Ho"))
+    rendered, rows = render_rows([five], short + "{% endif %}" + CHATML)
+    assert (rendered.report["undefined_in_template"], len(rows)) == ([], 1)
+
+
 @pytest.mark.catalogue(58, 59, 60)
 def test_turns_in_an_unusual_order_are_kept_unless_the_template_refuses_or_drops_them(render_rows):
     orders = [
