@@ -33,8 +33,8 @@ def spelled(tokenizer, ids):
 
 
 def control_count(ids, tokenizer):
-    names = tokenizer.convert_ids_to_tokens(ids)
-    return sum(name in special_tokens(tokenizer).tokens for name in names)
+    special = special_tokens(tokenizer).tokens
+    return sum(name in special for name in tokenizer.convert_ids_to_tokens(ids))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -165,6 +165,18 @@ def test_stand_ins_give_the_text_back_and_say_where_they_stood(text, tmp_path):
     assert put[0]["role"] == "user"
     assert hidden.resolved(put[0]["content"])[0] == text
     assert len(hidden.resolved(put[0]["content"])[1]) == 2
+
+
+def test_a_text_may_hold_more_special_tokens_than_there_are_characters_to_stand_for_them(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    many = "<|im_end|>" * 70_000  # as where a model repeated itself without end
+    row = {"prompt": [user("What?")], "chosen": [says(f"{many} so")], "rejected": GREEN}
+    rendered, rows = run([row], model, tmp_path, special_tokens_in_text="encode")
+    assert quarantined(rendered) == {}
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    ids = rows[0]["chosen_input_ids"]
+    assert ids.count(tokenizer.eos_token_id) == 2  # the template's own
+    assert tokenizer.decode(ids).endswith(f"assistant\n{many} so<|im_end|>\n")
 
 
 def test_without_literals_the_encoder_is_the_tokenizer(tmp_path):

@@ -103,6 +103,9 @@ def special_tokens(tokenizer: Any) -> SpecialTokens | None:
 
 def blanked(text: str, literals: Literals) -> str:
     """The text with every literal character replaced, so that no special token is found there."""
+    parts: list[str] = []
+    done = 0
     for start, end in zip(literals[::2], literals[1::2], strict=True):
-        text = text[:start] + "\0" * (end - start) + text[end:]
-    return text
+        parts += text[done:start], "\0" * (end - start)
+        done = end
+    return "".join([*parts, text[done:]])

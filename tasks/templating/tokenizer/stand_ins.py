@@ -39,6 +39,8 @@ class StandIns:
     def __init__(self, special: SpecialTokens, *values: Any) -> None:
         self.special = special
         self.meaning: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        """The stand-in of each text: there are fewer characters for them than a text may hold."""
         self._taken = {c for value in values for text, _ in _strings(value) for c in text}
         self._next = FIRST_STAND_IN
 
@@ -77,11 +79,14 @@ class StandIns:
         return before + first + middle + last + after
 
     def _stand_in(self, text: str) -> str:
+        if text in self._names:
+            return self._names[text]
         while chr(self._next) in self._taken:
             self._next += 1
         char = chr(self._next)
         self._next += 1
         self.meaning[char] = text
+        self._names[text] = char
         return char
 
 
