@@ -3,14 +3,13 @@
 Their digests are in different keys: a stage that only tokenizes is not rebuilt for other weights.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.artifact import file_digest, merkle
 from tasks.artifact.durable import read_json
-from tasks.errors import ModelError
+from tasks.errors import ModelError, shown
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -88,13 +87,13 @@ def weights_digest(directory: Path) -> str:
     """Digest of the config and the safetensors files.
 
     Raises:
-        ModelError: there is no config or no safetensors, the config refers to code, or the family
-            cannot be a reward model.
+        ModelError: there is no config or no safetensors, one of them is damaged, the config refers
+            to code, or the family cannot be a reward model.
     """
     config = directory / "config.json"
     if not config.is_file():
         raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
-    fields = json.loads(config.read_text("utf-8"))
+    fields = _config(config)
     if "auto_map" in fields:
         raise ModelError(
             f"{config} asks to run code of its own (auto_map); no code is run out of a model "
@@ -107,6 +106,7 @@ def weights_digest(directory: Path) -> str:
             f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
             "weights can run code and are refused: convert them with save_pretrained"
         )
+    _check_whole(directory)
     paths = {path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)} - others
     return merkle({path.name: file_digest(path) for path in sorted(paths)})
 
@@ -131,6 +131,38 @@ def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
             f"{name} has an encoder and a decoder; a reward is read at the last token of one "
             "sequence: use a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
         )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    fields = read_json(path)
+    if not isinstance(fields, dict):
+        raise ModelError(
+            f"{path} is no JSON object: found {shown(path.read_bytes().decode('utf-8', 'replace'))}"
+            "; save it again with save_pretrained, or download it again"
+        )
+    return cast(dict[str, Any], fields)
+
+
+def _check_whole(directory: Path) -> None:
+    """Raises ModelError where weights that transformers will read are missing or cut: training
+    would find it out when all data have been prepared."""
+    from safetensors import SafetensorError, safe_open
+
+    paths, index = [directory / "model.safetensors"], directory / "model.safetensors.index.json"
+    if not paths[0].is_file():
+        named = _config(index).get("weight_map") if index.is_file() else None
+        paths = sorted({directory / str(name) for name in named.values()}) if named else []
+    for path in paths:
+        if not path.is_file():
+            raise ModelError(f"{path} is not there, though {index} names it; download it again")
+        try:
+            with safe_open(path, "np"):
+                pass
+        except SafetensorError as error:
+            raise ModelError(
+                f"{path} is not whole ({error}); download it again (with `git lfs pull`, if it was "
+                "cloned)"
+            ) from error
 
 
 def _listing(directory: Path) -> str:

@@ -167,9 +167,64 @@ def pickle_weights(directory):
     (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 123\n"
+
+
+def put(name, content):
+    return lambda directory: (directory / name).write_text(content, "latin-1")
+
+
+def cut_weights(directory):
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def spread_weights(directory, *missing):
+    """The weights in two files that an index names."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    files = {name: f"model-0000{n % 2 + 1}-of-00002.safetensors" for n, name in enumerate(weights)}
+    for file in {*files.values()}.difference(missing):
+        some = {name: weights[name] for name in weights if files[name] == file}
+        save_file(some, directory / file, {"format": "pt"})
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+
+
+def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tiny_model_directory):
+    copy = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, copy)
+    (copy / "model-00001-of-00002.safetensors").write_text(POINTER)  # left from a download
+    weights_digest(copy)
+    (copy / "model-00001-of-00002.safetensors").unlink()
+    spread_weights(copy)
+    (copy / "other.safetensors").write_text("")
+    weights_digest(copy)
+
+
 @pytest.mark.parametrize(
     ("harm", "sentence"),
     [
+        (
+            put("config.json", '{"a": 1,}'),
+            r"config\.json is no JSON object: found '\{\"a\": 1,\}'; .*",
+        ),
+        (put("config.json", "[]"), r"config\.json is no JSON object: found '\[\]'; save it again"),
+        (put("config.json", "\xff{}"), r"config\.json is no JSON object"),
+        (
+            put("model.safetensors", POINTER),
+            r"model\.safetensors is not whole \(.*\); download it again \(with `git lfs pull`",
+        ),
+        (
+            put("model.safetensors", ""),
+            r"model\.safetensors is not whole \(.*\); download it again",
+        ),
+        (cut_weights, r"model\.safetensors is not whole \(.*incomplete.*\); download it again"),
+        (
+            lambda d: spread_weights(d, "model-00002-of-00002.safetensors"),
+            r"model-00002-of-00002\.safetensors is not there, though .*index\.json names it",
+        ),
         (lambda d: (d / "config.json").unlink(), r"holds no config\.json, found chat_template"),
         (
             lambda d: (d / "tokenizer.json").unlink(),
