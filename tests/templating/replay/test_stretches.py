@@ -186,6 +186,15 @@ def test_plain_rows_of_a_known_structure_are_joined_in_columns(tokenizer):
     assert known.columns.joined(Batch.of(table(rows, (", ", ": ")))) is None
 
 
+@pytest.mark.parametrize("around", ['"', "\\", "\n", "abcdefg"])  # seven more ends are too many
+@pytest.mark.parametrize("forged", ["quarantine", "encode"])
+def test_special_tokens_that_no_byte_shows_are_looked_for_in_each_row(tokenizer, around, forged):
+    tokens = [f"{each}token{each}" for each in around]
+    tokenizer = dataclasses.replace(tokenizer, flagged=(*tokenizer.flagged, *tokens))
+    rows = answered(["blue"] * 9 + [f"see {tokens[0]} so", "token", "blue"])
+    assert joined_and_rendered(tokenizer, rows, rows[:9], special_tokens_in_text=forged) == 0
+
+
 def test_rows_with_one_side_of_an_unknown_structure_are_not_joined(tokenizer):
     usual = answered(["blue"] * 9)
     again = [*usual[0]["chosen"], *usual[0]["prompt"], *usual[0]["chosen"]]
@@ -254,7 +263,9 @@ def joined_and_rendered(tokenizer, rows, learned, **params):
         ("{% if '# ' in m.content.strip() %}?{% endif %}[{{ m.content }}]", "a # b", 11),
         ("{% if '\u00a7' in m.content %}?{% endif %}[{{ m.content }}]", "a \u00a7", 0),
         ("{% if m.content == 'blue 2' %}?{% endif %}[{{ m.content }}]", "blue 2", 0),
+        ("[{{ m.content }}]", "\nblue ", 13),
         ("[{{ m.content.upper() }}]", "green", 0),
+        ("[{{ m.content.upper() }}{{ m.content }}]", "green", 0),
         ("{% for n in range(50) %}[{{ m.content }}]{% endfor %}", "x" * 20_000, 11),
         ("{% if m.role == 'user' %}[{{ m.content }}]{% endif %}", "green", 0),
     ],
@@ -267,6 +278,8 @@ def test_what_a_template_asks_of_words_is_asked_of_those_that_are_joined(
     tokenizer = dataclasses.replace(tokenizer, chat_template=template)
     rows = answered(["blue"] * 9 + [words, "blue"] * 2)
     assert joined_and_rendered(tokenizer, rows, rows[:9]) == joined
+    for learned in ([rows[9], *rows[:3]], answered([words], words)):  # words that are asked for
+        joined_and_rendered(tokenizer, rows, learned)
 
 
 @pytest.mark.parametrize("before", ["", "\n", " ", "\u3000", "x"])
