@@ -32,11 +32,7 @@ def traced_test(name: str, usual: Any) -> Any:
     """The test with its result for symbols; comparisons are left to the symbols themselves."""
     if name in COMPARISONS:
         return usual
-
-    def traced(*_: Any) -> bool:
-        return ANSWERS[name] if name in ANSWERS else _refused()
-
-    return _guarded(usual, traced)
+    return _guarded(usual, (lambda *_: ANSWERS[name]) if name in ANSWERS else _refused)
 
 
 def _guarded(usual: Any, traced: Callable[..., Any]) -> Any:
@@ -46,7 +42,7 @@ def _guarded(usual: Any, traced: Callable[..., Any]) -> Any:
     skipped = 0 if _PassArg.from_obj(usual) is None else 1
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        first = args[skipped] if len(args) > skipped else None
+        first = args[skipped]
         if isinstance(first, Pieces | Length):
             raise Untraceable
         if isinstance(first, Symbol):
@@ -78,9 +74,8 @@ def _default(text: Symbol, instead: Any = "", boolean: bool = False) -> Any:
     return instead if boolean and not text else text
 
 
-def _json(text: Symbol, ensure_ascii: bool = False, **others: Any) -> Symbol:
-    if others.keys() - {"indent", "separators", "sort_keys"}:
-        raise Untraceable
+def _json(text: Symbol, ensure_ascii: bool = False, **_: Any) -> Symbol:
+    """Its other arguments change nothing in a text."""
     return json_of(text, bool(ensure_ascii), tojson(value(text), ensure_ascii=bool(ensure_ascii)))
 
 

@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 
 Part = tuple[bool, str]
 """(True, a Python expression over the contents `c`) or (False, literal text)."""
-CUTS = ("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace")
-CUTS_WITHOUT = ("upper", "lower", "title", "capitalize")
+CUTS = (
+    *("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace"),
+    *("upper", "lower", "title", "capitalize"),
+)
 TESTS = ("startswith", "endswith")
 
 
@@ -36,7 +38,7 @@ class Symbol:
         self._parts, self._value, self._tests = parts, value, tests
 
     def __getattr__(self, name: str) -> Any:
-        if name in CUTS or name in CUTS_WITHOUT:
+        if name in CUTS:
             return partial(self._cut, name)
         if name in TESTS:
             return partial(self._method_test, name)
@@ -88,7 +90,7 @@ class Symbol:
     __int__ = __float__ = __index__ = untraceable
 
     def _cut(self, name: str, *args: Any, **kwargs: Any) -> "Symbol":
-        if kwargs or (name in CUTS_WITHOUT and args):
+        if kwargs:
             raise Untraceable
         arguments = ", ".join(_argument(item) for item in args)
         text = getattr(self._value, name)(*map(value, args))
@@ -139,7 +141,7 @@ class Pieces:
 def code(symbol: Symbol) -> str:
     """The expression that makes the symbol's text."""
     parts = [text if is_code else repr(text) for is_code, text in parts_of(symbol)]
-    return parts[0] if len(parts) == 1 and parts_of(symbol)[0][0] else f"({' + '.join(parts)})"
+    return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
 
 
 def parts_of(symbol: Symbol) -> tuple[Part, ...]:

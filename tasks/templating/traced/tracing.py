@@ -17,6 +17,7 @@ text symbols cannot follow.
 import re
 import secrets
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from jinja2 import nodes
@@ -26,8 +27,7 @@ from jinja2.visitor import NodeTransformer
 from tasks.templating.environment import environment
 from tasks.templating.sandbox import Sandbox
 from tasks.templating.traced.filters import traced_filter, traced_test
-from tasks.templating.traced.symbol_lengths import Length
-from tasks.templating.traced.symbols import Part, Pieces, Symbol, Untraceable, parts_of, value
+from tasks.templating.traced.symbols import Part, Symbol, parts_of, value
 from tasks.templating.traced.text import Replays, replays_of
 
 HIDING = (
@@ -37,6 +37,7 @@ HIDING = (
 )
 """Blocks that turn their body into plain text, or include another template."""
 MARK = f"\U0010fffe{secrets.token_hex(8)}"
+"""No template and no text holds it: it is another one in each process."""
 _MARKS = re.compile(f"{MARK}(\\d+);")
 MOST_TESTS = 64
 
@@ -58,13 +59,8 @@ class _Joins(NodeTransformer):
     def visit_Concat(self, node: Any) -> nodes.Node:
         """One join as additions."""
         self.generic_visit(node)
-        texts = [
-            nodes.Filter(n, "string", [], [], None, None, lineno=node.lineno) for n in node.nodes
-        ]
-        whole: Any = texts[0]
-        for text in texts[1:]:
-            whole = nodes.Add(whole, text, lineno=node.lineno)
-        return whole
+        texts = [nodes.Filter(part, "string", [], [], None, None) for part in node.nodes]
+        return reduce(nodes.Add, texts)
 
 
 class _Environment(Sandbox):
@@ -85,7 +81,7 @@ def tracer(template: str) -> "Tracer | None":
     """A tracer for the template, for one thread; None where the template cannot be traced."""
     env = environment(_Environment, _Whole)
     tree = env.parse(template)
-    if next(tree.find_all(HIDING), None) is not None or MARK in template:
+    if next(tree.find_all(HIDING), None) is not None:
         return None
     return Tracer(env, _Joins().visit(tree))
 
@@ -124,8 +120,6 @@ class Tracer:
         return replays_of(parts_of(symbol), dict.fromkeys(tests))
 
     def _written(self, output: Any) -> Any:
-        if isinstance(output, Pieces | Length):
-            raise Untraceable
         if not isinstance(output, Symbol):
             return output
         self.environment.written.append(output)
@@ -143,6 +137,4 @@ def joined_symbol(text: str, written: list[Symbol], tests: list[tuple[str, bool]
         elif piece:
             parts.append((False, piece))
             whole.append(piece)
-    if MARK in "".join(whole):
-        raise Untraceable
     return Symbol(tuple(parts), "".join(whole), tests)

@@ -22,6 +22,7 @@ from tasks.templating.template import with_effective_template
 from tasks.templating.tokenizer.plain_files import is_plain
 from tasks.templating.tokenizer.plain_tokenizer import PlainTokenizer, plain_tokenizer
 from tasks.templating.tokenizer.special_tokens import special_tokens
+from tasks.templating.traced.filters import ANSWERS
 from tasks.templating.traced.text import replayed
 from tasks.templating.traced.tracing import tracer
 from tests.templating.families import FAMILIES, NEEDS_DATE, build_family, load_tokenizer
@@ -45,13 +46,25 @@ TEMPLATES = {
     "{% elif n < 12 %}E{% endif %}{{ m.content.removeprefix('<think>') + m.content }}{% endfor %}",
     "macro": "{% macro say(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}"
     "{% for m in messages %}{% set text = say(m) %}{% if '0' in text %}zero{% endif %}{{ text }}"
-    "{% endfor %}",
+    "{{ 'u' in text }}{{ say(m=m) }}{% endfor %}",
     "json": "{% for m in messages %}{{ m.content | tojson }}{{ m.content[:3] | replace('a', 'b') }}"
     "{% endfor %}",
     "types": "{% for m in messages %}{% if m.content is string and m.content is not mapping %}"
     "{{ m.content | default('none', true) }}{% endif %}{{ m.content.foo }}{% endfor %}",
     "generation": "{% for m in messages %}{% generation %}{% set x = m.content %}{{ x }}"
     "{% endgeneration %}{{ x }}{% endfor %}",
+    "sums": "{% for m in messages %}{{ ('a' + m.content + ' ').strip() ~ 1 }}"
+    "{{ 'b' ~ (m.content ~ ' c').strip() }}{{ 'ax' in 'a' + m.content }}"
+    "{{ ('<' ~ m.content).startswith('<x') }}{% endfor %}",
+    "filters": "{% for m in messages %}{% set text = m.content | trim %}"
+    "{{ text | default('none', true) }}{{ text | default('none', boolean=true) }}"
+    "{{ text | d('none') ~ (text | replace('a', 'b', 1)) ~ (text | trim('x')) }}"
+    "{{ text | tojson(ensure_ascii=true, indent=2) }}{{ ('a-b' | replace('-', m.role)) }}"
+    "{{ messages | map(attribute='content') | first }}{{ [] | tojson(indent=2) }}{% endfor %}",
+    "every_test": "{% for m in messages %}"
+    + "".join(f"{{{{ m.content is {name} }}}}" for name in (*ANSWERS, "eq('x')", "in(['0', 'x'])"))
+    + "{{ m.content }}{{ m.content == none }}{{ m.content == 1 }}{{ m.content in [1, 'x'] }}"
+    + "{% endfor %}",
     "loop": "{% for m in messages %}{% if loop.changed(m.content) %}new {% endif %}"
     "{{ m.content if loop.last or m.content != messages[-1].content }}{% endfor %}",
 }
@@ -73,6 +86,19 @@ REFUSED = {
     "sorted": "{{ messages | map(attribute='content') | sort | join }}",
     "formatted": "{{ '%s' % messages[0].content }}",
     "indexed": "{{ messages[0].content[0] }}",
+    "words": "{{ messages[0].content.split()[0] }}{{ messages[0].content.split(none)[0] }}",
+    "named": "{{ messages[0].content.split(sep=' ', maxsplit=1)[0] }}",
+    "from_a_place": "{{ messages[0].content.startswith('l', 1) }}",
+    "with_nothing": "{{ messages[0].content == nothing }}",
+    "with_pieces": "{{ messages[0].content.split(' ') == ['plain', 'words'] }}",
+    "with_its_pieces": "{{ messages[0].content == messages[0].content.split(' ') }}",
+    "within_pieces": "{{ 'words' in messages[0].content.split(' ') }}",
+    "first_of_pieces": "{{ messages[0].content.split(' ') | first }}",
+    "a_number": "{{ (messages[0].content | length) is number }}",
+    "a_letter_case": "{{ messages[0].content is lower }}",
+    "too_often": "{% for n in range(65) %}{{ messages[0].content[n:] == 'x' }}{% endfor %}",
+    "centered": "{{ messages[0].content | center(20) }}",
+    "by_a_letter": "{{ messages[0].content.replace('a', true) }}",
 }
 
 
