@@ -45,10 +45,10 @@ class Length:
     def __getattr__(self, name: str) -> Any:
         raise Untraceable
 
-    __hash__ = untraceable  # pyright: ignore[reportAssignmentType]
-    __contains__ = __getitem__ = __add__ = __radd__ = __sub__ = __rsub__ = untraceable
-    __str__ = __repr__ = __format__ = __iter__ = __len__ = __index__ = __int__ = untraceable
-    __mul__ = __rmul__ = __mod__ = __rmod__ = __float__ = __abs__ = __neg__ = untraceable
+    # Whatever else is done with it is a TypeError, which ends the trace as well, but for places in
+    # lists and dictionaries: for one of a wrong type, Jinja goes on with an undefined value.
+    __hash__ = __index__ = untraceable  # pyright: ignore[reportAssignmentType]
+    __str__ = __repr__ = __format__ = untraceable
 
 
 def _number(other: Any) -> int:

@@ -195,10 +195,11 @@ def test_special_tokens_that_no_byte_shows_are_looked_for_in_each_row(tokenizer,
     assert joined_and_rendered(tokenizer, rows, rows[:9], special_tokens_in_text=forged) == 0
 
 
-def test_rows_with_one_side_of_an_unknown_structure_are_not_joined(tokenizer):
+def test_rows_with_one_side_of_an_unknown_structure_or_with_settings_are_not_joined(tokenizer):
     usual = answered(["blue"] * 9)
+    others = [usual[0] | {"tools": [TOOL]}, usual[0] | {"chat_template_kwargs": {"x": 1}}]
     again = [*usual[0]["chosen"], *usual[0]["prompt"], *usual[0]["chosen"]]
-    rows = [*usual, *({**usual[0], side: again} for side in ("chosen", "rejected"))]
+    rows = [*usual, *({**usual[0], side: again} for side in ("chosen", "rejected")), *others]
     assert joined_and_rendered(tokenizer, rows, usual) == 9
     assert joined_and_rendered(tokenizer, rows, rows) == 11
 

@@ -42,6 +42,7 @@ TEMPLATES = {
     "{% elif m.content == 'x' %}B{% elif m.content | length > 20 %}C{% else %}D{% endif %}"
     "{{ m.content.split('</think>')[-1].rstrip() + '|' }}{% endfor %}",
     "lengths": "{% for m in messages %}{% set n = m.content | length %}{% if n == 1 %}A"
+    "{% endif %}{{ n < 11 }}{{ n > 11 }}{{ 'L' if m.content | length }}{% if n == 0 %}A"
     "{% elif n <= 4 %}B{% elif n >= 300 %}C{% elif n != 11 and m.content[5:] | trim | length %}D"
     "{% elif n < 12 %}E{% endif %}{{ m.content.removeprefix('<think>') + m.content }}{% endfor %}",
     "macro": "{% macro say(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}"
@@ -72,6 +73,13 @@ REFUSED = {
     "captured": "{% set x %}{{ messages[0].content }}{% endset %}{{ 'b' in x }}",
     "filtered": "{% filter upper %}{{ messages[0].content }}{% endfilter %}",
     "counted": "{{ messages[0].content | length }}",
+    "counted_down": "{{ 3 - messages[0].content | length }}",
+    "counted_in": "{{ 1 in [messages[0].content | length] | map('string') | list }}",
+    "counted_off": "{{ ['a', 'b'][messages[1].content | length] }}",
+    "told_by_its_length": "{{ {11: 'x'}[messages[0].content | length] }}",
+    "repeated": "{{ 'x' * (messages[0].content | length) }}",
+    "measured": "{{ (messages[0].content | length).real }}",
+    "ranged": "{{ range(messages[0].content | length) | list }}",
     "counted_on": "{{ messages[0].content | length + 1 }}",
     "halved": "{{ 'long' if messages[0].content | length > 1.5 }}",
     "second_piece": "{{ messages[0].content.split(' ')[1] }}",
