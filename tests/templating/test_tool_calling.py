@@ -1,6 +1,7 @@
 """Tools, calls and tool results: they reach the model, or the row says why it was left out."""
 
 import json
+from copy import deepcopy
 
 import pytest
 from transformers import AutoTokenizer
@@ -131,6 +132,46 @@ def test_arguments_as_json_text_are_probed_as_text(tmp_path):
     row |= {"rejected": [call(arguments='{"city":  "Oslo"}')], "tools": [TOOL]}
     rendered, rows = run([row], model, tmp_path / "run")
     assert (quarantined(rendered), len(rows)) == ({}, 1)
+
+
+FLAT_CALL = {"role": "assistant", "content": None}
+FLAT_CALL |= {"tool_calls": [{"name": "look_up", "arguments": {"city": "Rome"}}]}
+FLAT_TOOL = {"name": "look_up", "parameters": {"properties": {"city": {"type": "string"}}}}
+SAID_OR_CALLED = "{% for m in messages %}{% if m.content %}{{ m.content }}{% else %}{% for c in m.tool_calls %}%s{% endfor %}{% endif %}{% endfor %}"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("template", "turn", "tools", "lost"),
+    [
+        ("{{ c.name }}{{ c.arguments | tojson }}", FLAT_CALL, None, None),
+        ("{{ c.name }}", FLAT_CALL, None, "the arguments of the tool calls of turn 2"),
+        ("{{ c.function.name }}", call(arguments='{"a": 1}'), None, "the arguments of the tool"),
+        (
+            "{{ c.function.name + (c.function.arguments + '')[:0] }}",
+            call(arguments='{"a": 1}'),
+            None,
+            "the arguments of the tool calls",
+        ),
+        ("{{ tools[0].name }}{{ tools | tojson }}{{ c | tojson }}", FLAT_CALL, [FLAT_TOOL], None),
+        (
+            "{{ tools[0].parameters | tojson }}{{ c | tojson }}",
+            FLAT_CALL,
+            [FLAT_TOOL],
+            "the tools that a row declares",
+        ),
+    ],
+)
+def test_calls_and_tools_are_looked_for_where_they_are_written(
+    tmp_path, template, turn, tools, lost
+):
+    tokenizer = plain_tokenizer(build_family("chatml", tmp_path / "model").path)
+    tokenizer.chat_template = SAID_OR_CALLED.replace("%s", template)
+    found = TemplateProbe(tokenizer).lost([USER, turn, RESULT, says("31.")], tools)
+    assert found is None if lost is None else lost in found.message
+    turn = deepcopy(turn)
+    turn["tool_calls"][0].get("function", turn["tool_calls"][0])["arguments"] = ""  # for none
+    found = TemplateProbe(tokenizer).lost([USER, turn, RESULT, says("31.")], tools)
+    assert found is None or lost == "the tools that a row declares"
 
 
 @pytest.mark.parametrize(
