@@ -152,7 +152,12 @@ SAID_OR_CALLED = "{% for m in messages %}{% if m.content %}{{ m.content }}{% els
             None,
             "the arguments of the tool calls",
         ),
-        ("{{ tools[0].name }}{{ tools | tojson }}{{ c | tojson }}", FLAT_CALL, [FLAT_TOOL], None),
+        (
+            "{{ tools[0].name }}{{ tools[0].parameters | tojson }}{{ c | tojson }}",
+            FLAT_CALL,
+            [FLAT_TOOL],
+            None,
+        ),
         (
             "{{ tools[0].parameters | tojson }}{{ c | tojson }}",
             FLAT_CALL,

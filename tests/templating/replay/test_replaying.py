@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 
+from tasks.conversion.unusable import Unusable
 from tasks.templating import TemplatingParams
 from tasks.templating.replay.replaying import MOST_PATHS
+from tasks.templating.shards.row_by_row import Differs
 from tasks.templating.shards.shard import renderers
 from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tasks.templating.traced.tracing import Tracer
@@ -91,6 +93,20 @@ def test_a_marker_in_the_first_row_hinders_none_of_the_rows_without_one(chatml, 
     assert texts[0]["chosen"] == "[why][so </x>]x"
     assert [traced.calm is None for traced in traces] == [True, False]
     assert replayed == 100 - 2
+
+
+def test_a_joined_row_that_the_template_refuses_is_found(chatml, monkeypatch):
+    rows = [pair("why", "so", f"no {n}") for n in range(9)]
+    params = TemplatingParams()
+    known = renderers(chatml, params)
+    outcome(chatml, params, [table(rows)], replaying=True, known=known)
+
+    def refuse(_):
+        raise Unusable("template_error", "prompt", "it refuses")
+
+    monkeypatch.setattr(known.renderer, "sides", refuse)
+    with pytest.raises(Differs):
+        outcome(chatml, params, [table(rows)], replaying=True, known=known)
 
 
 def test_texts_grow_no_longer_than_they_may_if_both_sides_are_as_long(chatml):
