@@ -1,10 +1,12 @@
 """Special tokens in a row's own text: found wherever they arise, and encoded as ordinary text."""
 
+from dataclasses import replace
 from inspect import signature
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tasks.templating.tokenizer.special_tokens import special_tokens
 from tasks.templating.tokenizer.stand_ins import StandIns
 from tasks.tokenization.literal import literal_encoder
@@ -132,19 +134,22 @@ def test_a_template_that_looks_into_such_text_leaves_the_row_out(tmp_path, what)
     assert "looks into the text" in message
 
 
-def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path):
+@pytest.mark.parametrize("arguments", [{"city": "<|im_start|>"}, {"<|im_start|>": "Rome"}])
+def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path, arguments):
     model = build_family("qwen3", tmp_path / "model")
-    function = {"name": "look", "arguments": {"city": "<|im_start|>"}}
+    function = {"name": "look", "arguments": arguments}
     call = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+    turns = [user("What?"), call, {"role": "tool", "content": "sunny"}]
+    alone = {"prompt": turns, "chosen": [says("blue")], "rejected": GREEN}
     turns = [user("What?"), call, {"role": "tool", "content": "<|im_end|>"}]
     row = {"prompt": turns, "chosen": [says("blue")], "rejected": GREEN}
     plain = {"prompt": [user("What?")], "chosen": [says("blue")], "rejected": GREEN}
-    rendered, _ = run([row, plain], model, tmp_path / "first")
-    assert quarantined(rendered)[1][0] == "special_token_in_text"
-    _, rows = run([row], model, tmp_path / "second", special_tokens_in_text="encode")
+    rendered, _ = run([row, alone, plain], model, tmp_path / "first")
+    assert [quarantined(rendered)[n][0] for n in (1, 2)] == ["special_token_in_text"] * 2
+    _, rows = run([row, alone], model, tmp_path / "second", special_tokens_in_text="encode")
     tokenizer = AutoTokenizer.from_pretrained(model.path)
     # user, call, result, answer: four turns, each with its start and its end
-    assert control_count(rows[0]["chosen_input_ids"], tokenizer) == 8
+    assert [control_count(row["chosen_input_ids"], tokenizer) for row in rows] == [8, 8]
 
 
 def test_what_the_encoder_needs_as_names_is_refused_beside_a_forged_token(tmp_path):
@@ -165,6 +170,14 @@ def test_stand_ins_give_the_text_back_and_say_where_they_stood(text, tmp_path):
     assert put[0]["role"] == "user"
     assert hidden.resolved(put[0]["content"])[0] == text
     assert len(hidden.resolved(put[0]["content"])[1]) == 2
+
+
+def test_a_text_whose_ends_are_parts_of_two_tokens_is_given_back_whole(tmp_path):
+    tokenizer = plain_tokenizer(build_family("chatml", tmp_path / "model").path)
+    special = special_tokens(replace(tokenizer, flagged=("qab", "bcz")))
+    hidden = StandIns(special, [user("abc")])
+    (put,) = hidden.put([user("abc")])
+    assert hidden.resolved(f"q{put['content']}z") == ("qabcz", (1, 3, 3, 4))
 
 
 def test_a_text_may_hold_more_special_tokens_than_there_are_characters_to_stand_for_them(tmp_path):
