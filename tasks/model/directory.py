@@ -3,6 +3,7 @@
 Their digests are in different keys: a stage that only tokenizes is not rebuilt for other weights.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -146,8 +147,6 @@ def _config(path: Path) -> dict[str, Any]:
 def _check_whole(directory: Path) -> None:
     """Raises ModelError where weights that transformers will read are missing or cut: training
     would find it out when all data have been prepared."""
-    from safetensors import SafetensorError, safe_open
-
     paths, index = [directory / "model.safetensors"], directory / "model.safetensors.index.json"
     if not paths[0].is_file():
         named = _config(index).get("weight_map") if index.is_file() else None
@@ -155,14 +154,30 @@ def _check_whole(directory: Path) -> None:
     for path in paths:
         if not path.is_file():
             raise ModelError(f"{path} is not there, though {index} names it; download it again")
-        try:
-            with safe_open(path, "np"):
-                pass
-        except SafetensorError as error:
+        if fault := _fault_of(path):
             raise ModelError(
-                f"{path} is not whole ({error}); download it again (with `git lfs pull`, if it was "
+                f"{path} is not whole ({fault}); download it again (with `git lfs pull`, if it was "
                 "cloned)"
-            ) from error
+            )
+
+
+def _fault_of(path: Path) -> str | None:
+    """How a safetensors file is cut: the length of its header, its header, or its bytes.
+
+    Its own library would import numpy or torch to say so.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length <= size - 8:
+            return f"{size:,} bytes do not begin with the length of a header"
+        try:
+            header: dict[str, dict[str, Any]] = json.loads(file.read(length))
+            ends = [entry["data_offsets"][1] for n, entry in header.items() if n != "__metadata__"]
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            return f"its header cannot be read: {error}"
+    expected = 8 + length + max(ends, default=0)
+    return None if size == expected else f"incomplete: {size:,} bytes, expected {expected:,}"
 
 
 def _listing(directory: Path) -> str:
