@@ -118,7 +118,7 @@ class DataCollatorForPreference:
             if any(name in pair for pair in pairs)
         }  # (B,) each
         if "pair_id" in pairs[0]:
-            terms["pair_id"] = [str(pair["pair_id"]) for pair in pairs]
+            terms["pair_id"] = [_id(pair) for pair in pairs]
         return terms
 
     def _check(self, pairs: Sequence[Example]) -> None:
@@ -167,4 +167,9 @@ def _number(pair: Example, name: str) -> float:
 
 
 def _named(example: Example) -> str:
-    return f"pair {example.get('pair_id', '(without id)')}"
+    return f"pair {_id(example)}"
+
+
+def _id(example: Example) -> str:
+    pair_id = example.get("pair_id")
+    return "(without id)" if pair_id is None else str(pair_id)

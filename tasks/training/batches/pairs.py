@@ -83,8 +83,6 @@ def prepare_dataset(
     declared = dataset.column_names
     dataset, columns = _under_canonical_names(dataset, list(declared or first))
     if set(IDS) <= set(columns):
-        if "pair_id" not in columns:
-            dataset = _with_row_numbers(dataset)
         if not is_from_tokenization(dataset):
             dataset = checked_rows(dataset, name)
         dataset = _short_enough(dataset, args.max_length, name)
@@ -167,13 +165,3 @@ def data_digest(dataset: Dataset) -> str:
     for row in dataset.select_columns(columns).select(places) if len(dataset) else ():
         digest.update(json.dumps(row, sort_keys=True).encode())
     return digest.hexdigest()
-
-
-def _with_row_numbers(dataset: Rows) -> Rows:
-    if isinstance(dataset, Dataset):
-        return dataset.add_column("pair_id", [f"row {i}" for i in range(len(dataset))])  # pyright: ignore[reportCallIssue]
-
-    def numbered(row: dict[str, Any], index: int) -> dict[str, Any]:
-        return {**row, "pair_id": f"row {index}"}
-
-    return dataset.map(numbered, with_indices=True)

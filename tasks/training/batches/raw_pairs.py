@@ -102,7 +102,8 @@ class RawPairs:
         for place, (row, index, pair) in enumerate(zip(rows, indices, checked_rows, strict=True)):
             both = ids.get(place, NOTHING)
             problem = pair if isinstance(pair, Unusable) else self._problem(both)
-            out["pair_id"].append(str(row.get("pair_id", f"row {index}")))
+            pair_id = row.get("pair_id")
+            out["pair_id"].append(f"row {index}" if pair_id is None else str(pair_id))
             for side, values in zip(IDS, NOTHING if problem else both, strict=True):
                 out[side].append(values)
             for name in self.kept:

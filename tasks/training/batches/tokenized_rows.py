@@ -20,7 +20,6 @@ from tasks.conversion.preference.pair import TIE
 from tasks.errors import DataError, shown
 from tasks.tokenization.shards import IDS
 from tasks.training.batches.columns import Integers, as_number, numbers, owner, sequences
-from tasks.training.batches.origin import is_from_tokenization
 from tasks.training.batches.unusable_rows import usable_rows
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,8 @@ EXPECTED_IDS = "at least one token id, a whole number of 0 or more"
 def checked_rows(rows: Rows, name: str) -> Rows:
     """The rows, with the better side as chosen; training rows with two equal sides are left out.
 
-    An evaluation keeps those, and counts them among its equal rewards.
+    An evaluation keeps those, and counts them among its equal rewards. A row whose `pair_id` is
+    absent or null gets its number as one: `row 7`.
 
     Raises:
         DataError: a number or a sequence cannot be trained on, or no row is left.
@@ -56,6 +56,7 @@ def checked_rows(rows: Rows, name: str) -> Rows:
     if isinstance(rows, IterableDataset):
         checked = rows.map(partial(_checked_row, name=name), with_indices=True)
         return usable_rows(checked, _equal) if name == "train" else checked
+    rows = _named(rows)
     for field, (fits, expected) in NUMBERS.items():
         values = numbers(rows, field, 1.0, name)
         places = np.flatnonzero(~fits(values))
@@ -66,6 +67,19 @@ def checked_rows(rows: Rows, name: str) -> Rows:
     equal = _equal_sides(rows, name)
     rows = _better_one_chosen(rows, name)
     return _without(rows, equal, name) if len(equal) else rows
+
+
+def _named(rows: Dataset) -> Dataset:
+    """The rows, each with a `pair_id`."""
+    ids: list[Any] = [None] * len(rows)
+    if "pair_id" in rows.column_names:
+        table: Any = rows.select_columns(["pair_id"]).with_format("arrow")[:]
+        if not table["pair_id"].null_count:
+            return rows
+        ids = table["pair_id"].to_pylist()
+        rows = rows.remove_columns("pair_id")
+    named = [f"row {n}" if given is None else str(given) for n, given in enumerate(ids)]
+    return rows.add_column("pair_id", named)  # pyright: ignore[reportCallIssue]
 
 
 def _without(rows: Dataset, equal: Integers, name: str) -> Dataset:
@@ -81,38 +95,19 @@ def _without(rows: Dataset, equal: Integers, name: str) -> Dataset:
     return rows.select(np.setdiff1d(np.arange(len(rows)), equal))
 
 
-def within_vocabulary(rows: Any, vocabulary: int, name: str) -> Any:
-    """The same rows (a data set, a dict of them, or None), whose ids are all below `vocabulary`.
-
-    Raises:
-        DataError: the model has no embedding for an id; of a stream, when the row comes.
-    """
-    if isinstance(rows, dict):
-        parts: dict[str, Any] = rows  # pyright: ignore[reportUnknownVariableType]
-        return {key: within_vocabulary(part, vocabulary, key) for key, part in parts.items()}
-    if isinstance(rows, IterableDataset):
-        check = partial(_row_within_vocabulary, vocabulary=vocabulary, name=name)
-        return rows.map(check)
-    if rows is None or is_from_tokenization(rows):
-        return rows
-    for start, sides in sequences(rows, name):
-        for side, (lengths, ids) in zip(IDS, sides, strict=True):
-            if ids.max(initial=0) >= vocabulary:
-                at = int(np.argmax(ids >= vocabulary))
-                row = rows[start + owner(lengths, at)]
-                raise _unknown_id(row, side, int(ids[at]), vocabulary, name)
-    return rows
-
-
 def _checked_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
     """As `checked_rows` for one row of a stream; equal sides are left to `_equal`."""
+    if row.get("pair_id") is None:
+        row = {**row, "pair_id": f"row {index}"}
     for field, (fits, expected) in NUMBERS.items():
         value = row.get(field)
         if value is not None and not fits(as_number(value)):
             raise _invalid(row, index, field, shown(value), expected, name)
     for side in IDS:
         ids = np.asarray(() if row[side] is None else row[side])
-        if ids.size == 0 or ids.dtype.kind not in "iuf" or ids.min() < 0:
+        kind = ids.dtype.kind
+        whole = kind in "iu" or (kind == "f" and all(float(i).is_integer() for i in ids))
+        if ids.size == 0 or not whole or ids.min() < 0:
             raise _invalid(row, index, side, shown(row[side]), EXPECTED_IDS, name)
     if row.get("preference") is None or float(row["preference"]) >= TIE:
         return row
@@ -124,14 +119,6 @@ def _checked_row(row: dict[str, Any], index: int, name: str) -> dict[str, Any]:
 def _equal(chosen: Sequence[int], rejected: Sequence[int]) -> str:
     same = np.array_equal(chosen, rejected)
     return "identical_tokens: found the same token ids on both sides" if same else ""
-
-
-def _row_within_vocabulary(row: dict[str, Any], vocabulary: int, name: str) -> dict[str, Any]:
-    for side in IDS:
-        largest = int(np.asarray(row[side]).max())
-        if largest >= vocabulary:
-            raise _unknown_id(row, side, largest, vocabulary, name)
-    return row
 
 
 def _equal_sides(rows: Dataset, name: str) -> Integers:
@@ -181,17 +168,6 @@ def _better_one_chosen(rows: Dataset, name: str) -> Dataset:
 def _invalid(
     row: Mapping[str, Any], number: int, field: str, value: str, expected: str, name: str
 ) -> DataError:
-    pair_id = str(row.get("pair_id", f"row {number}"))
+    pair_id = str(row["pair_id"])
     named = pair_id if pair_id.startswith("row ") else f"row {number} ({shown(pair_id)})"
     return DataError(f"the {name} dataset's {named}: {field} is {value}; expected {expected}")
-
-
-def _unknown_id(
-    row: Mapping[str, Any], side: str, token_id: int, vocabulary: int, name: str
-) -> DataError:
-    """Names the row by its `pair_id`, as its number has changed if rows before it were left out."""
-    return DataError(
-        f"the {name} dataset's {shown(row.get('pair_id'))}: {side} has the id {token_id}; expected "
-        f"ids below {vocabulary}, for which the model has embeddings; tokenize the rows with the "
-        "tokenizer that belongs to the model"
-    )

@@ -12,7 +12,7 @@ from transformers.trainer_utils import PredictionOutput
 from tasks.errors import DataError, ParamsError, meant
 from tasks.training.batches.given_rows import as_dataset
 from tasks.training.batches.pairs import prepare_dataset
-from tasks.training.batches.tokenized_rows import within_vocabulary
+from tasks.training.batches.vocabulary import within_vocabulary
 from tasks.training.handover.hub import SharedTrainer
 from tasks.training.model.adapter import base_of
 from tasks.training.model.padding import embedding

@@ -48,12 +48,26 @@ def test_length_is_rounded_up_to_a_multiple():
     assert batch["input_ids"].shape == (4, 4)
     assert batch["input_ids"][3].tolist() == [8, 9, 9, 9]
     assert batch["attention_mask"].sum() == 8
+    long = [{"chosen_input_ids": [*range(1, 10)], "rejected_input_ids": [1]}, *EXAMPLES]
+    batch = DataCollatorForPreference(pad_token_id=0, pad_to_multiple_of=4)(long)
+    first, second = split(batch, 2, "", 4)  # as if collated alone
+    assert first["input_ids"].shape == (4, 12)
+    assert second["input_ids"].shape == (2, 4)
+    first, second = split(batch, 1, "", 4)[:2]
+    assert first["input_ids"].shape == (2, 12)
+    assert second["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
 
 
 def test_an_empty_sequence_is_refused_with_the_id_of_its_pair():
     broken = [{"pair_id": "ab12", "chosen_input_ids": [1], "rejected_input_ids": []}]
     with pytest.raises(DataError, match="pair ab12: rejected_input_ids is empty"):
         DataCollatorForPreference(pad_token_id=0)(broken)
+    for nameless in ({**broken[0], "pair_id": None}, {"chosen_input_ids": [1]}):
+        with pytest.raises(DataError, match=r"pair \(without id\): rejected_input_ids is empty"):
+            DataCollatorForPreference(pad_token_id=0)([nameless])
+    named = [{**EXAMPLES[0], "pair_id": "ab12"}, {**EXAMPLES[1], "pair_id": None}]
+    batch = DataCollatorForPreference(pad_token_id=0)(named)
+    assert batch["pair_id"] == ["ab12", "(without id)"]
 
 
 def test_other_tensors_than_torch_are_refused():

@@ -70,6 +70,10 @@ def test_an_unsound_row_is_refused_by_its_number_and_field(base, tmp_path, field
     stream = make(base, tmp_path, Dataset.from_list(rows).to_iterable_dataset(), preflight=False)
     with pytest.raises(DataError, match=f"the train dataset's row 7: .*{said}"):
         stream.train()
+    for row in rows:
+        row["pair_id"] = None
+    with pytest.raises(DataError, match=f"the train dataset's row 7: .*{said}"):
+        make(base, tmp_path, rows)
 
 
 def test_an_id_that_the_model_has_no_embedding_for_is_refused_by_its_row(base, tmp_path):
@@ -107,6 +111,13 @@ def test_the_number_of_unsound_rows_is_told_and_columns_of_another_kind_are_refu
     rows = [{**row, CHOSEN: ["w5", "w6"]} for row in make_rows(4)]
     with pytest.raises(DataError, match=r"chosen_input_ids is list<.*; expected lists of token"):
         make(base, tmp_path, rows)
+    for ids in ([5.0, 6.5], [5.0, NAN], [5.0, INFINITE]):
+        rows = [{**row, CHOSEN: ids} for row in make_rows(4)]
+        with pytest.raises(DataError, match=r"chosen_input_ids is (list<|\[5.0, ).*; expected "):
+            make(base, tmp_path, rows)
+        stream = Dataset.from_list(rows).to_iterable_dataset()
+        with pytest.raises(DataError, match=r"chosen_input_ids is \[5.0, .*a whole number of 0 or"):
+            make(base, tmp_path, stream, preflight=False).train()
 
 
 def test_the_first_row_of_each_reason_that_a_stream_leaves_out_is_named(base, tmp_path, caplog):
@@ -241,3 +252,32 @@ def test_sound_rows_are_trained_on_as_before(base, tmp_path):
     assert losses(first) == losses(second)
     for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_row_whose_id_is_null_or_absent_is_called_by_its_number(base, tmp_path, raw, streams):
+    rows = make_rows(4)
+    if raw:
+        sides = {"chosen": "w5 w6", "rejected": "w7"}
+        rows = [{"pair_id": row["pair_id"], **sides} for row in rows]
+    rows[1] |= {"pair_id": None}
+    rows[3] |= {"pair_id": None}
+
+    def ids(listed):
+        data = Dataset.from_list(listed)
+        trainer = make(base, tmp_path, data.to_iterable_dataset() if streams else data)
+        batch = trainer.data_collator(list(trainer.train_dataset))
+        assert batch["pair_id"] == [str(row["pair_id"]) for row in trainer.train_dataset]
+        return batch["pair_id"]
+
+    assert ids(rows) == ["pair0000", "row 1", "pair0002", "row 3"]
+    for row in rows:
+        row["pair_id"] = None
+    assert ids(rows) == ["row 0", "row 1", "row 2", "row 3"]
+    for number, row in enumerate(rows):
+        row["pair_id"] = None if number == 2 else number
+    assert ids(rows) == ["0", "1", "row 2", "3"]
+    for row in rows:
+        del row["pair_id"]
+    assert ids(rows) == ["row 0", "row 1", "row 2", "row 3"]
