@@ -208,9 +208,12 @@ def test_an_error_that_is_not_about_memory_is_not_swallowed(base, tmp_path):
         trainer.train()
 
 
-def test_pairs_of_one_comparison_stay_in_one_piece():
+@pytest.mark.parametrize(
+    "ranked", [[(0, 1), (0, 2), (1, 2)], [(0, 1), (1, 2)]], ids=["all pairs", "neighbours"]
+)
+def test_pairs_of_one_comparison_stay_in_one_piece(ranked):
+    """Three answers, best first."""
     ids = [[5, 6], [7], [8, 9, 10], [11], [12], [13, 14]]
-    ranked = [(0, 1), (0, 2), (1, 2)]  # three answers, best first, as all of their pairs
     first, second = (
         [
             {"pair_id": f"{n}", "chosen_input_ids": ids[a + n], "rejected_input_ids": ids[b + n]}

@@ -1,6 +1,7 @@
 """The preflight finds what would fail later, and leaves no trace in the run."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -113,6 +114,7 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
     ("fields", "checkpoints"),
     [
         ({"save_strategy": "no"}, 0),
+        ({"save_steps": 1}, 100),
         ({"save_steps": 10}, 10),
         ({"save_steps": 30}, 4),
         ({"save_steps": 500}, 1),
@@ -134,6 +136,9 @@ def test_disk_is_foretold_for_the_checkpoints_that_stand_at_one_time(tmp_path, f
     state = TrainerState(max_steps=100, num_train_epochs=int(args.num_train_epochs))
     state.compute_steps(args, 100)
     assert disk_need(args, state, 1000, 500) == int(1.2 * (checkpoints * 1000 + 500))
+    if args.save_strategy == "epoch":  # as transformers says of a stream
+        state.num_train_epochs = sys.maxsize
+        assert disk_need(args, state, 1000, 500) == int(1.2 * (1000 + 500))
 
 
 @pytest.mark.parametrize(
