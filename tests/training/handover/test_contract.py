@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 from tasks.artifact import Store
 from tasks.errors import ModelError
 from tasks.training.handover.contract import CONTRACT, read_contract, replay, write_contract
+from tasks.training.handover.contract_differences import difference
 from tasks.training.handover.export import save_model
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
@@ -147,3 +148,16 @@ def test_the_stage_leaves_a_contract_with_its_policy_and_real_pairs(base, pairs,
     assert "# prompt, and answer" in (trained.path / "model" / "README.md").read_text()
     assert [pair["pair_id"] for pair in contract["pairs"]] == [f"pair000{n}" for n in range(4)]
     assert differences(trained.path / "model") == {}
+
+
+def test_rewards_may_differ_by_a_share_of_themselves_and_small_ones_by_a_share_of_one():
+    expected = {"rewards": [-40.0, 0.5]}
+    for near in ([-40.039, 0.5009], [-39.961, 0.4991]):
+        assert difference(expected, {"rewards": near}, 1e-3) is None
+    for other, side in (
+        ([-40.041, 0.5], "chosen got -40.041, expected -40"),
+        ([-40.0, 0.4989], "rejected got 0.4989, expected 0.5"),
+        ([-40.0, float("nan")], "rejected got nan, expected 0.5"),
+    ):
+        told = difference(expected, {"rewards": other}, 1e-3)
+        assert told == f"reward: {side} (within 0.001)"

@@ -18,7 +18,9 @@ def test_metrics_that_an_evaluation_could_not_call_are_refused_at_the_start(base
     def by_batch(prediction, compute_result):  # noqa: ARG001
         return {}
 
-    with pytest.raises(ParamsError, match=r"\(prediction\); expected .*compute_result.*True"):
+    with pytest.raises(
+        ParamsError, match=r"\(prediction\); expected .*compute_result.*: .*True it is called after"
+    ):
         make(base, tmp_path, compute_metrics=at_once, fields={"batch_eval_metrics": True})
     with pytest.raises(ParamsError, match=r"\(prediction, compute_result\);.*False.* once"):
         make(base, tmp_path, compute_metrics=by_batch)

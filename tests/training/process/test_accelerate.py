@@ -19,6 +19,7 @@ from tasks.training.params import TrainingParams
 from tasks.training.process import command
 from tasks.training.process.command import (
     ACCELERATE_CONFIGS,
+    accelerate_config,
     check_accelerate_config,
     environment,
     launch_command,
@@ -91,6 +92,8 @@ def test_every_flag_of_a_launch_is_given():
         assert flag in command
     several = launch_command(TrainingParams(device="cpu", num_processes=2), Path("job.json"))
     assert "--multi_gpu" in several
+    assert several[several.index("--config_file") + 1] == str(ACCELERATE_CONFIGS / "ddp.yaml")
+    assert accelerate_config(TrainingParams()) == Path(config)  # what the key of one process has
     assert "--cpu" not in several
 
 

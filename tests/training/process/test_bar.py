@@ -3,16 +3,20 @@
 import fcntl
 import os
 import re
+import resource
 import struct
 import sys
 import termios
 import threading
+from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset
 
-from tasks.training import RewardConfig, RewardTrainer
+from tasks.training import RewardConfig, RewardTrainer, speed
 from tasks.training.bar import figures, short
+from tasks.training.speed import Speed
+from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_rows
 
 
@@ -95,6 +99,31 @@ def test_without_a_terminal_every_record_is_one_plain_line(base, tmp_path, capfd
     )
     assert "pairs/s" not in err
     assert "/6" not in err
+
+
+def test_speeds_are_those_since_the_record_before(base, tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(speed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    trainer = make(base, tmp_path)
+    trainer.interval.pairs_before, trainer.interval.tokens_before = 12, 300  # of a resumed run
+    found = Speed(trainer)
+    for seconds, pairs, tokens, pairs_per_second, tokens_per_second in (
+        (4.0, 20, 1000, (20 - 12) / 4, (1000 - 300) / 4),
+        (0.5, 21, 1010, (21 - 20) / 0.5, (1010 - 1000) / 0.5),
+        (0.0, 21, 1010, 0, 0),
+    ):
+        now[0] += seconds
+        trainer.interval.pairs_before, trainer.interval.tokens_before = pairs, tokens
+        figures = found.of_interval()
+        memory = figures.pop("memory_gigabytes")
+        assert figures == {
+            "seconds": seconds,
+            "pairs_per_second": pairs_per_second,
+            "tokens_per_second": tokens_per_second,
+            "pairs": pairs,
+        }
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        assert memory == pytest.approx(most, rel=0.1)
 
 
 def test_numbers_have_three_digits():
