@@ -14,7 +14,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
-from tasks.errors import ModelError, some
+from tasks.errors import ModelError, shown, some
 from tasks.model.directory import check_single_stack
 from tasks.training.scoring import head_names
 
@@ -66,6 +66,10 @@ def check_directory(path: Path, trusted: bool) -> None:
         fields = json.loads(config.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{config} is no JSON ({error}); copy the model's files again") from error
+    if not isinstance(fields, dict):
+        raise ModelError(
+            f"{config} holds {shown(fields)}, expected an object; copy the model's files again"
+        )
     if not trusted and "auto_map" in fields:
         raise ModelError(
             f"{config} asks to run code of its own (auto_map); that is refused unless "

@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
 from tasks.training.model.score_head import head_digest
 from tasks.training.scoring import score
+from tasks.training.settings import checks
 from tests.training.tiny import EOS, PAD, make_rows, make_tokenizer
 
 
@@ -165,6 +167,8 @@ def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
     ("change", "said"),
     [
         (lambda _: "{", r"config\.json is no JSON \(Expecting property name"),
+        (lambda _: "null", r"config\.json holds None, expected an object"),
+        (lambda _: "[1]", r"config\.json holds \[1\], expected an object"),
         (lambda text: text.replace("qwen3", "qwen99"), "no config that.*model type `qwen99`"),
         (lambda text: text.replace('"model_type"', '"kind"'), "no config that.*model_type"),
         (lambda text: text.replace('_layers": 2', '_layers": 3'), "no config that.*layer_types"),
@@ -299,3 +303,5 @@ def test_a_dtype_that_the_device_lacks_is_refused_with_what_to_use(tmp_path, mon
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an old GPU")
     with pytest.raises(ParamsError, match="an old GPU does not compute in it; use fp16"):
         RewardConfig(output_dir=str(tmp_path), bf16=True)
+    for plain in ({"fp16": True, "bf16": False}, {"fp16": False, "bf16": False}):
+        checks._check_dtype(SimpleNamespace(use_cpu=False, model_init_kwargs=None, **plain))
