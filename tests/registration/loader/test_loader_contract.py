@@ -190,3 +190,17 @@ def test_a_probe_that_says_refused_without_a_reason_is_not_taken_for_compared(co
     file.write_text(json.dumps(contract))
     with pytest.raises(ValueError, match=r"lacks probes\[0\]\.ids"):
         load_reward_model(copied, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"format', r"is no JSON \(.*: it is cut or damaged"),
+        ("[1]", "holds a list, expected an object"),
+        ('{"format": 2}', "has format 2, expected 1; use the version of the project that wrote it"),
+    ],
+)
+def test_a_file_that_is_no_contract_of_this_format_is_told(copied, content, said):
+    (copied / "reward_contract.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"reward_contract\.json {said}"):
+        load_reward_model(copied, "cpu")

@@ -73,13 +73,16 @@ def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
 
 
 @pytest.mark.parametrize(("limit", "left"), [(1, [1]), (2, [1, 8]), (3, [1, 7, 8])])
-def test_the_best_checkpoint_stays_and_is_loaded_at_the_end(base, pairs, tmp_path, limit, left):
+def test_the_best_checkpoint_stays_and_is_loaded_at_the_end(
+    base, pairs, tmp_path, limit, left, caplog
+):
     fields = {**EVERY_STEP, **SMALLEST_MARGIN, "save_total_limit": limit}
     trainer = make(base, pairs, tmp_path / "run", **fields)
     trainer.train()
     margins = {h["step"]: h["eval_margin"] for h in trainer.state.log_history if "eval_margin" in h}
     assert min(margins, key=margins.get) == 1
     assert steps_in(tmp_path / "run") == left
+    assert ("checkpoints are kept" in caplog.text) == (limit == 1)  # more than was asked for
     best = load_file(tmp_path / "run" / "checkpoint-1" / "model.safetensors")
     assert all(torch.equal(weights_of(trainer)[name], best[name]) for name in best)
     assert trainer.evaluate()["eval_margin"] == margins[1]

@@ -201,15 +201,22 @@ def test_a_model_is_probed_in_the_precision_that_it_will_compute_in(fields, dtyp
     assert seen == {dtype}
 
 
-def test_the_noise_of_a_router_is_that_of_padded_batches(caplog):
+@pytest.mark.parametrize(
+    ("family", "fields", "noise"),
+    [
+        ("mixtral", {"num_local_experts": 4, "intermediate_size": 48}, "router_jitter_noise"),
+        ("llama", {}, "attention_dropout"),
+        ("gpt2", {"embd_pdrop": 0.0, "attn_pdrop": 0.0}, "resid_pdrop"),
+    ],
+)
+def test_the_noise_of_training_is_that_of_padded_batches(caplog, family, fields, noise):
     off = dict.fromkeys(("bf16", "fp16", "torch_compile", "neftune_noise_alpha"))
     args = SimpleNamespace(**off, device=torch.device("cpu"))
-    experts = {"num_local_experts": 4, "intermediate_size": 48}
-    still, shaken = (reward_model("mixtral", **experts, router_jitter_noise=n) for n in (0.0, 0.3))
+    still, shaken = (reward_model(family, **fields, **{noise: n}) for n in (0.0, 0.3))
     assert choose_layout("auto", still, args) == "prefix_shared"
     with caplog.at_level("INFO"):
         assert choose_layout("auto", shaken, args) == "padded"
-    assert "a router's noise" in caplog.text
+    assert "dropout, or a router's noise" in caplog.text
 
 
 def mlp_before_attention(self, hidden_states, position_embeddings=None, **kwargs):

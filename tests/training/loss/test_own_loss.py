@@ -123,6 +123,23 @@ def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
     assert twice.evaluate()["eval_loss"] == pytest.approx(2 * usual.evaluate()["eval_loss"], 1e-4)
 
 
+def test_metrics_get_the_losses_of_one_s_own(base, tmp_path):
+    seen = []
+    rows, fields = make_rows(5), {"per_device_eval_batch_size": 2, "include_for_metrics": ["loss"]}
+    trainer = Twice(
+        str(base),
+        RewardConfig(output_dir=str(tmp_path), **{**FIELDS, **fields}),
+        eval_dataset=Dataset.from_list(rows),
+        compute_metrics=lambda prediction: seen.append(prediction),
+    )
+    found = trainer.evaluate()
+    chosen, rejected = torch.from_numpy(seen[0].predictions).double().T
+    each = -2 * logsigmoid(chosen - rejected)
+    batches = [each[:2].mean()] * 2 + [each[2:4].mean()] * 2 + [each[4]]
+    assert seen[0].losses == pytest.approx([float(mean) for mean in batches], rel=1e-5)
+    assert found["eval_loss"] == pytest.approx(float(each.mean()), rel=1e-5)
+
+
 @pytest.mark.parametrize("step", [2, *at_length(1, 3, 5)])
 def test_a_run_that_goes_on_logs_the_loss_of_its_whole_interval(base, tmp_path, step):
     def given(directory):

@@ -223,13 +223,13 @@ def test_compiling_does_not_round_products_of_float32(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
-def test_a_mode_that_records_one_length_is_refused_on_a_gpu(monkeypatch, mode):
+def test_a_mode_that_records_one_length_is_refused_on_a_gpu(tmp_path, monkeypatch, mode):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     config = SimpleNamespace(use_cpu=False, torch_compile_mode=mode)
     if mode == "max-autotune-no-cudagraphs":
         checks._check_compiling(config)
         return
     with pytest.raises(ParamsError, match=f"torch_compile_mode '{mode}' records a CUDA graph"):
-        checks._check_compiling(config)
+        RewardConfig(output_dir=str(tmp_path), torch_compile_mode=mode, bf16=False)
     config.use_cpu = True
     checks._check_compiling(config)

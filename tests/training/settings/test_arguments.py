@@ -230,6 +230,19 @@ def test_rows_are_evaluated_in_their_order_however_training_takes_them(base, tmp
     assert evaluated[-1]["eval_margin"] == pytest.approx((wanted @ [1, -1]).mean(), abs=1e-6)
 
 
+def test_batches_of_like_length_come_from_the_seed_of_the_data(base, tmp_path):
+    fields = {"train_sampling_strategy": "group_by_length", "per_device_train_batch_size": 2}
+
+    def order(**seeds):
+        loader = make(base, tmp_path, fields={**fields, **seeds}).get_train_dataloader()
+        return [micro["pair_id"] for item in loader for micro in item["micro_batches"]]
+
+    first = order(seed=1, data_seed=7)
+    assert first == order(seed=2, data_seed=7)
+    assert first != order(seed=1, data_seed=8)
+    assert order(seed=1) != order(seed=2)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
