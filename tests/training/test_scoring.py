@@ -1,7 +1,10 @@
 """Rewards are read at the last token by length, in float32, as the saved model gives them."""
 
+import platform
+
 import pytest
 import torch
+from torch import nn
 from transformers import AutoModelForSequenceClassification, BertConfig, GPT2Config, T5Config
 from transformers.models.bert import BertForSequenceClassification
 from transformers.models.gpt2 import GPT2ForSequenceClassification
@@ -9,6 +12,7 @@ from transformers.models.t5 import T5ForSequenceClassification
 
 from tasks.errors import ModelError
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.products import OneDnnLinear
 from tasks.training.scoring import last_token, read_by_length, score
 from tests.training.stage3 import models_dealt_out
 from tests.training.tiny import EOS, PAD, make_model, make_tokenizer
@@ -36,6 +40,17 @@ def test_rewards_equal_the_stock_model_on_the_same_padded_batch(tmp_path, family
     assert ours.dtype == torch.float32
     assert ours.shape == (4,)
     assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_on_x86_the_layers_of_a_loaded_body_compute_by_onednn_and_with_fewer_passes(base):
+    model = load_reward_model(base).model
+    x86 = platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
+    layers = [module for module in model.model.modules() if isinstance(module, nn.Linear)]
+    norms = [module for module in model.modules() if type(module).__name__ == "Qwen3RMSNorm"]
+    gated = [layer.mlp for layer in model.model.layers]
+    assert {type(layer) is OneDnnLinear for layer in layers} == {x86}
+    assert type(model.score) is nn.Linear
+    assert {"forward" in vars(module) for module in (*norms, *gated)} == {x86}
 
 
 @pytest.mark.parametrize("family", ["qwen3", "bert"])

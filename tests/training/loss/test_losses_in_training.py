@@ -210,6 +210,9 @@ def test_several_sources_have_metrics_of_their_own(base, tmp_path):
     assert (metrics["eval_talk_loss"] + metrics["eval_code_loss"]) / 2 == pytest.approx(
         metrics["eval_loss"]
     )
+    alone = trainer.evaluate(rows[::2])
+    assert alone["eval_loss"] == pytest.approx(metrics["eval_talk_loss"])
+    assert not [name for name in alone if "talk" in name]  # they would all be there twice
 
 
 @pytest.mark.parametrize(

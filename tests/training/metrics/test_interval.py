@@ -6,8 +6,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 
+from tasks.training.loss.objective import Objective
+from tasks.training.loss.params import loss_params
 from tasks.training.metrics.interval import IntervalSums, table_metrics
+from tasks.training.metrics.table import losses_and_weights
 
 CPU = torch.device("cpu")
 LARGE = 10_000_001
@@ -57,3 +61,36 @@ def test_an_interval_has_the_metrics_of_the_table_of_its_pairs():
         assert sums.flush() == wanted
         assert sums.pairs_before == own.stop
     assert sums.flush() == {}
+
+
+def test_every_pair_of_a_comparison_has_its_loss_and_a_share_of_its_weight():
+    reward = {"A": 2.0, "B": 1.0, "C": 0.5, "D": 0.0, "E": 1.5, "F": 1.0, "G": -1.0}
+    pairs = ["AB", "DE", "BC", "FG"]  # two pairs of three answers, one of two, and a tie
+    rows = Dataset.from_list(
+        [
+            {
+                "chosen_input_ids": [ord(chosen)],
+                "rejected_input_ids": [ord(rejected)],
+                "comparison": "first" if chosen in "AB" else chosen,
+                "preference": 0.5 if chosen == "F" else 1.0,
+            }
+            for chosen, rejected in pairs
+        ]
+    )
+    rewards = np.array([[reward[chosen], reward[rejected]] for chosen, rejected in pairs])
+    weight = [1.0, 3.0, 2.0, 1.0]
+    terms = np.stack([np.zeros(4), weight, rows["preference"][:]], 1)  # margin, weight, preference
+
+    def drawn(first, *left):
+        """Minus the log probability that an answer is drawn from those that are left."""
+        return np.log(np.sum([np.exp(reward[each]) for each in left])) - reward[first]
+
+    listed = drawn("A", *"ABC") + drawn("B", *"BC")
+    tied = drawn("F", *"FG") + drawn("G", *"FG")
+    wanted = [listed, drawn("D", *"DE"), listed, tied]
+    objective = Objective(loss_params("plackett_luce"), None)
+    losses, shares = losses_and_weights(objective, rewards, terms, rows)
+    assert losses == pytest.approx(wanted, rel=1e-12)
+    assert shares.tolist() == [0.5, 3.0, 1.0, 1.0]
+    _, shares = losses_and_weights(Objective(loss_params("all_pairs"), None), rewards, terms, rows)
+    assert shares.tolist() == [0.5, 3.0, 1.0, 1.0]

@@ -72,7 +72,11 @@ def test_the_config_says_that_it_is_one_regression_output(base, tmp_path):
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert config["problem_type"] == "regression"
     assert config["id2label"] == {"0": "reward"}
+    assert config["label2id"] == {"reward": 0}
     assert config["architectures"] == ["Qwen3ForSequenceClassification"]
+    del config["architectures"]  # as configs that are written by hand have none
+    (tmp_path / "saved" / "config.json").write_text(json.dumps(config))
+    assert load_reward_model(tmp_path / "saved", need_head=True).head.origin == "loaded"
 
 
 @pytest.mark.parametrize("size", [0, 7, 2000, -1])
