@@ -32,15 +32,19 @@ def positions(config: Any) -> int | None:
         return min(_original_length(config, part) for part in changing)
     if str(rope[0].get("rope_type", "default")) != "default":
         return None
-    limit = getattr(config, "max_position_embeddings", None)
-    if not isinstance(limit, int) or limit <= 0:
-        return None
-    return limit - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
+    limit = _said(config)
+    return limit and limit - (config.pad_token_id + 1 if config.model_type in OFFSET else 0)
 
 
 def longest_row(config: Any) -> int | None:
     """Tokens of the longest row that is scored, stretched positions included; None: not known."""
-    return positions(config) or getattr(config.get_text_config(), "max_position_embeddings", None)
+    return positions(config) or _said(config.get_text_config())
+
+
+def _said(config: Any) -> int | None:
+    """The number of positions that a config says; None: none, or -1 as XLNet's."""
+    limit = getattr(config, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None
 
 
 def last_readable(config: Any) -> int | None:

@@ -11,7 +11,7 @@ from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.layout.plan import flat_plan
 from tasks.training.layout.support import make_flat
 from tasks.training.model.loading import load_reward_model
-from tasks.training.model.positions import positions
+from tasks.training.model.positions import last_readable, longest_row, positions
 from tasks.training.scoring import score, score_flat
 from tests.training.model.test_families import GROUPED
 from tests.training.tiny import VOCABULARY, make_rows, make_tokenizer
@@ -84,3 +84,28 @@ def test_each_kind_of_layer_may_have_rotary_positions_of_its_own():
     }
     config = AutoConfig.for_model("gemma3_text", **{**GROUPED, "rope_parameters": rope})
     assert positions(config) == 32
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "trained_on", "longest", "readable"),
+    [
+        ("bert", {"max_position_embeddings": 16}, 16, 16, 16),
+        ("roberta", {"max_position_embeddings": 16, "pad_token_id": 1}, 14, 14, 14),
+        ("llama", {"max_position_embeddings": 16}, 16, 16, None),
+        ("llama", {"max_position_embeddings": 64, "rope_parameters": YARN}, None, 64, None),
+        ("llama", {"rope_parameters": {**YARN, "rope_type": "dynamic"}}, 2048, 2048, 2048),
+        ("gemma3", {"text_config": {"max_position_embeddings": 16}}, 16, 16, None),
+        ("bloom", {}, None, None, None),
+        ("xlnet", {}, None, None, None),  # its config says -1
+    ],
+)
+def test_how_many_tokens_a_model_was_trained_on_takes_and_can_read_at_all(
+    family, fields, trained_on, longest, readable
+):
+    config = AutoConfig.for_model(family, **fields)
+    assert positions(config) == trained_on
+    assert longest_row(config) == longest
+    assert last_readable(config) == readable
