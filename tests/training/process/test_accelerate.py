@@ -23,6 +23,7 @@ from tasks.training.process.command import (
     check_accelerate_config,
     environment,
     launch_command,
+    on_cpu,
 )
 from tests.training.tiny import make_rows
 
@@ -90,11 +91,33 @@ def test_every_flag_of_a_launch_is_given():
     assert "--cpu" in command
     for flag in ("--num_processes", "--num_machines", "--mixed_precision", "--dynamo_backend"):
         assert flag in command
-    several = launch_command(TrainingParams(device="cpu", num_processes=2), Path("job.json"))
+    several = launch_command(TrainingParams(device="cpu", num_processes=2), Path("a/job.json"))
+    assert several[several.index("--log_dir") + 1] == "a/launcher"  # not a folder in /tmp
     assert "--multi_gpu" in several
     assert several[several.index("--config_file") + 1] == str(ACCELERATE_CONFIGS / "ddp.yaml")
     assert accelerate_config(TrainingParams()) == Path(config)  # what the key of one process has
     assert "--cpu" not in several
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_device_that_is_left_open_is_the_gpu_where_a_driver_shows_one(tmp_path, monkeypatch, gpu):
+    monkeypatch.setattr(command, "GPU_DEVICES", (tmp_path / "kfd", tmp_path / "nvidiactl"))
+    if gpu:
+        (tmp_path / "nvidiactl").touch()
+    found = {device: on_cpu(TrainingParams(device=device)) for device in ("auto", "cpu", "cuda")}
+    assert found == {"auto": not gpu, "cpu": True, "cuda": False}
+    told = environment(TrainingParams())["ACCELERATE_USE_CPU"]
+    assert told == str(not gpu).lower()
+
+
+@pytest.mark.parametrize("given", [None, "", "/own::/other:"])
+def test_the_project_comes_before_the_user_s_own_paths_and_no_path_is_empty(monkeypatch, given):
+    """An empty one would stand for the working directory, whose files would hide modules."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if given is not None:
+        monkeypatch.setenv("PYTHONPATH", given)
+    paths = environment(TrainingParams())["PYTHONPATH"].split(os.pathsep)
+    assert paths == [str(command.ROOT), *(["/own", "/other"] if given else [])]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
