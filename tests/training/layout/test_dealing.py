@@ -260,7 +260,9 @@ def trained(base, directory, resume=None, **fields):
 def test_no_micro_batch_is_over_the_budget_and_a_resumed_run_is_the_same(base, tmp_path, strategy):
     fields = {"train_sampling_strategy": strategy}
     whole, seen = trained(base, tmp_path / "a", **fields)
-    assert all(tokens <= 40 or pairs == 1 for tokens, pairs in seen.tokens[1:])  # 0: the rehearsal
+    assert all(tokens <= 40 or pairs == 1 for tokens, pairs in seen.tokens)
+    rehearsed, rest = seen.tokens[0][0], [tokens for tokens, _ in seen.tokens[1:]]
+    assert rehearsed == whole.forecast.longest_tokens > np.mean(rest)
     assert max(pairs for _, pairs in seen.tokens) > 2
     resumed, again = trained(
         base, tmp_path / "b", resume=str(tmp_path / "a/checkpoint-6"), **fields

@@ -19,6 +19,7 @@ from tasks.training.handover.export import exact_history
 from tasks.training.layout.plan import shared_prefix
 from tasks.training.model.adapter import lora_config
 from tasks.training.params import LoraParams
+from tasks.training.preflight import rehearsal
 from tasks.training.preflight.forecast import (
     Forecast,
     disk_need,
@@ -102,7 +103,12 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
     assert sum(shared) > 0
     expected = {"padded": 8 * max(map(len, longest[0])), "padding_free": own}
     assert found.longest_tokens == expected.get(layout, own - sum(shared))
-    assert found.seconds > 0
+    lengths = np.array([max(map(len, pair)) for pair in sides])
+    share = mean_batch_tokens(lengths, 4) / found.longest_tokens
+    if layout != "padded":
+        share = lengths.mean() / np.sort(lengths)[-4:].mean()
+    assert found.steps == 4
+    assert found.seconds == pytest.approx(found.longest_seconds * share * 4)
     assert 1e8 < found.memory_bytes < found.memory_total_bytes  # of a process with torch
     weights = sum(p.nbytes for p in trainer.model.parameters())
     # two checkpoints of weights and Adam's two states each (and its step counts), and the model
@@ -179,10 +185,15 @@ def test_a_random_batch_of_equal_pairs_has_two_sides_of_each():
 
 
 @pytest.mark.catalogue(122)
-def test_a_disk_that_is_too_small_is_refused_with_the_figures(tmp_path):
+def test_a_disk_that_is_too_small_is_refused_with_the_figures(base, tmp_path, monkeypatch):
     found = Forecast(10, None, 0, None, 0, 0, 3_200_000_000, 400_000_000, 0)
     with pytest.raises(TrainingError, match=r"need 3\.2 GB below .*, but 0\.4 GB are free"):
         found.check_disk(tmp_path)
+    monkeypatch.setattr(rehearsal, "free_disk", lambda _: 1000)
+    trainer = make(base, tmp_path, save_strategy="epoch")
+    with pytest.raises(TrainingError, match=r"but 1e-06 GB are free; make room"):
+        trainer.train()
+    assert trainer.state.global_step == 0
 
 
 @pytest.mark.catalogue(123)
