@@ -261,8 +261,13 @@ def test_no_micro_batch_is_over_the_budget_and_a_resumed_run_is_the_same(base, t
     fields = {"train_sampling_strategy": strategy}
     whole, seen = trained(base, tmp_path / "a", **fields)
     assert all(tokens <= 40 or pairs == 1 for tokens, pairs in seen.tokens)
-    rehearsed, rest = seen.tokens[0][0], [tokens for tokens, _ in seen.tokens[1:]]
-    assert rehearsed == whole.forecast.longest_tokens > np.mean(rest)
+    (rehearsed, items), *rest = seen.tokens
+    told = whole.forecast
+    assert rehearsed == told.longest_tokens > np.mean([tokens for tokens, _ in rest])
+    longest = np.sort([max(len(row[side]) for side in SIDES) for row in make_rows(60)])
+    micro_batches = told.steps * 2 * 8 / items  # as long as the rehearsed one
+    share = longest.mean() / longest[-items:].mean()
+    assert told.seconds == pytest.approx(told.longest_seconds * share * micro_batches)
     assert max(pairs for _, pairs in seen.tokens) > 2
     resumed, again = trained(
         base, tmp_path / "b", resume=str(tmp_path / "a/checkpoint-6"), **fields

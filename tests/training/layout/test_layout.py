@@ -299,6 +299,7 @@ def test_a_group_grows_only_while_it_saves_tokens():
 
     assert shared_groups(rows("abcdx", "q", "abcdy", "abcz")) == [0, 1, 0, 0]
     assert shared_groups(rows("abcdefx", "abcdefy", "abz")) == [0, 0, 1]
+    assert shared_groups(rows("abcdex", "abcdey", "abcz")) == [0, 0, 0]  # two save 5, three 2 * 3
     assert shared_groups(rows("ab1", "abcdx", "abcdy", "abz")) == [0, 0, 0, 0]
     assert shared_groups(rows("b", "a")) == [1, 0]
 
