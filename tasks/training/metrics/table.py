@@ -3,6 +3,7 @@
 So no metric depends on the batch size or the number of processes. Legend: N pairs.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,7 @@ class EvaluationTable:
         losses, weight = losses_and_weights(self.objective, rewards, terms, rows)
         metrics = _metrics(rewards, terms, losses, weight)
         sources = _sources(rows)
-        names = list(dict.fromkeys(sources))
-        for source in names if len(names) > 1 else ():
+        for source in _several(sources):
             own = np.asarray([name == source for name in sources])
             of_source = _metrics(rewards[own], terms[own], losses[own], weight[own])
             metrics |= {f"{source}_{name}": value for name, value in of_source.items()}
@@ -52,8 +52,8 @@ class EvaluationTable:
 
 def metric_names(rows: Any) -> list[str]:
     """All names that the metrics of these rows may have: `loss`, ..., `<source>_loss`, ..."""
-    sources = set(_sources(rows if isinstance(rows, Dataset) else None))
-    starts = ["", *(f"{source}_" for source in sorted(sources) if len(sources) > 1)]
+    sources = _several(_sources(rows if isinstance(rows, Dataset) else None))
+    starts = ["", *(f"{source}_" for source in sorted(sources))]
     return [start + name for start in starts for name in ("loss", *NAMES)]
 
 
@@ -97,5 +97,12 @@ def _metrics(rewards: Floats, terms: Floats, losses: Floats, weight: Floats) -> 
     return {"loss": loss, **table_metrics(rewards, preference)}
 
 
-def _sources(rows: Dataset | None) -> list[str]:
+def _several(sources: Sequence[str | None]) -> list[str]:
+    """The sources that have metrics of their own: each, unless all rows are of one. Rows whose
+    source is null count in the metrics of all rows alone."""
+    found = dict.fromkeys(sources)
+    return [source for source in found if source is not None] if len(found) > 1 else []
+
+
+def _sources(rows: Dataset | None) -> list[str | None]:
     return list(rows["source"]) if rows is not None and "source" in rows.column_names else []

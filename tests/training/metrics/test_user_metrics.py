@@ -82,6 +82,17 @@ def test_a_best_metric_that_an_evaluation_gives_is_taken(base, tmp_path, name):
     assert trainer.state.best_metric is not None
 
 
+def test_rows_whose_source_is_null_are_beside_those_of_a_source(base, tmp_path):
+    rows = [row | {"source": None} if number % 2 else row for number, row in enumerate(SOURCES)]
+    fields = {**BEST, "metric_for_best_model": "a_loss"}
+    found = make(base, tmp_path, eval_dataset=rows, fields=fields).evaluate()
+    of_a = make(base, tmp_path, eval_dataset=SOURCES).evaluate()["eval_a_loss"]
+    assert found["eval_a_loss"] == of_a
+    assert not [name for name in found if "None" in name]
+    nobody = [row | {"source": None} for row in rows]
+    assert "eval_loss" in make(base, tmp_path, eval_dataset=nobody).evaluate()
+
+
 def test_every_metric_of_a_table_is_among_the_names(base, tmp_path):
     rows = [*SOURCES, SOURCES[0] | {"preference": 0.5}]
     rows = [row | {"preference": row.get("preference", 1.0)} for row in rows]
