@@ -90,14 +90,15 @@ def test_a_stream_without_a_pair_is_no_evaluation(base, tmp_path):
         trainer.evaluate(Dataset.from_list(unusable).to_iterable_dataset())
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("count", [*range(1, 9)])
 def test_every_row_of_a_stream_is_computed_once_in_as_many_batches_of_each_process(
-    processes, count
+    processes, count, drop_last
 ):
     rows = Dataset.from_dict({"row": [*range(count)]}).to_iterable_dataset()
     of_all = [
-        [item for [item] in StreamShare(rows, 2, processes, process, drop_last=False)]
+        [item for [item] in StreamShare(rows, 2, processes, process, drop_last=drop_last)]
         for process in range(processes)
     ]
     assert len({len(items) for items in of_all}) == 1
@@ -108,5 +109,6 @@ def test_every_row_of_a_stream_is_computed_once_in_as_many_batches_of_each_proce
         if not filler
         for row in mine
     ]
-    assert computed == [*range(count)]
+    batches = count // (2 * processes)
+    assert computed == [*range(2 * processes * batches if drop_last else count)]
     assert all(mine for items in of_all for mine, _ in items)

@@ -255,9 +255,13 @@ def test_liger_s_kernels_are_in_the_loaded_model_too(base, tmp_path, monkeypatch
 
 def test_streams_are_not_rehearsed(base, tmp_path):
     rows = Dataset.from_list(make_rows(14)).to_iterable_dataset()
+    fields = {**FIELDS, "save_strategy": "steps", "save_steps": 2}
     trainer = RewardTrainer(
-        str(base), RewardConfig(output_dir=str(tmp_path), **FIELDS), train_dataset=rows
+        str(base), RewardConfig(output_dir=str(tmp_path), **fields), train_dataset=rows
     )
     trainer.train()
     assert item_lengths(rows) is None
     assert trainer.forecast.seconds is None
+    weights = sum(p.nbytes for p in trainer.model.parameters())
+    # nothing has shown what the optimizer keeps: two numbers for every weight, as Adam does
+    assert trainer.forecast.disk_bytes == pytest.approx(1.2 * (2 * 3 + 1) * weights, rel=0.02)
