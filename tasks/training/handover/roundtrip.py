@@ -39,7 +39,6 @@ def check_writable(directory: Path) -> None:
         TrainingError: they cannot.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         with writing(directory / f"{PLACE}.probe") as path:
             path.write_bytes(b"probe")
         (directory / f"{PLACE}.probe").unlink()

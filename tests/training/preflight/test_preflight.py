@@ -212,6 +212,11 @@ def test_a_model_that_computes_what_its_files_do_not_hold_is_refused(base, tmp_p
     layer.register_forward_hook(lambda module, inputs, output: output * 1.5)  # noqa: ARG005
     with pytest.raises(TrainingError, match=r"scores .* now, but .* after it has been saved"):
         trainer.train()
+    trainer = make(base, tmp_path)
+    norm = trainer.model.model.norm
+    norm.weight.data = norm.weight.data.double() * 1.1  # is loaded in the dtype of the others
+    with pytest.raises(TrainingError, match=r"model\.norm\.weight of .* does not survive being s"):
+        trainer.train()
     trainer = make(base, tmp_path, preflight=False)
     trainer.train()
 
