@@ -132,14 +132,23 @@ def test_after_three_halvings_the_run_ends_with_advice(base, tmp_path, by_prefli
 BUDGET = {"per_device_train_batch_size": 16, "max_tokens_per_micro_batch": 120}
 
 
-def test_a_step_that_deepspeed_holds_is_not_taken_again(base, tmp_path):
-    trainer = make(base, tmp_path, room=4)
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({}, "per_device_train_batch_size and raise gradient_accumulation_steps by the same f"),
+        ({"max_tokens_per_micro_batch": 100}, "max_tokens_per_micro_batch$"),
+    ],
+)
+def test_a_step_that_deepspeed_holds_is_not_taken_again(base, tmp_path, fields, advice):
+    trainer = make(base, tmp_path, room=4, **fields)
     trainer.is_deepspeed_enabled = True  # its engine has the gradients of the step so far
-    model, batch = trainer.model, next(iter(trainer.get_train_dataloader()))
+    item = next(iter(trainer.get_train_dataloader()))
+    model, [batch, *_] = trainer.model, item.get("micro_batches", [item])
     assert trainer._prepare_inputs(batch)["margin"].tolist() == batch["margin"].tolist()
-    trainer._batches, trainer._taken = [batch], 0
+    trainer._batches, trainer._taken, trainer.state.global_step = [batch], 0, 6
     with pytest.raises(
-        TrainingError, match="DeepSpeed holds what it has computed of the step, so "
+        TrainingError,
+        match=f"in step 7; DeepSpeed holds what it has computed of the step, so .*: lower {advice}",
     ):
         trainer.training_step(model, batch)
     assert trainer.halvings == 0
