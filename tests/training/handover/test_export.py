@@ -1,4 +1,4 @@
-"""What training leaves does not depend on where it ran."""
+"""What training leaves: a model, its history and its numbers, wherever it ran."""
 
 import json
 import shutil
@@ -8,9 +8,12 @@ import torch
 from huggingface_hub import ModelCard
 from peft import LoraConfig
 
+from tasks.errors import TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.export import export
 from tasks.training.model.loading import load_reward_model
+from tasks.training.model.score_head import head_digest
+from tests.training.settings.test_arguments import make
 from tests.training.tiny import QUIET, make_rows
 
 COMMIT = "c" * 40
@@ -74,3 +77,40 @@ def test_an_adapter_of_a_base_from_the_hub_goes_on_from_the_commit_that_it_was_t
     with torch.no_grad():
         expected = merged(ids).logits.item()
         assert again.model.eval()(ids).logits.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_run_leaves_its_exact_history_and_its_numbers(base, tmp_path):
+    fields = {"eval_strategy": "steps", "eval_steps": 1}
+    trainer = make(base, tmp_path / "run", eval_dataset=make_rows(4), fields=fields)
+    trainer.train()
+    export(trainer, tmp_path / "out", tokens=1234)
+    written = (tmp_path / "out/metrics.jsonl").read_text().splitlines()
+    history = [json.loads(line) for line in written]
+    times = ("runtime", "_per_second", "preparation_time")
+    assert history == [
+        {name: value for name, value in record.items() if not name.endswith(times)}
+        for record in trainer.state.log_history[:-1]  # the last is of the clock
+    ]
+    trained, evaluated = history[::2], history[1::2]
+    assert len(trained) == len(evaluated) == 2
+    found = json.loads((tmp_path / "out/training.json").read_text())
+    assert (found["first"], found["last"]) == (trained[0], trained[1])
+    assert found["last_evaluation"] == evaluated[1]
+    assert found["rows"] == found["train_pairs"] == 16
+    assert (found["global_step"], found["num_tokens"], found["batch_adapted"]) == (2, 1234, None)
+    assert found["parameters"] == sum(p.numel() for p in trainer.model.parameters())
+    assert found["head"] == {
+        "origin": "new",
+        "sha256_before": trainer.head.sha256,
+        "sha256": head_digest(trainer.model),
+    }
+    assert found["head"]["sha256"] != trainer.head.sha256
+    assert "library_name" in (tmp_path / "out/model/README.md").read_text()
+
+
+def test_weights_that_are_not_finite_are_not_exported(base, tmp_path):
+    trainer = make(base, tmp_path / "run")
+    trainer.model.model.norm.weight.data[3] = float("inf")
+    with pytest.raises(TrainingError, match=r"step 0: model\.norm\.weight hold.* nothing is saved"):
+        export(trainer, tmp_path / "out", tokens=0)
+    assert not (tmp_path / "out").exists()
