@@ -80,7 +80,7 @@ def test_an_adapter_of_a_base_from_the_hub_goes_on_from_the_commit_that_it_was_t
 
 
 def test_a_run_leaves_its_exact_history_and_its_numbers(base, tmp_path):
-    fields = {"eval_strategy": "steps", "eval_steps": 1}
+    fields = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 3}
     trainer = make(base, tmp_path / "run", eval_dataset=make_rows(4), fields=fields)
     trainer.train()
     export(trainer, tmp_path / "out", tokens=1234)
@@ -91,13 +91,15 @@ def test_a_run_leaves_its_exact_history_and_its_numbers(base, tmp_path):
         {name: value for name, value in record.items() if not name.endswith(times)}
         for record in trainer.state.log_history[:-1]  # the last is of the clock
     ]
-    trained, evaluated = history[::2], history[1::2]
-    assert len(trained) == len(evaluated) == 2
+    (first, *_, last), (*_, evaluated) = (
+        [record for record in history if name in record] for name in ("loss", "eval_loss")
+    )
+    assert (first["step"], last["step"], evaluated["step"]) == (1, 3, 3)
     found = json.loads((tmp_path / "out/training.json").read_text())
-    assert (found["first"], found["last"]) == (trained[0], trained[1])
-    assert found["last_evaluation"] == evaluated[1]
+    assert (found["first"], found["last"]) == (first, last)
+    assert found["last_evaluation"] == evaluated
     assert found["rows"] == found["train_pairs"] == 16
-    assert (found["global_step"], found["num_tokens"], found["batch_adapted"]) == (2, 1234, None)
+    assert (found["global_step"], found["num_tokens"], found["batch_adapted"]) == (3, 1234, None)
     assert found["parameters"] == sum(p.numel() for p in trainer.model.parameters())
     assert found["head"] == {
         "origin": "new",
