@@ -96,11 +96,11 @@ def read(model: Path) -> ChampionScale | None:
             for name in ("champion", "reference")
         }
         scale = ChampionScale(**maps, **content)
+        for each in filter(None, (scale.champion, scale.reference)):
+            if not 0 < each.slope < float("inf"):
+                raise ValueError(f"a slope is {each.slope!r}, expected a positive number")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no maps of rewards: {error}") from error
-    for scale_map in (scale.champion, scale.reference):
-        if scale_map and not (0 < scale_map.slope < float("inf")):
-            raise ValueError(f"{path}: a slope is {scale_map.slope!r}, expected a positive number")
     return scale
 
 

@@ -79,7 +79,7 @@ def check_after_init(config: Any) -> None:
                 f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, 1.0e-4 "
                 "as a number)"
             )
-        if value is not None and value < least:
+        if value is not None and not value >= least:  # NaN is neither
             raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
     if config.train_sampling_strategy == "batch_rebalance":
         raise ParamsError(

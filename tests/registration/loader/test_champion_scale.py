@@ -55,6 +55,7 @@ def test_the_file_gives_back_what_was_written_and_refuses_what_turns_rewards_rou
             for way in ("champion", "reference")
             for slope in (-1.0, 0.0, float("inf"), float("nan"))
         ),
+        ({"champion": found["champion"] | {"slope": "0.5"}}, "holds no maps of rewards"),
         ({"format": 7}, "its format is not 1"),
         ({"more": 1}, "holds no maps of rewards"),
     ):

@@ -244,6 +244,19 @@ def test_a_table_that_another_device_rounded_otherwise_is_no_other_model(
         assert now == after
 
 
+def test_a_model_that_memory_does_not_hold_twice_is_trained_and_told_not_to_be_checked(
+    base, tmp_path, monkeypatch, caplog
+):
+    def full(*_args, **_more):
+        raise MemoryError
+
+    monkeypatch.setattr(roundtrip, "load_reward_model", full)
+    trainer = make(base, tmp_path)
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert caplog.text.count("not checked before the run, as memory ran out") == 1
+
+
 def test_liger_s_kernels_are_in_the_loaded_model_too(base, tmp_path, monkeypatch):
     def other_kernels(model, config):
         assert config == {"swiglu": True}

@@ -121,6 +121,7 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
         ("gradient_accumulation_steps", 0, "is 0; expected 1 or more"),
         ("gradient_accumulation_steps", "2", "is the text '2'; expected a number"),
         ("learning_rate", -1e-4, "is -0.0001; expected 0 or more"),
+        ("learning_rate", float("nan"), "is nan; expected 0 or more"),
         ("num_train_epochs", -1, "is -1; expected 0 or more"),
         ("logging_steps", -5, "is -5; expected 0 or more"),
         ("max_grad_norm", -1.0, "is -1.0; expected 0 or more"),
