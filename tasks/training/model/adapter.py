@@ -165,7 +165,7 @@ def load_adapter(directory: Path, options: dict[str, Any]) -> PeftModel:
             "base_model_name_or_path of adapter_config.json, or load it with peft and pass the "
             "PeftModel"
         )
-    pinned = {"revision": config.revision} if config.revision else {}
+    pinned: dict[str, Any] = {"revision": config.revision} if config.revision else {}
     body = load_reward_model(base, **pinned | options).model
     rows = embedding_rows(directory, body)
     if rows is not None and rows != embedding(body).num_embeddings:
