@@ -103,8 +103,9 @@ def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
         assert done.returncode == 1
         assert f"{tmp_path} holds no tokenizer: expected tokenizer.json" in done.stderr
         assert list(root.iterdir()) == []
-    for name in ("tokenizer.json", "config.json", "model.safetensors"):
+    for name in ("tokenizer.json", "config.json"):
         (tmp_path / name).write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     plan = cli("plan", *given)
     assert plan.returncode == 2, plan.stderr
     assert plan.stdout.count("DEPENDS") == 6  # it waits for no rows
