@@ -158,16 +158,15 @@ def _out_of_reach(
 ) -> Iterator[tuple[Path, Path, str]]:
     """Each directory that no ref leads to, its lock, and why it goes; what has no lock stays."""
     keys = {key for _, key in alive}
-    why = "out of reach of every ref"
     for place, artifact in artifacts.items():
-        lock = lock_of(store, place, artifact)
+        why = "out of reach of every ref"
         if isinstance(artifact, Artifact):
             reached = (artifact.stage, artifact.key) in alive
         else:
             reached = place.name in keys
-        if lock and not reached:
-            unread = "" if isinstance(artifact, Artifact) else ", its record cannot be read"
-            yield place, lock, why + unread
+            why += ", its record cannot be read"
+        if not reached and (lock := lock_of(store, place, artifact)):
+            yield place, lock, why
 
 
 def _abandoned(store: Store) -> list[Path]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from tasks.artifact.collection import not_in_use
 from tasks.artifact.inventory import Verdict, lock_of, verify
 from tasks.artifact.lock import is_locked, locked
-from tasks.artifact.record import read_artifact
 from tasks.artifact.store import Store
 
 
@@ -29,10 +28,10 @@ def repair(store: Store, *, deep: bool = False) -> tuple[list[Verdict], set[Path
     moved: set[Path] = set()
     with not_in_use(store, "verify --repair"):
         verdicts = verify(store, deep=deep)
-        for path in [v.path for v in verdicts if v.problem and not v.closed]:
-            lock = lock_of(store, path, read_artifact(path))
+        for verdict in [v for v in verdicts if v.problem and not v.closed]:
+            lock = lock_of(store, verdict.path, verdict.artifact)
             if lock and not is_locked(lock):
                 with locked(lock, "verify --repair"):
-                    store.discard(path)
-                moved.add(path)
+                    store.discard(verdict.path)
+                moved.add(verdict.path)
     return verdicts, moved
