@@ -22,9 +22,9 @@ def versions_standing(
             continue
         registered = receipt(artifact)
         address: str | None = artifact.record["ingredients"]["params"]["tracking_uri"]
-        if is_deleted(registered, address, root):
-            continue
         fault = still_registered(registered, address, root, 0 if deep else since(artifact))
+        if fault and is_deleted(registered, address, root):
+            continue
         uri = f"models:/{registered['name']}/{registered['version']}"
         found[uri] = found.get(uri) or fault
     return found
