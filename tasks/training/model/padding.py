@@ -3,11 +3,11 @@
 from typing import cast
 
 import torch
-from jinja2 import TemplateError
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tasks.errors import ModelError, shown
+from tasks.errors import ModelError, TemplateError, shown
+from tasks.templating.render import render
 
 OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|vocab_pad|>")
 """Tokens that a vocabulary may keep for padding; the first is added where there is none."""
@@ -50,14 +50,8 @@ def _ends_rows(tokenizer: PreTrainedTokenizerBase) -> bool:
         return True
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
-        text = cast(str, tokenizer.apply_chat_template(turns, tokenize=False))
-    except (
-        TemplateError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-    ):  # no template, or none for them
+        text = render(turns, tokenizer)
+    except TemplateError:  # no template, or none for them
         return False
     return text.endswith(str(tokenizer.pad_token))
 
