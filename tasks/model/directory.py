@@ -134,6 +134,21 @@ def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
         )
 
 
+def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
+    """The files that transformers reads weights from; other files beside them are not read.
+
+    Raises:
+        ModelError: the index of several files is no JSON object.
+    """
+    part = f"{variant}." if variant else ""
+    whole = directory / f"model.{part}safetensors"
+    if whole.is_file():
+        return [whole]
+    index = directory / f"model.safetensors.index.{part}json"
+    named = _config(index).get("weight_map") if index.is_file() else None
+    return sorted({directory / str(name) for name in named.values()}) if named else []
+
+
 def _config(path: Path) -> dict[str, Any]:
     fields = read_json(path)
     if not isinstance(fields, dict):
@@ -147,12 +162,9 @@ def _config(path: Path) -> dict[str, Any]:
 def _check_whole(directory: Path) -> None:
     """Raises ModelError where weights that transformers will read are missing or cut: training
     would find it out when all data have been prepared."""
-    paths, index = [directory / "model.safetensors"], directory / "model.safetensors.index.json"
-    if not paths[0].is_file():
-        named = _config(index).get("weight_map") if index.is_file() else None
-        paths = sorted({directory / str(name) for name in named.values()}) if named else []
-    for path in paths:
+    for path in weight_files(directory):
         if not path.is_file():
+            index = directory / "model.safetensors.index.json"
             raise ModelError(f"{path} is not there, though {index} names it; download it again")
         if fault := _fault_of(path):
             raise ModelError(

@@ -11,7 +11,6 @@ from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel
 
-from tasks.artifact.durable import read_json
 from tasks.training.scoring import head_modules, head_names
 
 
@@ -33,16 +32,6 @@ def head_digest(model: PreTrainedModel) -> str:
             digest.update(name.encode())
             digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def weight_files(directory: Path, variant: str | None) -> list[Path]:
-    """The files that transformers reads weights from; other files beside them are not read."""
-    part = f"{variant}." if variant else ""
-    whole = directory / f"model.{part}safetensors"
-    if whole.is_file():
-        return [whole]
-    index = read_json(directory / f"model.safetensors.index.{part}json")
-    return [directory / name for name in sorted({*index["weight_map"].values()})] if index else []
 
 
 def read_head(files: list[Path], model: PreTrainedModel, known: Collection[str]) -> None:
