@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
 from datasets import Dataset
 from torch._dynamo.utils import counters
 
 from tasks.training import RewardConfig, RewardTrainer
+from tests.training.process.leaving import leave_together
 from tests.training.tiny import make_rows
 
 REPOSITORY = Path(__file__).parents[3]
@@ -94,6 +94,4 @@ if __name__ == "__main__":
         found[-1]["graphs"] = counters["stats"]["unique_graphs"]
         if os.environ["RANK"] == "0":
             (out / f"{name}.json").write_text(json.dumps(found))
-    # gloo's threads must not outlive the interpreter: one that wants its lock then aborts
-    PartialState().wait_for_everyone()
-    PartialState().destroy_process_group()
+    leave_together()

@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
 from datasets import Dataset
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.export import exact_history
+from tests.training.process.leaving import leave_together
 from tests.training.tiny import make_rows
 
 FIELDS = {
@@ -76,5 +76,4 @@ if __name__ == "__main__":
     found["taken over"] = run(base, out / "run", True)
     rank = os.environ["RANK"]
     (out / f"found_{rank}.json").write_text(json.dumps(found))
-    PartialState().wait_for_everyone()
-    PartialState().destroy_process_group()
+    leave_together()

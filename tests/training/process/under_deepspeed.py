@@ -24,6 +24,7 @@ from tasks.training.model.adapter import lora_config
 from tasks.training.model.loading import load_reward_model
 from tasks.training.params import LoraParams
 from tasks.training.scoring import score
+from tests.training.process.leaving import leave_together
 from tests.training.tiny import make_rows
 
 SIDES = ("chosen_input_ids", "rejected_input_ids")
@@ -96,5 +97,4 @@ if __name__ == "__main__":
             shutil.copytree(kept, out / name / "checkpoints" / BEFORE_LAST)
         PartialState().wait_for_everyone()
         _run(base, out / name, case, first)
-        PartialState().wait_for_everyone()
-    PartialState().destroy_process_group()
+    leave_together()
