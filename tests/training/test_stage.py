@@ -19,6 +19,7 @@ from tasks.artifact import Store
 from tasks.artifact.lock import is_locked
 from tasks.errors import ParamsError, TrainingError
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.training.checkpoints.checkpoint import newest_committed
 from tasks.training.model.loading import load_reward_model
 from tasks.training.process.supervisor import descendants
 from tasks.training.scoring import score
@@ -94,7 +95,7 @@ def undisturbed(base, pairs, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["trainer", "supervisor", "parent", "all"])
+@pytest.mark.parametrize("victim", ["supervisor", "parent", "all"])
 def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
     base, pairs, tmp_path, undisturbed, victim
 ):
@@ -106,7 +107,6 @@ def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
         time.sleep(draw.random() * 0.3)
         below = descendants(parent.pid)
         victims = {
-            "trainer": processes_of(parent.pid, "tasks.training"),
             "supervisor": processes_of(parent.pid, "tasks.training.process.supervisor"),
             "parent": [parent.pid],
             "all": [parent.pid, *below],
@@ -120,6 +120,38 @@ def test_after_a_kill_the_next_run_ends_in_the_same_bytes(
     code, output = finish(start(tmp_path, base, pairs, LONG))
     assert code == 0, output
     assert exact(tmp_path) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_killed_training_process_goes_on_in_the_same_run_twice_at_most(
+    base, pairs, tmp_path, undisturbed
+):
+    for kills, ends_in in ((3, 1), (1, 0)):
+        parent = start(tmp_path, base, pairs, LONG)
+        for _ in range(kills):
+            kill_the_trainer_after_its_next_checkpoint(parent, tmp_path)
+        code, output = finish(parent)
+        assert code == ends_in, output
+        assert output.count("it starts again from checkpoint-") == min(kills, 2)
+    assert exact(tmp_path) == undisturbed
+
+
+def kill_the_trainer_after_its_next_checkpoint(parent, store):
+    before = newest_step(store)
+    deadline = time.monotonic() + DEADLINE
+    while newest_step(store) <= before:
+        assert parent.poll() is None, "it ended before its next checkpoint"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    for pid in processes_of(parent.pid, "tasks.training"):
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.005)
+
+
+def newest_step(store):
+    found = [newest_committed(path) for path in store.glob(".work/*/*/checkpoints")]
+    return max((checkpoint.step for checkpoint in found if checkpoint), default=-1)
 
 
 def _nothing_left(pids):

@@ -30,6 +30,8 @@ logger = logging.getLogger("tasks.training")
 SUPERVISOR = "tasks.training.process.supervisor"
 LAST_LINES = 15
 """Of the child's output, quoted in the error when it dies without one of its own."""
+MOST_RESTARTS = 2
+"""Of one run, after a child was killed that had saved a checkpoint of its own."""
 
 OnMetrics = Callable[[dict[str, Any]], None]
 """Called with each record of metrics.jsonl."""
@@ -38,12 +40,31 @@ OnMetrics = Callable[[dict[str, Any]], None]
 def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -> None:
     """Runs the job in a child process until it ends.
 
+    A child that the kernel kills (often for want of memory) is started again from its newest
+    checkpoint, MOST_RESTARTS times, as long as each child came further than the one before.
+
     Raises:
         TrainingError: the child failed; the message is its own if it wrote one.
         Interrupted: the child was stopped from outside, with its work saved in a checkpoint.
     """
-    command = launch_command(job.training_params, job.write())
     records = _Records(workspace.logs / "metrics.jsonl", on_metrics)
+    for restarts in range(MOST_RESTARTS + 1):
+        before = _newest_step(job)
+        code, last = _train_once(job, workspace, records)
+        after = _newest_step(job)
+        if restarts == MOST_RESTARTS or after <= before or not _was_killed(job, code, last):
+            break
+        logger.warning(
+            "the training process was killed (often by the kernel, for want of memory); it starts "
+            "again from checkpoint-%d",
+            after,
+        )
+    _raise_failure(job, code, last, workspace.logs / "log.txt")
+
+
+def _train_once(job: Job, workspace: Workspace, records: "_Records") -> tuple[int, list[str]]:
+    """Runs one child; returns its exit code and the last lines of its output."""
+    command = launch_command(job.training_params, job.write())
     last: deque[str] = deque(maxlen=LAST_LINES)
     with (
         (workspace.logs / "log.txt").open("a", encoding="utf-8") as log,
@@ -62,7 +83,7 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
                 logger.info("%s", text)
             records.pass_on()
     records.pass_on()
-    _raise_failure(job, supervisor.returncode, list(last), workspace.logs / "log.txt")
+    return supervisor.returncode, list(last)
 
 
 @contextmanager
@@ -145,13 +166,24 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
         raise Interrupted(f"training was stopped before it could save; {_next_run(job)}")
     if code == 0 and (Path(job.output) / "training.json").is_file():
         return
-    killed = code < 0 or code >= 128 or any("SIGKILL" in line for line in last)
+    killed = code < 0 or code >= 128 or _was_killed(job, code, last)
     hint = f" (killed from outside: often the kernel, for want of memory; {_next_run(job)})"
     lines = "\n".join(last)
     raise TrainingError(
         f"the training process ended with exit code {code}{hint if killed else ''} and left no "
         + (f"reason; {log} ends with:\n{lines}" if last else "reason, nor any output")
     )
+
+
+def _was_killed(job: Job, code: int, last: list[str]) -> bool:
+    """Whether SIGKILL ended the child, by its own exit code or by what its launcher printed."""
+    killed = code == 128 + signal.SIGKILL or any("SIGKILL" in line for line in last)
+    return killed and not job.error.exists()
+
+
+def _newest_step(job: Job) -> int:
+    newest = checkpoints.newest_committed(job.checkpoints)
+    return newest.step if newest else -1
 
 
 def _next_run(job: Job) -> str:
