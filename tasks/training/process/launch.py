@@ -48,18 +48,19 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
         Interrupted: the child was stopped from outside, with its work saved in a checkpoint.
     """
     records = _Records(workspace.logs / "metrics.jsonl", on_metrics)
-    for restarts in range(MOST_RESTARTS + 1):
+    restarts = 0
+    while True:
         before = _newest_step(job)
         code, last = _train_once(job, workspace, records)
         after = _newest_step(job)
         if restarts == MOST_RESTARTS or after <= before or not _was_killed(job, code, last):
-            break
+            return _raise_failure(job, code, last, workspace.logs / "log.txt")
+        restarts += 1
         logger.warning(
             "the training process was killed (often by the kernel, for want of memory); it starts "
             "again from checkpoint-%d",
             after,
         )
-    _raise_failure(job, code, last, workspace.logs / "log.txt")
 
 
 def _train_once(job: Job, workspace: Workspace, records: "_Records") -> tuple[int, list[str]]:
