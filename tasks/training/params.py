@@ -155,6 +155,9 @@ class TrainingParams(Params):
     """A file like params/accelerate/*.yaml; its bytes are in the key, its place is not."""
     device: Annotated[Literal["auto", "cpu", "cuda"], Inert] = "auto"
     """`cuda` fails where there is none; `auto` takes what there is."""
+    stop_seconds: Annotated[PositiveFloat, Inert] = 20.0
+    """How long a stopped training may take to save its checkpoint before it is killed. Prefect
+    kills the flow's own process after 30; what saves outlives it, and holds the lock of its key."""
 
     @model_validator(mode="after")
     def _steps_that_fit(self) -> Self:
@@ -177,7 +180,7 @@ class TrainingParams(Params):
 
 
 OWN_FIELDS = frozenset(
-    {"lora", "num_processes", "torch_num_threads", "accelerate_config", "device"}
+    {"lora", "num_processes", "torch_num_threads", "accelerate_config", "device", "stop_seconds"}
 )
 """Fields that are no names of RewardConfig."""
 

@@ -21,9 +21,9 @@ from tasks.artifact import Workspace
 from tasks.artifact.durable import read_json
 from tasks.errors import EXIT_INTERRUPTED, Interrupted, TrainingError
 from tasks.training.checkpoints import checkpoint as checkpoints
+from tasks.training.params import TrainingParams
 from tasks.training.process.command import environment, launch_command
 from tasks.training.process.job import Job
-from tasks.training.process.supervisor import GRACE_SECONDS
 
 logger = logging.getLogger("tasks.training")
 
@@ -69,7 +69,7 @@ def _train_once(job: Job, workspace: Workspace, records: "_Records") -> tuple[in
     last: deque[str] = deque(maxlen=LAST_LINES)
     with (
         (workspace.logs / "log.txt").open("a", encoding="utf-8") as log,
-        _guarded(command, environment(job.training_params), workspace.lock_fd) as supervisor,
+        _guarded(command, job.training_params, workspace.lock_fd) as supervisor,
     ):
         assert supervisor.stdout is not None
         quiet = False
@@ -89,20 +89,21 @@ def _train_once(job: Job, workspace: Workspace, records: "_Records") -> tuple[in
 
 @contextmanager
 def _guarded(
-    command: list[str], variables: dict[str, str], lock: int
+    command: list[str], params: TrainingParams, lock: int
 ) -> Generator["subprocess.Popen[str]", None, None]:
     """The supervisor process, running the command; when the block ends, all of it has ended."""
     leash, hand = os.pipe()  # read end and write end; `hand` stays in this process
+    given = (leash, lock, params.stop_seconds)
     try:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", SUPERVISOR, str(leash), str(lock), "--", *command],
+            [sys.executable, "-m", SUPERVISOR, *map(str, given), "--", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             encoding="utf-8",
             errors="replace",
-            env=variables,
+            env=environment(params),
             pass_fds=(leash, lock),
             start_new_session=True,  # a Ctrl-C of the terminal reaches the parent alone
         )
@@ -120,7 +121,7 @@ def _guarded(
             supervisor.send_signal(signal.SIGTERM)
             raise
         finally:
-            _await(supervisor)
+            _await(supervisor, params.stop_seconds)
 
 
 def _break_leash_after(supervisor: "subprocess.Popen[str]", hand: int) -> None:
@@ -128,10 +129,10 @@ def _break_leash_after(supervisor: "subprocess.Popen[str]", hand: int) -> None:
     os.close(hand)
 
 
-def _await(supervisor: "subprocess.Popen[str]") -> None:
+def _await(supervisor: "subprocess.Popen[str]", grace: float) -> None:
     """Waits until the supervisor has ended everything, a little longer than its grace at most."""
     try:
-        supervisor.wait(GRACE_SECONDS + 10)
+        supervisor.wait(grace + 10)
     except subprocess.TimeoutExpired:
         supervisor.kill()
 
@@ -164,7 +165,10 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
     if failure is not None:
         raise TrainingError(failure["message"])
     if code == EXIT_INTERRUPTED:
-        raise Interrupted(f"training was stopped before it could save; {_next_run(job)}")
+        seconds = f"training.stop_seconds: {job.training_params.stop_seconds:g}"
+        raise Interrupted(
+            f"training was stopped before it could save ({seconds}); {_next_run(job)}"
+        )
     if code == 0 and (Path(job.output) / "training.json").is_file():
         return
     killed = code < 0 or code >= 128 or _was_killed(job, code, last)

@@ -1,13 +1,13 @@
 """The supervisor process: starts the training command, and leaves no process of it behind.
 
-    python -m tasks.training.process.supervisor LEASH_FD LOCK_FD -- COMMAND...
+    python -m tasks.training.process.supervisor LEASH_FD LOCK_FD GRACE_SECONDS -- COMMAND...
 
     pipeline (parent) ── supervisor ── COMMAND ── training processes
 
 The *leash* is a pipe whose write end the parent holds: it closes when the parent dies, however. The
 *lock* is the open file that locks the artifact's key. The supervisor ends all processes below it
 when the leash closes, on SIGTERM, SIGINT or SIGHUP, and when the command ends: training processes
-get SIGTERM, so that they save a checkpoint; what is left after GRACE_SECONDS is killed. Orphans
+get SIGTERM, so that they save a checkpoint; what is left after the grace is killed. Orphans
 become the supervisor's children (a "subreaper" in Linux), so none escapes. Training processes ask
 it for leash and lock (`leash_and_lock`), so the key stays locked while any of them may still write.
 Of the project it imports only the errors, so that it starts fast.
@@ -31,8 +31,6 @@ from tasks.errors import EXIT_INTERRUPTED, Interrupted
 
 CONNECTION = "REWARD_PIPELINE_SUPERVISOR"
 """Environment variable with the path of the supervisor's socket."""
-GRACE_SECONDS = 20.0
-"""From SIGTERM to SIGKILL."""
 PR_SET_CHILD_SUBREAPER = 36
 """See prctl(2)."""
 POLL_SECONDS = 0.05
@@ -46,6 +44,8 @@ class Supervisor:
     """File descriptor of the pipe's read end."""
     lock: int
     """File descriptor of the locked file."""
+    grace: float
+    """Seconds from SIGTERM to SIGKILL."""
     command: list[str]
     savers: set[int] = field(default_factory=set[int])
     """Ids of the training processes (those that asked for the lock), which save on SIGTERM."""
@@ -98,10 +98,10 @@ class Supervisor:
             socket.send_fds(connection, [b"!"], [self.leash, self.lock])
 
     def _end_all(self, child: "subprocess.Popen[bytes]", *, gracefully: bool) -> None:
-        """Ends every process below this one; `gracefully` gives them GRACE_SECONDS, else 1 s."""
+        """Ends every process below this one; `gracefully` gives them the grace, else 1 s."""
         below = descendants(os.getpid())
         send(signal.SIGTERM, (self.savers & below) or below)
-        deadline = time.monotonic() + (GRACE_SECONDS if gracefully else 1.0)
+        deadline = time.monotonic() + (self.grace if gracefully else 1.0)
         while time.monotonic() < deadline and self._alive(child):
             if self.savers and not self.savers & descendants(os.getpid()):
                 send(signal.SIGTERM, descendants(os.getpid()))
@@ -177,5 +177,5 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 
 
 if __name__ == "__main__":
-    leash, lock, _, *command = sys.argv[1:]
-    sys.exit(Supervisor(int(leash), int(lock), command).run())
+    leash, lock, grace, _, *command = sys.argv[1:]
+    sys.exit(Supervisor(int(leash), int(lock), float(grace), command).run())

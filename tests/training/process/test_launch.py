@@ -64,6 +64,6 @@ def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
         "the training process ended with exit code 137 (killed from outside: often the kernel, for "
         f"want of memory; {then}) and left no reason, nor any output"
         if number == signal.SIGKILL
-        else f"training was stopped before it could save; {then}"
+        else f"training was stopped before it could save (training.stop_seconds: 20); {then}"
     )
     assert type(told.value) is (TrainingError if number == signal.SIGKILL else Interrupted)

@@ -30,18 +30,19 @@ stray = subprocess.Popen(["sleep", "300"], start_new_session=True)
 print(os.getpid(), stray.pid, flush=True)
 while not request.reason:
     time.sleep(0.02)
+time.sleep(float(sys.argv[2]))
 open(sys.argv[1], "w").write(request.reason)
 sys.exit(75)
 """
 
 
-def start(tmp_path, command):
+def start(tmp_path, command, grace=20):
     """A supervisor under a lock and a leash, as `launch` starts it; and the leash's other end."""
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
     leash, hand = os.pipe()
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", SUPERVISOR, str(leash), str(lock), "--", *command],
+        [sys.executable, "-m", SUPERVISOR, str(leash), str(lock), str(grace), "--", *command],
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=(leash, lock),
@@ -93,7 +94,7 @@ def test_what_outlives_the_command_is_ended(tmp_path):
 @pytest.mark.parametrize("end", ["leash", "signal", "supervisor killed too"])
 def test_the_tree_saves_and_ends_and_the_lock_lives_until_then(tmp_path, end):
     note = tmp_path / "note"
-    supervisor, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note)])
+    supervisor, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note), "0"])
     child, stray = map(int, supervisor.stdout.readline().split())
     assert is_locked(tmp_path / "lock")
     with suppress(ProcessLookupError):
@@ -118,3 +119,14 @@ def test_the_tree_saves_and_ends_and_the_lock_lives_until_then(tmp_path, end):
         os.close(hand)
     supervisor.stdout.close()
     wait_until(lambda: not is_locked(tmp_path / "lock"))
+
+
+def test_what_takes_longer_to_save_than_it_may_is_killed(tmp_path):
+    note = tmp_path / "note"
+    supervisor, hand = start(tmp_path, [sys.executable, "-c", CHILD, str(note), "10"], grace=0.1)
+    pids = [*map(int, supervisor.stdout.readline().split())]
+    os.close(hand)
+    assert supervisor.wait(DEADLINE) == 75
+    supervisor.stdout.close()
+    assert not any(map(alive, pids))
+    assert not note.exists()
