@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, TrainingArguments
 
 from tasks.training.layout.support import make_flat
+from tasks.training.model.dropout import has_dropout
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +55,9 @@ def _by_settings(model: nn.Module, args: TrainingArguments) -> str | None:
 
 
 def _is_random(model: nn.Module) -> bool:
-    """Whether any module uses dropout or noise in training: attention keeps its dropout as a plain
-    number, a router of experts its jitter."""
-    return any(
-        (isinstance(module, nn.Dropout) and module.p > 0)
-        or any(
-            ("dropout" in name or "jitter" in name) and isinstance(value, float) and value > 0
-            for name, value in vars(module).items()
-        )
+    """Whether any module uses dropout, or noise in training: a router of experts its jitter."""
+    return has_dropout(model) or any(
+        "jitter" in name and isinstance(value, float) and value > 0
         for module in model.modules()
+        for name, value in vars(module).items()
     )

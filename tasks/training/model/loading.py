@@ -82,17 +82,6 @@ def load_reward_model(
     return RewardModel(model, Head("new" if missing else "loaded", head_digest(model)))
 
 
-def disable_dropout(model: nn.Module) -> None:
-    """Sets every dropout probability of the modules to 0, those of adapters too; the config keeps
-    what it says."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name, value in vars(module).items():
-            if "dropout" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
-
-
 def _from_pretrained(
     path: str, dtype: str | torch.dtype, options: dict[str, Any]
 ) -> tuple[PreTrainedModel, dict[str, Any]]:

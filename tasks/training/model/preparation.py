@@ -17,9 +17,10 @@ from tasks.training.model.adapter import (
     with_adapter,
 )
 from tasks.training.model.added_tokens import grow_embedding, tell_of_frozen_rows
+from tasks.training.model.dropout import disable_dropout
 from tasks.training.model.families import check_padding_unseen
 from tasks.training.model.kernels import tell_of_liger
-from tasks.training.model.loading import disable_dropout, load_reward_model, realign
+from tasks.training.model.loading import load_reward_model, realign
 from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.model.score_head import Head, head_digest
