@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.batches.comparisons import Comparisons
 from tasks.training.layout.dealing import Costs, deal
 from tasks.training.layout.lengths import item_costs
 from tasks.training.layout.loader import Dealing, GlobalBatches
@@ -80,14 +81,32 @@ def test_costs_are_what_each_layout_computes():
         [
             {"chosen_input_ids": [5, 6, 7, 8], "rejected_input_ids": [5, 6, 9]},
             {"chosen_input_ids": [5], "rejected_input_ids": [5, 6]},
+            {"chosen_input_ids": [5, 6, 7], "rejected_input_ids": [5, 6, 7]},
         ]
     )
-    assert item_costs(pairs, "prefix_shared").tokens.tolist() == [2 + 2 + 1, 3]
-    assert item_costs(pairs, "padding_free").tokens.tolist() == [7, 3]
+    assert item_costs(pairs, "prefix_shared").tokens.tolist() == [2 + 2 + 1, 3, 2 + 1 + 1]
+    assert item_costs(pairs, "padding_free").tokens.tolist() == [7, 3, 6]
     padded = item_costs(pairs, "padded")
-    assert padded.tokens.tolist() == [8, 4]
+    assert padded.tokens.tolist() == [8, 4, 6]
     assert padded.micro_batch_tokens([0, 1]) == 4 * 4
-    assert item_costs(pairs, "padded", 8).tokens.tolist() == [16, 16]
+    assert item_costs(pairs, "padded", 8).tokens.tolist() == [16, 16, 16]
+
+
+def test_an_answer_of_several_pairs_costs_its_comparison_once():
+    answers = {"A": [5, 6, 7, 8, 9], "B": [5, 6, 1], "C": [5, 6, 2]}
+    pairs = [
+        {"chosen_input_ids": answers[a], "rejected_input_ids": answers[b], "comparison": name}
+        for a, b, name in [
+            ("A", "B", "all"),
+            ("B", "C", None),
+            ("A", "C", "all"),
+            ("B", "C", "all"),
+        ]
+    ]
+    items = Comparisons(Dataset.from_list(pairs))
+    assert item_costs(items, "prefix_shared").tokens.tolist() == [2 + 3 + 1 + 1, 2 + 1 + 1]
+    assert item_costs(items, "padding_free").tokens.tolist() == [5 + 3 + 3, 3 + 3]
+    assert item_costs(items, "padded").tokens.tolist() == [3 * 5, 2 * 3]
 
 
 def batches(count=40, epoch=1, **fields):

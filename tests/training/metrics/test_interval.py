@@ -37,7 +37,8 @@ def test_metrics_of_a_table_written_by_hand():
 
 def test_an_interval_has_the_metrics_of_the_table_of_its_pairs():
     draw = np.random.default_rng(0)
-    rewards = (draw.integers(-3, 4, (60, 2)) / 2).astype(np.float32)
+    # no float32 holds a sum of these
+    rewards = (draw.integers(-3, 4, (60, 2)) / 2 + 2**22).astype(np.float32)
     preference = draw.choice([0.5, 0.8, 1.0], 60).astype(np.float32)
     weight, losses = draw.uniform(0.5, 2, (2, 60)).astype(np.float32)
     sums, tokens = IntervalSums(CPU), 0
@@ -61,6 +62,11 @@ def test_an_interval_has_the_metrics_of_the_table_of_its_pairs():
         assert sums.flush() == wanted
         assert sums.pairs_before == own.stop
     assert sums.flush() == {}
+    plain = {"attention_mask": torch.ones(2, 7)}  # neither weights nor preferences
+    sums.add((torch.tensor([2.0]), torch.tensor([1.0])), torch.tensor(0.25), plain)
+    wanted = table_metrics(np.array([[2, 1]]), np.ones(1))
+    assert sums.flush() == {"num_tokens": tokens + 14, "loss": 0.25, **wanted}
+    assert "tied_pairs" not in wanted
 
 
 def test_every_pair_of_a_comparison_has_its_loss_and_a_share_of_its_weight():
