@@ -7,9 +7,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tasks.errors import ModelError
+
 
 def loaded(directory: Path) -> Any:
-    """The tokenizer in a directory. It is shared: change only a copy of it."""
+    """The tokenizer in a directory. It is shared: change only a copy of it.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
     files = sorted(path for path in directory.iterdir() if path.is_file())
     stats = [(path.name, path.stat()) for path in files]
     return _loaded(directory, tuple((n, s.st_ino, s.st_size, s.st_mtime_ns) for n, s in stats))
@@ -17,6 +23,27 @@ def loaded(directory: Path) -> Any:
 
 @lru_cache(maxsize=1)
 def _loaded(directory: Path, files: tuple[tuple[str, int, int, int], ...]) -> Any:  # noqa: ARG001
+    return load(directory)
+
+
+def load(directory: Path) -> Any:
+    """The tokenizer in a directory, anew.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(directory)
+    try:
+        return AutoTokenizer.from_pretrained(directory)
+    except Exception as error:  # of a damaged file transformers raises whatever it meets
+        raise cannot_be_loaded(directory, error) from error
+
+
+def cannot_be_loaded(place: str | Path, error: Exception) -> ModelError:
+    """The error in a sentence."""
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ModelError(
+        f"the tokenizer in {place} cannot be loaded ({reason}); copy or download its files again, "
+        "if they are damaged"
+    )

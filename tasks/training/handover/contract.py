@@ -22,6 +22,7 @@ from tasks.artifact.durable import read_json, write_json
 from tasks.conversion.unusable import Unusable
 from tasks.errors import ModelError, TemplateError
 from tasks.model.bars import without_bars
+from tasks.templating.tokenizer.loaded import load
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.tokenization.shards import RENDERING_FILE
@@ -52,12 +53,11 @@ class _Scored:
 
     def __init__(self, directory: Path, device: str) -> None:
         import torch
-        from transformers import AutoTokenizer
 
         from tasks.training.model.loading import load_reward_model
 
         self.device = device
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
+        self.tokenizer = load(directory)
         with without_bars():
             loaded = load_reward_model(directory, dtype=torch.float32, need_head=True)
         model: Any = loaded.model

@@ -9,8 +9,10 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.errors import ParamsError, meant, shown
+from tasks.model.directory import tokenizer_files
 from tasks.templating.template import merged_template, pin, read_template
 from tasks.templating.tokenizer.bos import with_one_bos
+from tasks.templating.tokenizer.loaded import cannot_be_loaded
 from tasks.training.model.soundness import PLACE, place_of
 from tasks.training.settings.config import RewardConfig
 
@@ -25,21 +27,27 @@ def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
 
     Raises:
         ParamsError: there is none, or it brings code that is not to be run.
+        ModelError: its files are damaged.
     """
+    known = Path(name).is_dir()
+    absent = ParamsError(
+        f"there is no tokenizer beside the model {name!r}"
+        f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
+        "; pass it as processing_class"
+    )
+    if known and not tokenizer_files(Path(name)):
+        raise absent  # for some families transformers would make one up, of a single token
     try:
         return AutoTokenizer.from_pretrained(name, **{"trust_remote_code": False, **options})
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a damaged file transformers raises whatever it meets
         if "trust_remote_code" in str(error):
             raise ParamsError(
                 f"the tokenizer of {name!r} asks to run code of its own, which is refused unless "
                 "RewardConfig says trust_remote_code=True"
             ) from error
-        known = Path(name).is_dir()
-        raise ParamsError(
-            f"there is no tokenizer beside the model {name!r}"
-            f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
-            "; pass it as processing_class"
-        ) from error
+        if known or not isinstance(error, OSError | ValueError):
+            raise cannot_be_loaded(name, error) from error
+        raise absent from error
 
 
 def prepare_tokenizer(

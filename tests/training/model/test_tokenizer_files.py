@@ -1,0 +1,49 @@
+"""A tokenizer that cannot be loaded, or is not there, is told in a sentence with its directory."""
+
+import pytest
+
+from tasks.errors import ModelError, ParamsError
+from tasks.templating.tokenizer.loaded import loaded
+from tasks.training.handover.contract import write_contract
+from tasks.training.model.tokenizer import load_tokenizer
+from tests.training.tiny import make_model
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 11\n"
+"""What a repository has in place of a large file, until `git lfs pull`."""
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:500])
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "said"),
+    [
+        ("tokenizer.json", lambda path: path.write_text(POINTER), "JSONDecodeError: Expecting"),
+        ("tokenizer.json", cut, "JSONDecodeError: Unterminated string"),
+        ("tokenizer.json", lambda path: path.write_text('{"model": {}}'), "KeyError: 'added_to"),
+        ("tokenizer.json", lambda path: path.unlink(), "ValueError: Couldn't instantiate the back"),
+        ("tokenizer_config.json", lambda path: path.write_text("null"), "AttributeError: "),
+    ],
+)
+def test_a_damaged_tokenizer_is_told_with_its_directory_and_what_to_do(tmp_path, name, harm, said):
+    harm(make_model(tmp_path / "m") / name)
+    for load in (loaded, load_tokenizer, write_contract):
+        with pytest.raises((ModelError, ParamsError)) as told:
+            load(tmp_path / "m")
+        message = str(told.value)
+        assert message.startswith(f"the tokenizer in {tmp_path / 'm'} cannot be loaded ({said}")
+        assert message.endswith("; copy or download its files again, if they are damaged")
+        assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_a_model_without_any_file_of_a_tokenizer_has_none(tmp_path, family):
+    """For some families transformers makes up one of a single token."""
+    model = make_model(tmp_path / "m", family)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).unlink()
+    with pytest.raises(ParamsError, match=r"no tokenizer beside the model '.*m'; pass it as proc"):
+        load_tokenizer(str(model))
+    with pytest.raises(ParamsError, match=r"'no/such', which is no directory here, nor a reposit"):
+        load_tokenizer("no/such", local_files_only=True)
