@@ -120,6 +120,32 @@ def test_tools_and_template_arguments_reach_the_template(tiny_model_directory, t
     assert tiny.decode(second).startswith("nonecalmuser")
 
 
+def test_what_arrow_adds_of_other_rows_is_not_written(tiny_model_directory, tmp_path):
+    """In a column of structs each has the keys of all, null where it has none of its own."""
+    template = tmp_path / "tools.jinja"
+    template.write_text(
+        "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}{% endfor %}"
+        "{{ style | default({}) | tojson }}"
+    )
+    other = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+    tools = [TOOL, {"type": "function", "function": {"name": "tide", "parameters": other}}]
+    rows = [
+        {
+            "prompt": [{**USER[0], "name": "Ann"}],
+            "chat_template_kwargs": {"style": {"mood": "glad"}},
+        },
+        {"prompt": USER, "chat_template_kwargs": {"style": {"tone": "low"}}},
+    ]
+    rows = [
+        {**row, "chosen": says("Blue."), "rejected": says("Red."), "tools": [tool]}
+        for row, tool in zip(rows, tools, strict=True)
+    ]
+    trainer = trainer_of(tiny_model_directory, tmp_path, rows, chat_template_path=str(template))
+    for row, ids in zip(rows, trainer.train_dataset["chosen_input_ids"], strict=True):
+        given = {"tools": row["tools"], **row["chat_template_kwargs"]}
+        assert ids == whole(trainer.processing_class, row["prompt"] + row["chosen"], **given)
+
+
 def test_rows_that_cannot_be_used_are_left_out_counted_and_named(
     tiny_model_directory, tmp_path, caplog
 ):
@@ -139,6 +165,12 @@ def test_rows_that_cannot_be_used_are_left_out_counted_and_named(
     assert trainer.state.log_history[-2]["num_tokens"] > 0
     with pytest.raises(DataError, match=r"5 of 5 rows.*too_long 3. No row is left.*max_length"):
         trainer_of(tiny_model_directory, tmp_path, rows, max_length=1)
+    caplog.clear()
+    stream = Dataset.from_list([*rows, *rows]).to_iterable_dataset()
+    trainer = trainer_of(tiny_model_directory, tmp_path, stream, max_length=40)
+    assert [row["pair_id"] for row in trainer.train_dataset] == ["a", "e"] * 2
+    told = [r.getMessage() for r in caplog.records if "row of the stream" in r.getMessage()]
+    assert [text.split(": ")[1] for text in told] == ["row 1", "row 2", "row 3"]  # not 6 to 8
 
 
 def test_tokenized_rows_are_held_to_max_length_and_freed_of_padding(
