@@ -8,6 +8,8 @@
 Importing this imports neither torch nor other stages' params.
 """
 
+import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -79,8 +81,7 @@ def read_job(path: Path) -> Job:
 
 def write_failure(job: Job, error: BaseException) -> None:
     """Writes the error file for the parent, unless another process has failed before."""
-    if job.error.exists():
-        return
     own = isinstance(error, PipelineError)
     message = str(error) if own else f"{type(error).__name__}: {error}"
-    write_json(job.error, {"kind": type(error).__name__, "message": message})
+    with suppress(FileExistsError), job.error.open("x", encoding="utf-8") as file:
+        json.dump({"kind": type(error).__name__, "message": message}, file)
