@@ -173,6 +173,22 @@ def test_rows_that_cannot_be_used_are_left_out_counted_and_named(
     assert [text.split(": ")[1] for text in told] == ["row 1", "row 2", "row 3"]  # not 6 to 8
 
 
+def test_texts_that_differ_in_no_token_are_left_out_and_the_longest_fit_exactly(base, tmp_path):
+    rows = [
+        {"chosen": "w5 heron", "rejected": "w5 pike"},  # words that the vocabulary lacks
+        {"chosen": "w5 w6 w7 w8", "rejected": "w9"},
+        {"chosen": "w9", "rejected": "w5 w6 w7 w8"},
+    ]
+    one = {"chosen": "w5", "rejected": "w6"}
+    for number, reason in enumerate(("identical_tokens", "too_long", "too_long")):
+        side = ("rejected", "chosen", "rejected")[number]
+        with pytest.raises(DataError, match=rf"{reason} 1\. .*row 0: {reason}: {side}: found "):
+            trainer_of(base, tmp_path, rows[number : number + 1], max_length=4)
+        stream = Dataset.from_list([one, rows[number]]).to_iterable_dataset()
+        assert len([*trainer_of(base, tmp_path, stream, max_length=4).train_dataset]) == 1
+    assert len(trainer_of(base, tmp_path, rows, max_length=5).train_dataset) == 2  # with an EOS
+
+
 def test_tokenized_rows_are_held_to_max_length_and_freed_of_padding(
     tiny_model_directory, tmp_path, caplog
 ):

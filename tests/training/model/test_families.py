@@ -217,6 +217,22 @@ def test_a_family_whose_reward_sees_padding_says_so_before_training(family):
         check_padding_unseen(model, PAD)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 13, 14])
+def test_a_family_is_looked_at_with_as_few_tokens_as_there_are(count):
+    fields = {**BASE, "vocab_size": count, "eos_token_id": None, "num_labels": 1}
+    for family, sees in (("bert", False), ("fnet", True)):
+        torch.manual_seed(0)
+        model = AutoModelForSequenceClassification.from_config(
+            AutoConfig.for_model(family, **fields)
+        )
+        read_by_length(model)
+        if not sees:
+            check_padding_unseen(model, PAD)
+            continue
+        with pytest.raises(ModelError, match="once they are padded: the family pools its reward"):
+            check_padding_unseen(model, PAD)
+
+
 def test_roberta_counts_positions_from_its_padding_id_and_cannot_be_given_another(tmp_path):
     base = base_of("roberta", tmp_path / "base", pad=None)
     with pytest.raises(TrainingError, match="after it has been saved and loaded"):
