@@ -63,13 +63,16 @@ class _Scored:
         model: Any = loaded.model
         self.model: Any = model.to(device).eval()
 
-    def reward(self, ids: Iterable[int]) -> float:
-        """The reward of one sequence, alone in its batch."""
+    def reward(self, ids: Sequence[int]) -> float:
+        """The reward of one sequence, alone in its batch; NaN if the model does not know its ids."""
         import torch
 
+        from tasks.training.model.padding import embedding
         from tasks.training.scoring import score
 
-        given = torch.tensor([list(ids)], device=self.device)
+        if max(ids) >= embedding(self.model).num_embeddings:
+            return float("nan")
+        given = torch.tensor([ids], device=self.device)
         with torch.inference_mode(), torch.autocast(given.device.type, enabled=False):
             return float(score(self.model, given, torch.ones_like(given)).item())
 

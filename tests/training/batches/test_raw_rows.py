@@ -173,6 +173,19 @@ def test_rows_that_cannot_be_used_are_left_out_counted_and_named(
     assert [text.split(": ")[1] for text in told] == ["row 1", "row 2", "row 3"]  # not 6 to 8
 
 
+def test_rows_that_several_processes_read_are_the_same(tiny_model_directory, tmp_path):
+    rows = [
+        {"prompt": USER, "chosen": says("Blue." * n), "rejected": says("Red." * (n % 7))}
+        for n in range(1, 30)
+    ]
+    one, two = (
+        trainer_of(tiny_model_directory, tmp_path, rows, dataset_num_proc=processes).train_dataset
+        for processes in (None, 2)
+    )
+    assert len(one) == 25  # each seventh answer is empty
+    assert one.to_list() == two.to_list()
+
+
 def test_texts_that_differ_in_no_token_are_left_out_and_the_longest_fit_exactly(base, tmp_path):
     rows = [
         {"chosen": "w5 heron", "rejected": "w5 pike"},  # words that the vocabulary lacks

@@ -122,6 +122,19 @@ def test_another_merge_or_end_token_is_told_as_the_tokenizer(copied):
     assert "eos_token" in differences(copied)["rendering"]
 
 
+def test_a_model_of_fewer_tokens_is_told_as_another_one(model_directory, base, tmp_path):
+    model = load_reward_model(base, seed=4).model  # 64 rows in its embedding
+    for name, expected in (("weights", "reward: "), ("everything", "tokenizer: ids of ")):
+        mixed = tmp_path / name
+        shutil.copytree(model_directory, mixed)
+        model.save_pretrained(mixed)
+        if name == "everything":
+            shutil.copy(base / "tokenizer.json", mixed)
+        found = differences(mixed)
+        assert found["one turn"].startswith(expected), found
+        assert set(found) >= {"one turn", "several turns"}
+
+
 def test_a_directory_without_a_contract_or_without_a_head_is_refused(tiny_model_directory, copied):
     with pytest.raises(ModelError, match="has no score head"):
         write_contract(tiny_model_directory)
