@@ -102,7 +102,7 @@ class BenchmarkPasses:
     def _part(self, items: Sequence[Item], longest: int | None) -> pa.Table:
         encoded = [self.reader.encode(item, longest) for item in items]
         flat = [ids for each in encoded for ids in each.ids]
-        rewards = iter(self.scorer.rewards(flat).tolist() if flat else ())
+        rewards = iter(self.scorer.rewards(flat).tolist())
         rows = [
             _row(item, each, [next(rewards) for _ in each.ids], longest)
             for item, each in zip(items, encoded, strict=True)

@@ -104,13 +104,12 @@ def probe_table(
             ids = _encoded(row, answer, reader)
             if ids is not None and 0 < len(ids) <= longest:
                 found.append((row["pair_id"], case, ids))
-    rewards = scorer.rewards([ids for _, _, ids in found]) if found else np.empty(0, np.float32)
     return pa.table(
         {
             "pair_id": [pair_id for pair_id, _, _ in found],
             "case": [case for _, case, _ in found],
             "tokens": [len(ids) for _, _, ids in found],
-            "reward": rewards,
+            "reward": scorer.rewards([ids for _, _, ids in found]),
             "reward_chosen": [own[pair_id] for pair_id, _, _ in found],
         },
     ).cast(SCHEMA)

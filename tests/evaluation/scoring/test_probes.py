@@ -69,6 +69,32 @@ def test_a_case_that_is_longer_than_the_model_reads_is_left_out(model, tmp_path)
     assert max(found["tokens"].to_pylist()) <= 40
     assert "repeated_token" not in found["case"].to_pylist()
     assert "empty" in found["case"].to_pylist()
+    scorer.model.config.max_position_embeddings = 2
+    assert probe_table(scorer, tokenizer, tmp_path, made, 2).equals(SCHEMA.empty_table())
+
+
+def test_without_an_end_token_the_separator_is_the_special_one_and_some_models_read_any_length(
+    model, tmp_path
+):
+    write_conversion(tmp_path, conversations(2))
+    pair_ids, sources = ids_of(conversations(2))
+    made = replace(made_scores([1.0] * 2), pair_id=pair_ids, source=sources)
+    scorer = RewardScorer(model, device="cpu")
+    vars(scorer.model.config)["max_position_embeddings"] = None  # as families have it without any
+    assert scorer.most_tokens is None
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    ended = probe_table(scorer, tokenizer, tmp_path, made, 2)
+    tokenizer.sep_token, tokenizer.eos_token = tokenizer.eos_token, None
+    assert probe_table(scorer, tokenizer, tmp_path, made, 2).equals(ended)
+    tokenizer.sep_token = None
+    lengths = {(r["pair_id"], r["case"]): r["tokens"] for r in ended.to_pylist()}
+    assert {case for _, case in lengths} >= {"repeated_token", "very_long"}
+    without = probe_table(scorer, tokenizer, tmp_path, made, 2).to_pylist()
+    changed = {r["case"] for r in without if lengths[r["pair_id"], r["case"]] != r["tokens"]}
+    assert changed == {"special_tokens"}
+    assert {r["tokens"] for r in without if r["case"] == "special_tokens"} <= {
+        r["tokens"] for r in without if r["case"] == "empty"
+    }
 
 
 def test_an_answer_from_elsewhere_is_no_probe_where_it_is_the_chosen_one(model, tmp_path):
@@ -100,7 +126,8 @@ def probes(rewards: dict[str, list[float]]) -> pa.Table:
 def test_figures_and_warnings_of_probes_by_hand():
     # rewards 2 0 4 -2: mean 1, median 1, deviation sqrt((1 + 1 + 9 + 9) / 4) = sqrt 5
     made = made_scores([2.0, 6.0], rewards=[(2.0, 0.0), (4.0, -2.0)])
-    table = probes({"empty": [3.0, 1.0], "punctuation": [-1.0, 0.0], "refused": [5.0, 5.0]})
+    earned = {"empty": [3.0, 1.0], "punctuation": [-1.0, 0.0], "refused": [5.0, 5.0]}
+    table = probes(earned | {"very_long": [1.5, 1.0]})
     found = probe_figures(table, made)
     assert found["empty"] == {
         "prompts": 2,
@@ -111,6 +138,7 @@ def test_figures_and_warnings_of_probes_by_hand():
         "beats_chosen": 0.5,
     }
     assert found["punctuation"]["above_median"] == 0
+    assert found["very_long"]["beats_chosen"] == 0  # the chosen answers earn 1.5 as well
     metrics = all_metrics(made, probes=table)
     warnings = [w["message"] for w in metrics["warnings"] if w["figure"] == "readiness.probes"]
     assert warnings == [
