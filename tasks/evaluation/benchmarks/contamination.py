@@ -22,8 +22,8 @@ def training_groups(conversion: Path) -> set[str]:
 
 
 def contamination(items: Sequence[Item], trained_on: Set[str]) -> dict[str, Any]:
-    """`{items, shared, share, ids}`: items whose prompt stands in the training pairs; the first
-    20 by id."""
+    """`{items, shared, share, ids}`: items whose prompt stands in the training pairs; `ids` of the
+    first 20 of them, in the order of the files."""
     shared = [item.id for item in items if item.group in trained_on]
     return {
         "items": len(items),
