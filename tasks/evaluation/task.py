@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 17
+VERSION = 18
 SHELF = "6_evaluation"
 
 

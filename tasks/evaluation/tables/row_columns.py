@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.artifact import Artifact
+from tasks.artifact import Artifact, digest_json
 from tasks.conversion.layouts.columns import at_path
 from tasks.conversion.unusable import Unusable
 from tasks.errors import DataError, meant, some
@@ -27,6 +27,7 @@ from tasks.ingestion import iter_rows
 NONE, EMPTY = "(none)", "(empty)"
 """Labels of null or a column that the row lacks, and of text that is empty or only spaces."""
 LABEL_CHARACTERS = 60
+DIGEST_CHARACTERS = 8
 PREFIX = "row."
 PLACE = ("source", "file", "row")
 """The columns that say where a pair's row stands."""
@@ -99,12 +100,16 @@ def _values(row: Row, columns: Sequence[str]) -> Row:
 
 
 def label_of(value: Any) -> str:
-    """A value in one short line: text as it is, anything else as JSON."""
+    """A value in one short line: text as it is, anything else as JSON; a long one is cut, and keeps
+    by some digits of its digest what tells it from others that begin alike."""
     if value is None:
         return NONE
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = " ".join(text.split()) or EMPTY
-    return line if len(line) <= LABEL_CHARACTERS else f"{line[: LABEL_CHARACTERS - 1]}…"
+    if len(line) <= LABEL_CHARACTERS:
+        return line
+    end = f"… {digest_json(line)[:DIGEST_CHARACTERS]}"
+    return line[: LABEL_CHARACTERS - len(end)] + end
 
 
 def labels_of(table: pa.Table) -> Mapping[str, Strings]:

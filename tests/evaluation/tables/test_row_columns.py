@@ -106,9 +106,22 @@ def test_a_column_that_no_row_has_is_told_with_those_that_they_have(made):
 
 
 def test_labels_are_one_short_line():
-    given = ["a\n b", " ", None, True, 2.5, {"a": ["ü"]}, "x" * 61]
-    labels = ["a b", "(empty)", "(none)", "true", "2.5", '{"a": ["ü"]}', "x" * 59 + "…"]
+    given = ["a\n b", " ", None, True, 2.5, {"a": ["ü"]}, "x" * 60]
+    labels = ["a b", "(empty)", "(none)", "true", "2.5", '{"a": ["ü"]}', "x" * 60]
     assert [label_of(value) for value in given] == labels
+
+
+def test_long_values_that_begin_alike_have_labels_of_their_own():
+    system = "You are a helpful assistant, asked by somebody who wants "
+    values = [f"{system}to {aim} the text that follows." for aim in ("shorten", "translate")]
+    labels = [label_of(value) for value in values]
+    assert [len(label) for label in labels] == [60, 60]
+    assert all(label.startswith(f"{system[:50]}… ") for label in labels)
+    slices = slices_of_labels(np.asarray([*labels, label_of(values[0].replace(" ", "\n"))]))
+    assert {label: rows.tolist() for label, rows in slices} == {
+        labels[0]: [True, False, True],
+        labels[1]: [False, True, False],
+    }
 
 
 def test_numbers_are_in_their_order_and_rare_labels_together():
