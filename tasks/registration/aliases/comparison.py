@@ -83,12 +83,11 @@ def source_bounds(
         lost = (old.margin > 0).astype(np.float64) - (new.margin > 0)
         p, test = p_value(lost, new, allowed)
         drop = float(lost.mean())
-        chance = "within chance" if p >= level else "beyond chance"
-        note = (
-            f"{len(new)} pairs against version {champion}, {test} p {p:.3g} at level {level:.3g}"
-            + (f", {chance}" if drop > allowed else "")
-        )
-        holds = drop <= allowed + ROUNDING or p >= level
+        note = f"{len(new)} pairs against version {champion}, {test} p {p:.3g} at level {level:.3g}"
+        larger, within_chance = drop > allowed + ROUNDING, p >= level
+        if larger:
+            note += ", within chance" if within_chance else ", beyond chance"
+        holds = not larger or within_chance
         name = f"max_source_drop.{source}"
         found.append(Bound(name, drop, "<=", allowed, holds, CHALLENGER, note))
     return tuple(found)
