@@ -21,7 +21,9 @@ def test_windows_are_full_but_for_the_last_and_span_batches_and_files(tmp_path):
 def test_a_column_that_a_split_leaves_out_has_the_value_that_its_absence_means(tmp_path):
     ids = pa.array([[1, 2], [3]], pa.list_(pa.int32()))
     table = pa.table({"rejected_input_ids": ids, "pair_id": ["a", "b"]})
-    table = table.append_column("chosen_input_ids", ids).append_column("source", pa.array(["x", "y"]))
+    table = table.append_column("chosen_input_ids", ids).append_column(
+        "source", pa.array(["x", "y"])
+    )
     (tmp_path / "eval").mkdir()
     with pa.ipc.new_stream(tmp_path / "eval" / "00000.arrow", table.schema) as writer:
         writer.write_table(table)
