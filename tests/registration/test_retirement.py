@@ -2,7 +2,10 @@
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
+from tasks.errors import RegistrationError
 from tasks.registration.aliases.by_hand import locked_model
 from tasks.registration.aliases.locked_aliases import Reason
 from tasks.registration.experiment import experiment_for
@@ -62,6 +65,20 @@ def test_what_serves_and_what_a_rollback_needs_outlives_its_age(four, monkeypatc
     assert retire(params, four.root, keep=1) == []
     client.set_model_version_tag(NAME, "1", ROLLED_BACK, "it likes lists")  # no reserve any more
     assert [r.version for r in retire(params, four.root, keep=1)] == [1]
+
+
+def test_a_store_that_is_busy_amid_a_retirement_loses_no_version_whose_files_would_stay(
+    four, monkeypatch
+):
+    def busy(*_):
+        raise MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "get_logged_model", busy)
+        with pytest.raises(RegistrationError, match="database is locked"):
+            retire(four.params, four.root, keep=1)
+    assert standing(four.client) == [1, 2, 3, 4]
+    assert files_of(four.client, "3").is_dir()
 
 
 def test_files_that_serve_another_name_stay_and_other_programs_versions_too(four):
