@@ -58,13 +58,14 @@ def _reason(error: BaseException) -> str:
     """What was refused, without the statement of SQL; of a server that is away, without the names
     of the exceptions around what the network said."""
     said = str(getattr(error, "orig", None) or error).partition("\n[SQL: ")[0]
-    said, nested, _ = said.partition("\n(Background on")[0].strip().partition(" failed with exc")
-    if not nested:
+    said = said.partition("\n(Background on")[0].strip()
+    before, nested, _ = said.partition(" failed with exc")
+    inner = error.__cause__ or error.__context__
+    if inner is None or not nested:
         return said
-    inner, last = error.__cause__ or error.__context__, error
-    while inner is not None:
-        last, inner = inner, inner.__cause__ or inner.__context__
-    return f"{said} failed: {last}"
+    while deeper := inner.__cause__ or inner.__context__:
+        inner = deeper
+    return f"{before} failed: {inner}"
 
 
 def client_of_existing(params: RegistrationParams, root: Path) -> "MlflowClient":

@@ -246,6 +246,7 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
         (shutil, "copyfile", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
         (judgement, "download", MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)),
         (MlflowClient, "download_artifacts", MlflowException("[Errno 28] No space left")),
+        (judgement, "read_trained_on", MlflowException("('Connection broken: Incomplete")),
     ],
 )
 def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(
@@ -260,7 +261,7 @@ def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(
     place.params = place.params.model_copy(update={"min_improvement": 0.01})  # judged anew
     with monkeypatch.context() as patch:
         patch.setattr(module, name, fails)
-        with pytest.raises(PipelineError, match=r"[Nn]o space|is locked"):
+        with pytest.raises(PipelineError, match=r"[Nn]o space|is locked|Connection broken"):
             place.register(place.worse)
     found = receipt(place.register(place.worse))
     assert found["decision"].startswith("does not beat version 1")

@@ -22,7 +22,7 @@ from tasks.registration.lineage import prompts_of, read_trained_on
 from tasks.registration.loader import champion_scale
 from tasks.registration.loader.champion_scale import ChampionScale, ScaleMap
 from tasks.registration.params import RegistrationParams
-from tasks.registration.proving.download import NO_ROOM, check_registered, download
+from tasks.registration.proving.download import NO_ANSWER, NO_ROOM, check_registered, download
 from tasks.registration.registry import CHAMPION
 from tasks.registration.subject import Subject
 from tasks.registration.tags import CONTRACT
@@ -52,8 +52,8 @@ def judge(
     """The gate's bounds, then the champion, whose scores of the held-out pairs are kept.
 
     Raises:
-        RegistrationError, OSError, MlflowException: no room here, or a store that is busy: the
-            next run compares.
+        RegistrationError, OSError, MlflowException: no room here, or a store that is busy or
+            away: the next run compares.
     """
     golden = int(version.tags.get(CONTRACT) or 0)
     note = "golden sequences as in training, in a clean process"
@@ -78,9 +78,10 @@ def judge(
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether an error tells of a full disk or a busy store, and nothing of the champion."""
+    """Whether an error tells of a full disk, or a store that is busy or away, and nothing of the
+    champion."""
     busy = getattr(error, "error_code", None) == "TEMPORARILY_UNAVAILABLE"
-    if busy or NO_ROOM in str(error):
+    if busy or NO_ROOM in str(error) or NO_ANSWER.search(str(error)):
         return True
     return error.__cause__ is not None and _is_passing(error.__cause__)
 

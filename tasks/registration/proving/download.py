@@ -1,11 +1,13 @@
 """A version's files, copied from where the registry says that they are, and known as its own."""
 
 import errno
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import RegistrationError
+from tasks.ingestion.redaction import redacted
 from tasks.registration.address import database_path, is_of_another
 from tasks.registration.proving.package import identity
 from tasks.registration.proving.seal import changed
@@ -17,13 +19,16 @@ if TYPE_CHECKING:
 
 NO_ROOM = f"[Errno {errno.ENOSPC}]"
 """How MLflow tells of a full disk, within a text of one paragraph a file."""
+NO_ANSWER = re.compile(r"API request to \S+ failed with .*|(Connection broken|Read timed out)[^']*")
+"""How it tells there of a server that is away, and of an answer that broke off."""
 
 
 def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:
     """A fresh copy of a version's files.
 
     Raises:
-        RegistrationError: there are none where the registry says that they are, or no room here.
+        RegistrationError: there are none where the registry says that they are, or no room here;
+            or its server does not answer.
     """
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
@@ -37,12 +42,17 @@ def download(client: "MlflowClient", version: "ModelVersion", destination: Path)
             model_uri, dst_path=str(destination), tracking_uri=uri, registry_uri=uri
         )
     except MlflowException as error:
-        if NO_ROOM not in str(error):
-            raise
-        raise RegistrationError(
-            f"no space is left for a copy of {named(version)} below {destination}; make room "
-            "there (commands copy into the directory that TMPDIR names), and run again"
-        ) from error
+        if NO_ROOM in str(error):
+            raise RegistrationError(
+                f"no space is left for a copy of {named(version)} below {destination}; make room "
+                "there (commands copy into the directory that TMPDIR names), and run again"
+            ) from error
+        if found := NO_ANSWER.search(str(error)):
+            raise RegistrationError(
+                redacted(f"MLflow's store {uri} did not hand out the files of {named(version)}: ")
+                + f"{redacted(found[0].strip())}; run again once it answers"
+            ) from error
+        raise
     if not any(destination.rglob("*.*")):
         place = client.get_model_version_download_uri(version.name, version.version)
         raise _no_files(uri, version, place)

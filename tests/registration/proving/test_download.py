@@ -1,0 +1,99 @@
+"""A version's files that do not come: gone, or behind a server that does not answer now."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+
+from tasks.errors import RegistrationError
+from tasks.registration import RegistrationParams
+from tasks.registration.aliases.judgement import _is_passing
+from tasks.registration.proving.download import download
+from tasks.registration.tracking import client_for
+
+VERSION = ModelVersion("reward-model", "1", 0, run_id="abc")
+FILES = ("config.json", "model.safetensors")
+
+
+@contextmanager
+def tracking_server(refuse):
+    """The address of a server that has the version's list of files; `refuse(handler)` answers
+    whoever wants one of them."""
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            if path.endswith("get-download-uri"):
+                self._send({"artifact_uri": "mlflow-artifacts:/1/models/m/artifacts"})
+            elif query:
+                listed = [{"path": n, "is_dir": False, "file_size": 9} for n in FILES]
+                self._send({"files": [] if "safetensors" in query else listed})
+            elif path.endswith("get"):
+                found = {"name": "reward-model", "version": "1"}
+                self._send({"registered_model": found, "model_version": found})
+            else:
+                refuse(self)
+
+        def _send(self, answer: object) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def hangs_up(handler):
+    handler.connection.close()
+
+
+def breaks_off(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "9")
+    handler.end_headers()
+    handler.wfile.write(b"{")
+    handler.wfile.flush()
+    handler.connection.close()
+
+
+def is_busy(handler):
+    handler.send_error(503)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
+
+
+@pytest.mark.parametrize("refuse", [hangs_up, breaks_off, is_busy])
+def test_a_server_that_goes_away_amid_the_files_is_told_in_one_line_and_blames_no_version(
+    tmp_path, no_pauses, refuse
+):
+    with tracking_server(refuse) as uri:
+        client = client_for(RegistrationParams(tracking_uri=uri), tmp_path)
+        with pytest.raises(RegistrationError, match="version 1 of 'reward-model'") as told:
+            download(client, VERSION, tmp_path / "copy")
+    assert str(told.value).startswith(f"MLflow's store {uri} did not hand out the files of ")
+    assert str(told.value).endswith("; run again once it answers")
+    assert "\n" not in str(told.value)
+    assert _is_passing(told.value)
+
+
+def test_files_that_a_server_has_no_more_are_the_versions_own_fault(tmp_path, no_pauses):
+    with tracking_server(lambda handler: handler.send_error(404)) as uri:
+        client = client_for(RegistrationParams(tracking_uri=uri), tmp_path)
+        with pytest.raises(MlflowException, match="404 Client Error") as told:
+            download(client, VERSION, tmp_path / "copy")
+    assert not _is_passing(told.value)
