@@ -5,7 +5,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
-from tasks.errors import RegistrationError
+from tasks.errors import ParamsError, RegistrationError
 from tasks.registration.aliases.by_hand import locked_model
 from tasks.registration.aliases.locked_aliases import Reason
 from tasks.registration.experiment import experiment_for
@@ -49,6 +49,9 @@ def standing(client):
 
 def test_what_serves_and_what_a_rollback_needs_outlives_its_age(four, monkeypatch):
     client, params = four.client, four.params
+    for none in (0, -1):
+        with pytest.raises(ParamsError, match=f"keep is {none}, expected 1 or more"):
+            retire(params, four.root, keep=none)
     files = files_of(client, "3")
     assert [r.version for r in retire(params, four.root, keep=1, dry_run=True)] == [3]
     assert standing(client) == [1, 2, 3, 4]

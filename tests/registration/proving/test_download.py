@@ -70,8 +70,8 @@ def is_busy(handler):
     handler.send_error(503)
 
 
-@pytest.fixture
-def no_pauses(monkeypatch):
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
@@ -79,7 +79,7 @@ def no_pauses(monkeypatch):
 
 @pytest.mark.parametrize("refuse", [hangs_up, breaks_off, is_busy])
 def test_a_server_that_goes_away_amid_the_files_is_told_in_one_line_and_blames_no_version(
-    tmp_path, no_pauses, refuse
+    tmp_path, refuse
 ):
     with tracking_server(refuse) as uri:
         client = client_for(RegistrationParams(tracking_uri=uri), tmp_path)
@@ -91,7 +91,7 @@ def test_a_server_that_goes_away_amid_the_files_is_told_in_one_line_and_blames_n
     assert _is_passing(told.value)
 
 
-def test_files_that_a_server_has_no_more_are_the_versions_own_fault(tmp_path, no_pauses):
+def test_files_that_a_server_has_no_more_are_the_versions_own_fault(tmp_path):
     with tracking_server(lambda handler: handler.send_error(404)) as uri:
         client = client_for(RegistrationParams(tracking_uri=uri), tmp_path)
         with pytest.raises(MlflowException, match="404 Client Error") as told:
