@@ -8,8 +8,10 @@ far, by the sequence that runs draw from the registry when they begin (no clock 
 never by itself to one that was rolled back. An alias that somebody moved since stays.
 """
 
+import base64
 import json
 import logging
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,13 @@ logger = logging.getLogger(__name__)
 
 RECORD, DECIDED_FOR, REGISTERED_AS = "decision.record", "decision.for", "registered_as"
 GATE = "gate."
+MOST_BOUNDS = 50
+"""Bounds that a version has as tags: each is a request, and nobody reads a thousand. All stand in
+the record, the report and `decision.json`."""
+PLAIN_RECORD = 50_000
+"""Characters of a record beyond which it is packed: MLflow takes 100,000, of 400 sources."""
+MOST_DESCRIPTION = 5000
+"""Characters of a description that MLflow's tables have room for."""
 RUN_NOTE = "mlflow.note.content"
 """What MLflow's pages show as the description of a run."""
 
@@ -79,7 +88,7 @@ def _earlier(version: "ModelVersion", question: str) -> Decision | None:
     tags = version.tags
     if tags.get(DECIDED_FOR) != question or RECORD not in tags:
         return None
-    return decision_of(json.loads(tags[RECORD]))
+    return _unpacked(tags[RECORD])
 
 
 def _forward_only(aliases: LockedAliases, version: "ModelVersion", found: Decision) -> Decision:
@@ -120,15 +129,29 @@ def _write(
             client.delete_model_version_tag(name, number, tag)
     for tag, value in scale_tags(judged.scale).items():
         client.set_model_version_tag(name, number, tag, value)
-    for bound in decided.bounds:
+    for bound in sorted(decided.bounds, key=lambda bound: bound.holds)[:MOST_BOUNDS]:
         client.set_model_version_tag(name, number, f"{GATE}{bound.name}"[:250], str(bound))
     client.set_model_version_tag(name, number, OUTCOME, decided.outcome)
     client.set_model_version_tag(name, number, DECISION, decided.reason)
-    client.set_model_version_tag(name, number, RECORD, json.dumps(decided.to_json()))
+    client.set_model_version_tag(name, number, RECORD, _packed(decided))
     description = _description(subject, decided)
     client.update_model_version(name, number, description=description)
     client.set_tag(run_id, RUN_NOTE, description)
     client.set_model_version_tag(name, number, DECIDED_FOR, question)
+
+
+def _packed(decided: Decision) -> str:
+    """The decision as JSON, compressed where it is long."""
+    text = json.dumps(decided.to_json())
+    if len(text) <= PLAIN_RECORD:
+        return text
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpacked(record: str) -> Decision:
+    """The inverse of `_packed`."""
+    text = record if record.startswith("{") else zlib.decompress(base64.b64decode(record))
+    return decision_of(json.loads(text))
 
 
 def _apply(aliases: LockedAliases, version: "ModelVersion", decided: Decision) -> None:
@@ -150,11 +173,15 @@ def _description(subject: Subject, decided: Decision) -> str:
     bounds = "".join(f"\n- {bound}" for bound in decided.bounds)
     warnings = "".join(f"\n- {warning}" for warning in subject.evaluation.report["warnings"])
     concerns = f"\n\nWarnings of the evaluation:\n{warnings}" if warnings else ""
-    return (
+    told = (
         f"Prefers the chosen answer in {metrics['accuracy']:.1%} of {metrics['pairs']:,} held-out "
         f"pairs (95 % interval {low:.1%} to {high:.1%}), by {metrics['margin']:.2f} on average; "
         f"preferring the longer answer would reach {metrics['length_baseline']:.1%}. "
         f"Registered as {decided.outcome}: {decided.reason}. Answers with raw rewards.\n"
-        f"\nBounds of the gate:\n{bounds}{concerns}\n"
-        f"\nThe whole report: `{PLACE}/{REPORT}` among the files of the version and of its run."
+        f"\nBounds of the gate:\n{bounds}{concerns}"
     )
+    whole = (
+        f"\n\nThe whole report: `{PLACE}/{REPORT}` among the files of the version and of its run."
+    )
+    room = MOST_DESCRIPTION - len(whole)
+    return (told if len(told) <= room else f"{told[: room - 1]}…") + whole

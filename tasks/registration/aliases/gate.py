@@ -20,6 +20,8 @@ from tasks.registration.registry import CHALLENGER, CHAMPION
 Outcome = Literal["champion", "challenger", "rejected"]
 
 REJECTED: Outcome = "rejected"
+MOST_NAMED = 10
+"""Bounds that fail which a reason names: with a thousand sources it might be as many."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,13 @@ def decide(bounds: tuple[Bound, ...], beats: bool, comparison: str) -> Decision:
     failed = [bound for bound in bounds if not bound.holds]
     unfit = [bound for bound in failed if bound.otherwise == REJECTED]
     if unfit:
-        return Decision(REJECTED, f"unfit: {'; '.join(map(str, unfit))}", bounds)
+        return Decision(REJECTED, f"unfit: {_listed(unfit)}", bounds)
     if failed:
-        return Decision(CHALLENGER, f"{'; '.join(map(str, failed))}; {comparison}", bounds)
+        return Decision(CHALLENGER, f"{_listed(failed)}; {comparison}", bounds)
     return Decision(CHAMPION if beats else CHALLENGER, comparison, bounds)
+
+
+def _listed(failed: list[Bound]) -> str:
+    named = "; ".join(map(str, failed[:MOST_NAMED]))
+    more = len(failed) - MOST_NAMED
+    return named if more <= 0 else f"{named}; {more} more fail{'s' if more == 1 else ''}"

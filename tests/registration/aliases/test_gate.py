@@ -105,6 +105,8 @@ def test_an_unfit_model_is_rejected_and_a_worse_source_makes_it_a_challenger():
     assert found.outcome == "rejected"
     assert found.reason == "unfit: min_accuracy 0.4, bound >= 0.5: fails"
     assert decision_of(found.to_json()) == found
+    assert decide((unfit,) * 10, True, "").reason.endswith("bound >= 0.5: fails")
+    assert decide((unfit,) * 11, True, "").reason.endswith("bound >= 0.5: fails; 1 more fails")
 
 
 def test_accuracy_decides_then_loss_and_an_improvement_must_be_as_large_as_asked():
