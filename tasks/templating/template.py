@@ -86,7 +86,7 @@ def pin(template: str, day: date | None) -> str:
         TemplateError: it asks the clock and no date is given, or asks for chance.
     """
     if day is not None:
-        template = CLOCK.sub(lambda call: repr(day.strftime(call.group(2))), template)
+        template = CLOCK.sub(lambda call: _written_out(call, day), template)
     unstable = _unstable(template)
     if unstable:
         advice = "set templating.date" if day is None else "write the value into the template"
@@ -95,6 +95,15 @@ def pin(template: str, day: date | None) -> str:
             f"differently from day to day or run to run; {advice}"
         )
     return template
+
+
+def _written_out(call: "re.Match[str]", day: date) -> str:
+    """The string that a call of the clock comes to, its escapes read as Jinja reads them."""
+    try:
+        form = call[2].encode("ascii", "backslashreplace").decode("unicode-escape")
+        return repr(day.strftime(form))
+    except ValueError:  # half an escape, half a character: the template is refused for it below
+        return call[0]
 
 
 def merged_template(template: Any) -> str:

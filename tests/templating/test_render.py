@@ -4,6 +4,7 @@ import pytest
 
 from tasks.errors import TemplateError
 from tasks.templating import TemplatingParams, apply_chat_template, render
+from tasks.templating.environment import compiled
 from tasks.templating.template import pin
 from tasks.templating.traced.probe import TemplateProbe
 from tests.templating.families import load_tokenizer
@@ -94,6 +95,21 @@ def test_the_clock_is_pinned_or_refused():
         pin(template, None)
     with pytest.raises(TemplateError, match="random"):
         pin("{{ [1, 2] | random }}", None)
+
+
+def test_a_format_of_the_clock_is_read_as_jinja_reads_it():
+    import datetime
+
+    day = datetime.date(2026, 1, 2)
+    for said, expected in (
+        (r"'Today:\n%d\t%b'", "Today:\n02\tJan"),
+        (r'"it\'s \"%d\" \u00e9 é 🦩"', 'it\'s "02" é é 🦩'),
+        (r"'%Y\\n'", r"2026\n"),
+    ):
+        assert compiled(pin(f"{{{{ strftime_now({said}) }}}}", day)).render() == expected
+    for said, told in ((r"'%d \x'", "does not compile: line 1"), (r"'\ud83d'", "lone surrogate")):
+        with pytest.raises(TemplateError, match=told):
+            pin(f"{{{{ strftime_now({said}) }}}}", day)
 
 
 @pytest.mark.catalogue(99)
