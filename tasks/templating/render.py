@@ -135,6 +135,8 @@ def _render_prompt(
     prompt: Messages, tokenizer: Any, tools: list[dict[str, Any]] | None, settings: dict[str, Any]
 ) -> str:
     """The prompt alone, up to where the answer begins; a last turn that is an answer stays open."""
+    if not prompt:
+        return ""
     answered = prompt[-1]["role"] == "assistant"
     opening = {"add_generation_prompt": not answered, "continue_final_message": answered}
     return render_with(prompt, tokenizer, tools, settings | opening)

@@ -52,6 +52,13 @@ STRIPS_THINKING = (
                 "rejected": TURN_USER + OPEN + "It is green.<|im_end|>\n",
             },
         ),
+        *(
+            (
+                {"prompt": nothing, "chosen": [USER, BLUE]},
+                {"prompt": "", "chosen": TURN_USER + OPEN + "It is blue.<|im_end|>\n"},
+            )
+            for nothing in ([], None)  # as in a table of which some rows have a prompt
+        ),
         ({"prompt": "text", "chosen": " a", "rejected": " b"}, None),
     ],
 )
