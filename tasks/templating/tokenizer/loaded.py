@@ -7,14 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, shown
 
 
 def loaded(directory: Path) -> Any:
     """The tokenizer in a directory. It is shared: change only a copy of it.
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: transformers does not load it.
     """
     files = sorted(path for path in directory.iterdir() if path.is_file())
     stats = [(path.name, path.stat()) for path in files]
@@ -35,15 +35,15 @@ def load(directory: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(directory)
-    except Exception as error:  # of a damaged file transformers raises whatever it meets
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+    except Exception as error:  # of any class: a file is cut, a setting wrong, a library missing
         raise cannot_be_loaded(directory, error) from error
 
 
 def cannot_be_loaded(place: str | Path, error: Exception) -> ModelError:
     """The error in a sentence."""
-    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return ModelError(
-        f"the tokenizer in {place} cannot be loaded ({reason}); copy or download its files again, "
-        "if they are damaged"
+        f"the tokenizer in {place} cannot be loaded ({type(error).__name__}: "
+        f"{shown(' '.join(str(error).split()), 400)}); copy or download its files again, if they "
+        "are damaged, and install what is asked for"
     )

@@ -1,0 +1,120 @@
+"""A tokenizer that is read from its files alone is the one that transformers loads."""
+
+import json
+
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.errors import ModelError
+from tasks.templating.tokenizer.own_tokens import own_tokens
+from tasks.templating.tokenizer.plain_files import is_plain
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
+from tasks.templating.tokenizer.saving import save
+from tasks.templating.tokenizer.special_tokens import special_tokens
+from tests.templating.families import build_family
+
+NEW = {"content": "<new>", "lstrip": False, "rstrip": False, "single_word": False}
+NEW |= {"normalized": False, "special": True}
+
+
+def setting(**fields):
+    def change(directory):
+        path = directory / "tokenizer_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+    return change
+
+
+def beside(name, content):
+    return lambda directory: (directory / name).write_text(json.dumps(content))
+
+
+def ordinary(directory):
+    """An EOS that the tokenizer.json does not call special."""
+    path = directory / "tokenizer.json"
+    state = json.loads(path.read_text())
+    for token in state["added_tokens"]:
+        token["special"] = token["content"] != "<|im_end|>"
+    path.write_text(json.dumps(state))
+
+
+def named_template(directory):
+    (directory / "additional_chat_templates").mkdir()
+    (directory / "additional_chat_templates/tool_use.jinja").write_text("tools {{ tools }}")
+
+
+CHANGES = {
+    "as it is": lambda _: None,
+    "no matter": setting(model_max_length=99, padding_side="left", pad_token=None),
+    "another token": setting(bos_token="<|endoftext|>"),
+    "a token told in full": setting(
+        eos_token=NEW | {"content": "<|endoftext|>", "__type": "AddedToken"}
+    ),
+    "a token that the file has not": setting(bos_token="<new>"),
+    "a token that is not special": ordinary,
+    "more special tokens": setting(extra_special_tokens=["is", "<new>"]),
+    "a table of tokens": setting(added_tokens_decoder={"999": NEW}),
+    "a class of its own": setting(tokenizer_class="LlamaTokenizerFast", bos_token="<|endoftext|>"),
+    "a map of special tokens": beside("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
+    "added tokens": beside("added_tokens.json", {"<new>": 999}),
+    "named templates": named_template,
+}
+PLAIN = ("as it is", "no matter", "another token")
+TEXT = "The sky <|im_start|>is<new> blue.<|im_end|> \n<|endoftext|>"
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_the_files_alone_say_is_what_transformers_loads(name, tmp_path):
+    directory = build_family("chatml", tmp_path / "model").path
+    CHANGES[name](directory)
+    assert is_plain(directory) == (name in PLAIN)
+    ours, theirs = plain_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
+    assert ours.chat_template == theirs.chat_template
+    assert dict(ours.special_tokens_map) == dict(theirs.special_tokens_map)
+    assert special_tokens(ours) == special_tokens(theirs)
+    assert own_tokens(ours) == own_tokens(theirs)
+    for which in ("bos_token", "eos_token", "cls_token"):
+        assert getattr(ours, which) == getattr(theirs, which)
+        assert getattr(ours, f"{which}_id") == getattr(theirs, f"{which}_id")
+    # What tokenization keeps for the model reads texts alike.
+    template = tmp_path / "chat_template.jinja"
+    template.write_text("{{ messages[0].content }}")
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    save(directory, template, saved)
+    again = AutoTokenizer.from_pretrained(saved)
+    assert again(TEXT)["input_ids"] == theirs(TEXT)["input_ids"]
+    assert dict(again.special_tokens_map) == dict(theirs.special_tokens_map)
+    assert again.chat_template == template.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("tokenizer.json", "{", "JSONDecodeError"),
+        ("tokenizer_config.json", '{"eos_token": {"content": "a"}}', "eos_token has to be"),
+        ("tokenizer.model", "none", "is required to read a"),  # SentencePiece's, not installed here
+    ],
+)
+def test_a_tokenizer_that_cannot_be_loaded_is_named_with_its_directory(
+    name, content, told, tmp_path
+):
+    directory = build_family("chatml", tmp_path / "model").path
+    (directory / name).write_text(content)
+    if name == "tokenizer.model":
+        (directory / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=rf"the tokenizer of {directory}: .*{told}.*; mend its"):
+        plain_tokenizer(directory)
+
+
+def test_no_code_out_of_a_tokenizers_directory_is_run_even_if_somebody_says_yes(
+    tmp_path, monkeypatch
+):
+    directory = build_family("chatml", tmp_path / "model").path
+    ran = tmp_path / "ran"
+    (directory / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    setting(tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.Own", None]})(directory)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ModelError, match=r"the tokenizer of .*; mend its"):
+        plain_tokenizer(directory)
+    assert not ran.exists()
