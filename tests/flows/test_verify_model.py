@@ -62,6 +62,12 @@ def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory):
         return done.stderr
 
     assert "absent does not exist; expected the directory of a" in told(model_directory / "absent")
+    settings = model_directory / "tokenizer_config.json"
+    kept = settings.read_text()
+    settings.write_text(kept[: len(kept) // 2])
+    told_of = f"the tokenizer of {model_directory}: JSONDecodeError: "
+    assert told_of in told(model_directory)
+    settings.write_text(kept)
     contract = model_directory / "reward_contract.json"
     assert f"{contract} is no directory" in told(contract)
     assert "device is 'tpu', which torch cannot use" in told(model_directory, "--device", "tpu")

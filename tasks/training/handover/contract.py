@@ -59,8 +59,8 @@ class _Scored:
         self.device = device
         self.tokenizer = load(directory)
         with without_bars():
-            loaded = load_reward_model(directory, dtype=torch.float32, need_head=True)
-        model: Any = loaded.model
+            scored = load_reward_model(directory, dtype=torch.float32, need_head=True)
+        model: Any = scored.model
         self.model: Any = model.to(device).eval()
 
     def reward(self, ids: Sequence[int]) -> float:
