@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Runs the job of a file; returns the exit code."""
-    job = read_job(Path(arguments[0]))
+    try:
+        if len(arguments) != 1:
+            raise TrainingError(f"found {len(arguments)} arguments, expected the file of one job")
+        job = read_job(Path(arguments[0]))
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
     try:
         _train(job)
     except Interrupted as stop:

@@ -11,6 +11,7 @@ import pytest
 
 from tasks.artifact import Workspace
 from tasks.errors import Interrupted, PipelineError, TrainingError
+from tasks.training.__main__ import main
 from tasks.training.checkpoints import checkpoint
 from tasks.training.params import TrainingParams
 from tasks.training.process.job import Job
@@ -67,3 +68,16 @@ def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
         else f"training was stopped before it could save (training.stop_seconds: 20); {then}"
     )
     assert type(told.value) is (TrainingError if number == signal.SIGKILL else Interrupted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "error: found 0 arguments, expected the file of one job"),
+        (["a", "b"], "error: found 2 arguments"),
+        (["absent.json"], "error: absent.json is no training job"),
+    ],
+)
+def test_a_training_process_that_is_given_no_job_says_what_it_expects(arguments, told, capsys):
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.startswith(told)
