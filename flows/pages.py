@@ -15,6 +15,7 @@ from flows.findings import (
 )
 from flows.markdown import count, flattened, literal, table
 from flows.plan import Planned
+from flows.summary import stage_rows
 from tasks.artifact import Artifact, Ledger
 from tasks.artifact.ledger import QUARANTINE_FILE
 
@@ -71,24 +72,11 @@ def stage_page(artifact: Artifact) -> str:
 
 def summary_page(summary: Mapping[str, Any]) -> str:
     """One finished run: its stages, its metrics, what stands in the registry."""
-    stages = {"model": summary["model"]} if summary["model"] else {}
-    stages |= summary["stages"]
-    rows = [
-        (
-            name,
-            facts["key"],
-            "Cached" if facts["cached"] else "Built",
-            *(count(facts[n]) for n in ("rows_in", "rows_out")),
-            count(sum(facts["dropped"].values())) if facts["rows_in"] is not None else "",
-            f"{facts['seconds']:.1f}",
-        )
-        for name, facts in stages.items()
-    ]
     headings = ("stage", "key", "state", "rows in", "rows out", "dropped", "seconds")
     parts = [
         "## reward-pipeline",
         f"**{literal(headline(summary))}**",
-        table(headings, rows, numbers=4),
+        table(headings, stage_rows(summary), numbers=4),
     ]
     registered = summary["registered"]
     if registered:

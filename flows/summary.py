@@ -129,6 +129,23 @@ def _report(*artifacts: Artifact | None) -> str | None:
     return next((path for a in artifacts if a and (path := report_path(a))), None)
 
 
+def stage_rows(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The base model and each stage: name, key, how the run came by it, rows in and out, rows
+    dropped, seconds."""
+    stages = {"base model": summary["model"]} if summary["model"] else {}
+    return [
+        (
+            name,
+            facts["key"],
+            "Cached" if facts["cached"] else "Built",
+            *(count(facts[n]) for n in ("rows_in", "rows_out")),
+            "" if facts["rows_in"] is None else count(sum(facts["dropped"].values())),
+            f"{facts['seconds']:.1f}",
+        )
+        for name, facts in (stages | summary["stages"]).items()
+    ]
+
+
 def print_summary(summary: Mapping[str, Any]) -> None:
     """The table of stages, the metrics, and what stands in the registry."""
     from rich.box import SIMPLE_HEAD
@@ -140,23 +157,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         table.add_column(heading, no_wrap=True)
     for heading in ("in", "out", "dropped", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    stages = dict(summary["stages"])
-    if summary["model"]:
-        stages = {"base model": summary["model"]} | stages
-    for name, facts in stages.items():
-        state = "[green]cached[/]" if facts["cached"] else "[yellow]built[/]"
-        dropped = facts["dropped"]
-        table.add_row(
-            name,
-            facts["key"],
-            state,
-            *(count(facts[n]) for n in ("rows_in", "rows_out")),
-            count(sum(dropped.values()) if facts["rows_in"] is not None else None),
-            f"{facts['seconds']:.1f}",
-        )
+    colours = {"Cached": "green", "Built": "yellow"}
+    for name, key, state, *numbers in stage_rows(summary):
+        table.add_row(name, key, f"[{colours[state]}]{state.lower()}[/]", *numbers)
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
-    for line in [*dropped_lines(stages), *result_lines(summary)]:
+    for line in [*dropped_lines(summary["stages"]), *result_lines(summary)]:
         console.print(line, highlight=False, soft_wrap=True)
 
 
