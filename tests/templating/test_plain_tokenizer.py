@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, TemplateError
+from tasks.templating.render import render
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.plain_files import is_plain
-from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
+from tasks.templating.tokenizer.plain_tokenizer import UNUSED, plain_tokenizer
 from tasks.templating.tokenizer.saving import save
 from tasks.templating.tokenizer.special_tokens import special_tokens
 from tests.templating.families import build_family
@@ -38,6 +40,43 @@ def ordinary(directory):
     path.write_text(json.dumps(state))
 
 
+def unflagged(directory):
+    """One more token, which is ordinary text."""
+    path = directory / "tokenizer.json"
+    state = json.loads(path.read_text())
+    number = max(token["id"] for token in state["added_tokens"]) + 1
+    state["added_tokens"].append(NEW | {"id": number, "special": False})
+    path.write_text(json.dumps(state))
+
+
+def around(text, alone=False, **named):
+    """A post-processor that puts tokens around a text, or none, and what they are called."""
+
+    def change(directory):
+        path = str(directory / "tokenizer.json")
+        tokenizer = Tokenizer.from_file(path)
+        parts = [processors.ByteLevel(trim_offsets=False)]
+        if text:
+            ends = [(word, tokenizer.token_to_id(word)) for word in text.split() if word != "$A"]
+            parts.append(processors.TemplateProcessing(single=text, special_tokens=ends))
+        tokenizer.post_processor = parts[-1] if alone else processors.Sequence(parts)
+        tokenizer.save(path)
+        setting(**named)(directory)
+
+    return change
+
+
+def both(*changes):
+    def change(directory):
+        for one in changes:
+            one(directory)
+
+    return change
+
+
+BEGUN = around("<|im_start|> $A", alone=True, bos_token="<|im_start|>")
+
+
 def named_template(directory):
     (directory / "additional_chat_templates").mkdir()
     (directory / "additional_chat_templates/tool_use.jinja").write_text("tools {{ tools }}")
@@ -46,6 +85,10 @@ def named_template(directory):
 CHANGES = {
     "as it is": lambda _: None,
     "no matter": setting(model_max_length=99, padding_side="left", pad_token=None),
+    "one that is ordinary text": unflagged,
+    "nothing around texts": around(""),
+    "a beginning": BEGUN,
+    "an encoder's ends": around("<|im_start|> $A <|im_end|>", cls_token="<|im_start|>"),
     "another token": setting(bos_token="<|endoftext|>"),
     "a token told in full": setting(
         eos_token=NEW | {"content": "<|endoftext|>", "__type": "AddedToken"}
@@ -58,8 +101,9 @@ CHANGES = {
     "a map of special tokens": beside("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
     "added tokens": beside("added_tokens.json", {"<new>": 999}),
     "named templates": named_template,
+    "a beginning, and more tokens": both(BEGUN, setting(extra_special_tokens=["is"])),
 }
-PLAIN = ("as it is", "no matter", "another token")
+PLAIN = [*CHANGES][: [*CHANGES].index("another token") + 1]
 TEXT = "The sky <|im_start|>is<new> blue.<|im_end|> \n<|endoftext|>"
 
 
@@ -73,6 +117,7 @@ def test_what_the_files_alone_say_is_what_transformers_loads(name, tmp_path):
     assert dict(ours.special_tokens_map) == dict(theirs.special_tokens_map)
     assert special_tokens(ours) == special_tokens(theirs)
     assert own_tokens(ours) == own_tokens(theirs)
+    assert ours.is_fast == theirs.is_fast
     for which in ("bos_token", "eos_token", "cls_token"):
         assert getattr(ours, which) == getattr(theirs, which)
         assert getattr(ours, f"{which}_id") == getattr(theirs, f"{which}_id")
@@ -88,11 +133,26 @@ def test_what_the_files_alone_say_is_what_transformers_loads(name, tmp_path):
     assert again.chat_template == template.read_text()
 
 
+def test_what_says_nothing_about_the_text_is_no_variable_of_the_template(tmp_path):
+    directory = build_family("chatml", tmp_path / "model").path
+    settings = dict.fromkeys([*UNUSED, "own"], True) | {"max_length": 9, "tokenizer_kwargs": {}}
+    settings["return_tensors"] = "np"
+    (directory / "chat_template.jinja").write_text(f"{{{{ [{', '.join(settings)}] }}}}")
+    ours, theirs = plain_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
+    said = [{"role": "user", "content": "a"}]
+    assert render(said, ours, **settings) == render(said, theirs, **settings)
+    assert "True" in render(said, ours, **settings)
+    for tokenizer in (ours, theirs):
+        with pytest.raises(TemplateError, match=r"(expected|either be) a JSON schema"):
+            render(said, tokenizer, ["no object"])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
         ("tokenizer.json", "{", "JSONDecodeError"),
         ("tokenizer_config.json", '{"eos_token": {"content": "a"}}', "eos_token has to be"),
+        ("tokenizer_config.json", "[]", "AttributeError"),
         ("tokenizer.model", "none", "is required to read a"),  # SentencePiece's, not installed here
     ],
 )
