@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow.parquet as pq
 
-from tasks.errors import ModelError
+from tasks.errors import ModelError, shown
 from tasks.model.bars import without_bars
 from tasks.model.params import ScratchParams
 
@@ -130,8 +130,15 @@ def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path
         )
         torch.manual_seed(params.seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"model.scratch cannot be built: {error}") from error
+        with torch.no_grad():  # sizes that do not fit together may show here first
+            model.eval()(torch.zeros((1, 2), dtype=torch.long))
+    except Exception as error:  # of any class: every architecture checks its config in its own way
+        raise ModelError(
+            f"model.scratch cannot be built as {params.architecture}: {shown(str(error), 300)}; "
+            f"correct it: most architectures need an even multiple of num_attention_heads "
+            f"({params.num_attention_heads}) as hidden_size ({params.hidden_size}), and a multiple "
+            f"of num_key_value_heads ({params.num_key_value_heads}) as num_attention_heads"
+        ) from error
     with without_bars():
         model.save_pretrained(directory)
 

@@ -302,7 +302,18 @@ def test_a_model_of_the_hub_is_called_by_its_repository_and_commit(tmp_path):
     assert model.name == f"me/it@{'a' * 40}"
 
 
-def test_sizes_that_do_not_fit_are_refused_before_training(tmp_path, ingestion):
-    params = ModelParams(scratch=ScratchParams(architecture="no_such_model"))
-    with pytest.raises(ModelError, match=r"model\.scratch cannot be built"):
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"architecture": "no_such_model"}, "as no_such_model: .*no_such_model"),
+        ({"architecture": "falcon"}, "as falcon: .*head_dim"),
+        ({"architecture": "llama", "num_attention_heads": 3}, r"multiple of .*\(3\)"),
+        ({"num_key_value_heads": 3}, r"tensor.*\(4\) .*num_key_value_heads \(3\)"),
+        ({"hidden_size": 12}, r"tensor.*; .* hidden_size \(12\)"),
+        ({"hidden_size": 8, "num_attention_heads": 16}, r"; .* num_attention_heads \(16\)"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_before_training(tmp_path, ingestion, fields, told):
+    params = ModelParams(scratch=ScratchParams(**{"hidden_size": 16} | fields))
+    with pytest.raises(ModelError, match=rf"model\.scratch cannot be built .*{told}"):
         Store(tmp_path).obtain(step(params, ingestion))
