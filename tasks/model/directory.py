@@ -162,15 +162,18 @@ def _config(path: Path) -> dict[str, Any]:
 def _check_whole(directory: Path) -> None:
     """Raises ModelError where weights that transformers will read are missing or cut: training
     would find it out when all data have been prepared."""
-    for path in weight_files(directory):
+    files, index = weight_files(directory), directory / "model.safetensors.index.json"
+    for path in files:
         if not path.is_file():
-            index = directory / "model.safetensors.index.json"
             raise ModelError(f"{path} is not there, though {index} names it; download it again")
         if fault := _fault_of(path):
             raise ModelError(
                 f"{path} is not whole ({fault}); download it again (with `git lfs pull`, if it was "
                 "cloned)"
             )
+    parts = sorted(directory.glob("model-*-of-*.safetensors"))
+    if parts and not files:
+        raise ModelError(f"{parts[0]} is a part of a model without {index.name}; download that")
 
 
 def _fault_of(path: Path) -> str | None:

@@ -192,6 +192,11 @@ def spread_weights(directory, *missing):
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
 
 
+def lose_the_index(directory):
+    spread_weights(directory)
+    (directory / "model.safetensors.index.json").unlink()
+
+
 def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tiny_model_directory):
     copy = tmp_path / "model"
     shutil.copytree(tiny_model_directory, copy)
@@ -224,6 +229,15 @@ def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tin
         (
             lambda d: spread_weights(d, "model-00002-of-00002.safetensors"),
             r"model-00002-of-00002\.safetensors is not there, though .*index\.json names it",
+        ),
+        (
+            lose_the_index,
+            r"model-00001-of-00002\.safetensors is a part of a model without "
+            r"model\.safetensors\.index\.json; download that",
+        ),
+        (
+            lambda d: (d / "model.safetensors").write_bytes(bytes([4, *[0] * 7]) + b"{no}"),
+            r"is not whole \(its header cannot be read: .*\); download it again",
         ),
         (lambda d: (d / "config.json").unlink(), r"holds no config\.json, found chat_template"),
         (
