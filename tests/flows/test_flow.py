@@ -13,7 +13,7 @@ from unittest.mock import Mock, create_autospec
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from prefect.exceptions import TerminationSignal
@@ -21,7 +21,7 @@ from prefect.utilities.callables import parameter_schema
 
 from flows import observation
 from flows.findings import decision_line
-from flows.markdown import bullets, flattened, literal, table
+from flows.markdown import LONGEST_TEXT, bullets, flattened, literal, table
 from flows.pages import headline, stage_headline, stage_page, state_message, summary_page
 from flows.pipeline import ORDER, _closing
 from flows.result_lines import result_lines
@@ -54,6 +54,7 @@ def artifact(path: Path, cached: bool = False) -> Artifact:
 
 
 @given(st.text())
+@example("👩\u200d👧 می\u200cخواهم")
 def test_escaped_text_is_one_line_without_markup_and_reads_as_it_was(text):
     escaped = literal(text, limit=10**6)
     assert re.sub("[\u2060\u200c\u200d]", "", escaped).isprintable()
@@ -63,6 +64,11 @@ def test_escaped_text_is_one_line_without_markup_and_reads_as_it_was(text):
         c if c.isprintable() or c in "\u200c\u200d" else "\ufffd" for c in " ".join(text.split())
     ]
     assert read == "".join(shown)
+
+
+def test_a_long_text_is_cut_to_its_limit():
+    assert literal("é" * LONGEST_TEXT) == "é" * LONGEST_TEXT
+    assert literal("é" * LONGEST_TEXT + "é") == "é" * (LONGEST_TEXT - 1) + "…"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +147,9 @@ def test_a_summary_page_tells_of_a_run_that_stopped_early_too():
     }
     assert headline(early) == "1 of 1 stages cached"
     assert "| ingestion | k | Cached | 5 | 3 | 2 | 0.1 |" in summary_page(early)
+    nothing = dict.fromkeys(("rows_in", "rows_out"))  # a base model has no rows
+    of_model = early | {"model": {**facts, "dropped": {}, "cached": False} | nothing}
+    assert "| base model | k | Built |  |  |  | 0.1 |\n| ingestion |" in summary_page(of_model)
     late = early | {"metrics": {"accuracy": 0.9, "margin": 1.25}, "registered": DECIDED}
     assert headline(late) == (
         "1 of 1 stages cached; accuracy 0.900, margin 1.250; registered reward-model version 4 "
