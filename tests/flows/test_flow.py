@@ -105,8 +105,12 @@ def test_a_stage_page_holds_ledger_quarantine_plots_and_numbers(tmp_path):
     assert page.count("a\\|b.jsonl:") == 5
     assert "![margins](data:image/png;base64,cG5n)" in page
     assert "| margin | 0.12346 |" in page
+    assert "| commit | none |" in page
     assert "| loss.train | 1, 2.5 |" in page
     assert "**Cached**: 3 files as recorded" in stage_page(artifact(tmp_path, cached=True))
+    with workspace.writing("quarantine.parquet") as path:
+        Quarantine("conversion").write(path)
+    assert "In quarantine" not in stage_page(artifact(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,17 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoTokenizer
 
 from tasks.errors import DataError
+from tasks.templating.tokenizer.own_tokens import own_tokens
+from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
+from tasks.templating.tokenizer.special_tokens import ALIASES
 from tasks.templating.tokenizer.tokenizer_file import has_fastokens, tokenizer_file
-from tasks.tokenization.encoder import (
-    CASES,
-    encoders_of,
-    stage_encoder,
-)
+from tasks.tokenization.encoder import CASES, encoders_of, slow_engine, stage_encoder
 from tasks.tokenization.engines import TokenizersEngine
 from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join, shared_prefixes
+from tasks.tokenization.literal import literal_encoder
 from tests.templating.families import FAMILIES, build_family
 
 
@@ -115,6 +116,33 @@ def test_a_token_that_is_a_word_and_normalized_goes_to_tokenizers(tmp_path):
         encoder = stage_encoder(model.path, "auto")
         assert (encoder.fast is None) == normalized
     assert "'crane', a single word and normalized" in encoder.why
+
+
+@pytest.mark.parametrize("choice", ["auto", "tokenizers"])
+def test_a_tokenizer_that_is_saved_to_cut_and_pad_texts_does_neither_here(choice, tmp_path):
+    model = build_family("llama3", tmp_path / "model")
+    path = str(model.path / "tokenizer.json")
+    backend = Tokenizer.from_file(path)
+    texts = [text for text in texts_for("llama3") if not ALIASES.search(text)]
+    wanted = {
+        special: [backend.encode(text, add_special_tokens=special).ids for text in texts]
+        for special in (False, True)
+    }
+    own = own_tokens(plain_tokenizer(model.path))
+    backend.enable_truncation(4)
+    backend.enable_padding(length=64)
+    backend.save(path)
+    encoder = stage_encoder(model.path, choice)
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    engines = [encoder.reference, encoder.reference.whole, slow_engine(tokenizer)]
+    engines += [encoder.fast] if encoder.fast else []
+    literal = literal_encoder(tokenizer)
+    for special, ids in wanted.items():
+        for engine in (*engines, encoder.engine_for(texts[:9], add_special_tokens=special)[0]):
+            found = engine(texts, add_special_tokens=special).lists()
+            assert [each.tolist() for each in found] == ids
+        assert [literal(t, (), add_special_tokens=special).tolist() for t in texts] == ids
+    assert own_tokens(plain_tokenizer(model.path)) == own == own_tokens(tokenizer)
 
 
 def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
