@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 
 from flows.__main__ import app
 from flows.console import errors_in_one_sentence
-from flows.plan import Planned
-from flows.summary import print_plan, print_summary
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import size_of
 from tasks.artifact.lock import locked
@@ -260,19 +258,6 @@ def test_explain_names_params_where_the_params_file_has_them(tmp_path):
     ):
         explained = cli("explain", stage, *given, changed).stdout.splitlines()
         assert explained[1:] == [f"  PARAMS {told}"]
-
-
-def test_the_plan_shows_reasons_as_they_are(capsys):
-    reason = "PARAMS ingestion.sources.votes.columns.margin [gap] -> [/gap]"
-    print_plan([Planned("conversion", "RUN", "ab12", (reason,))])
-    assert reason in capsys.readouterr().out
-
-
-def test_a_long_line_of_the_summary_is_not_cut_in_two(capsys):
-    report = f"/data/{'long/' * 60}report.html"
-    summary = {"stages": {}, "model": None, "metrics": {}, "registered": None, "report": report}
-    print_summary(summary)
-    assert f"report: {report}" in capsys.readouterr().out.splitlines()
 
 
 def test_gc_says_what_is_free_now_and_what_is_when_the_trash_is_emptied(tmp_path):
