@@ -53,8 +53,8 @@ def processes_of(parent, module):
     found = []
     for pid in descendants(parent):
         with suppress(OSError):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if command[1:3] == [b"-m", module.encode()]:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:]
+            if words[words[0] == b"-u" :][:2] == [b"-m", module.encode()]:
                 found.append(pid)
     return found
 
@@ -136,17 +136,34 @@ def test_a_killed_training_process_goes_on_in_the_same_run_twice_at_most(
     assert exact(tmp_path) == undisturbed
 
 
+@pytest.mark.slow
+def test_one_killed_process_of_several_is_no_failure_of_the_others(base, pairs, tmp_path):
+    params = {**LONG, "num_train_epochs": 3, "num_processes": 2}
+    digests = []
+    for kills in (0, 1):
+        store = tmp_path / str(kills)
+        parent = start(store, base, pairs, params)
+        for _ in range(kills):
+            kill_the_trainer_after_its_next_checkpoint(parent, store)
+        code, output = finish(parent)
+        assert code == 0, output
+        assert output.count("it starts again from checkpoint-") == kills
+        digests.append(exact(store))
+    assert digests[0] == digests[1]
+
+
 def kill_the_trainer_after_its_next_checkpoint(parent, store):
+    """Of several processes the last one."""
     before = newest_step(store)
     deadline = time.monotonic() + DEADLINE
     while newest_step(store) <= before:
         assert parent.poll() is None, "it ended before its next checkpoint"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    for pid in processes_of(parent.pid, "tasks.training"):
-        os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.005)
+    pid = max(processes_of(parent.pid, "tasks.training"))
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.005)
 
 
 def newest_step(store):

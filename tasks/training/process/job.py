@@ -1,7 +1,8 @@
 """One training run as a JSON file for the child process, and the file in which it reports failure.
 
     <scratch>/job.json       written by the parent
-    <scratch>/error.json     written by the first process that fails: exception class and message
+    <scratch>/error.json     written by the first process that fails: exception class, message, and
+                             whether the error is one of this project's own
     <scratch>/checkpoints/   what a killed run resumes from
     <output>/                model/, adapter/, metrics.jsonl, training.json, logs/
 
@@ -84,4 +85,4 @@ def write_failure(job: Job, error: BaseException) -> None:
     own = isinstance(error, PipelineError)
     message = str(error) if own else f"{type(error).__name__}: {error}"
     with suppress(FileExistsError), job.error.open("x", encoding="utf-8") as file:
-        json.dump({"kind": type(error).__name__, "message": message}, file)
+        json.dump({"kind": type(error).__name__, "message": message, "own": own}, file)

@@ -159,7 +159,8 @@ class _Records:
 
 
 def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
-    failure = read_json(job.error)
+    was_killed = _was_killed(job, code, last)
+    failure = None if was_killed else read_json(job.error)
     if failure is not None and failure["kind"] == Interrupted.__name__:
         raise Interrupted(failure["message"])
     if failure is not None:
@@ -171,7 +172,7 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
         )
     if code == 0 and (Path(job.output) / "training.json").is_file():
         return
-    killed = code < 0 or code >= 128 or _was_killed(job, code, last)
+    killed = code < 0 or code >= 128 or was_killed
     hint = f" (killed from outside: often the kernel, for want of memory; {_next_run(job)})"
     lines = "\n".join(last)
     raise TrainingError(
@@ -181,9 +182,12 @@ def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
 
 
 def _was_killed(job: Job, code: int, last: list[str]) -> bool:
-    """Whether SIGKILL ended the child, by its own exit code or by what its launcher printed."""
+    """Whether SIGKILL ended the child or one of its processes, and that is the reason: what others
+    say then (a peer is gone, a launcher stops them) is none."""
     killed = code == 128 + signal.SIGKILL or any("SIGKILL" in line for line in last)
-    return killed and not job.error.exists()
+    failure = read_json(job.error)
+    explained = failure is not None and failure["own"] and failure["kind"] != Interrupted.__name__
+    return killed and code != EXIT_INTERRUPTED and not explained
 
 
 def _newest_step(job: Job) -> int:

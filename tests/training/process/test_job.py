@@ -18,10 +18,18 @@ def job(tmp_path) -> Job:
 def test_the_first_failure_is_kept_until_the_job_is_written_again(job):
     write_failure(job, DataError("row 7 is wrong"))
     write_failure(job, RuntimeError("the others are gone"))
-    assert json.loads(job.error.read_text()) == {"kind": "DataError", "message": "row 7 is wrong"}
+    assert json.loads(job.error.read_text()) == {
+        "kind": "DataError",
+        "message": "row 7 is wrong",
+        "own": True,
+    }
     assert read_job(job.write()) == job
     write_failure(job, KeyError("x"))
-    assert json.loads(job.error.read_text()) == {"kind": "KeyError", "message": "KeyError: 'x'"}
+    assert json.loads(job.error.read_text()) == {
+        "kind": "KeyError",
+        "message": "KeyError: 'x'",
+        "own": False,
+    }
     with pytest.raises(TrainingError, match=r"error\.json is no training job; it is written by"):
         read_job(job.error)
 
