@@ -91,23 +91,16 @@ def weights_digest(directory: Path) -> str:
         ModelError: there is no config or no safetensors, one of them is damaged, the config refers
             to code, or the family cannot be a reward model.
     """
-    config = directory / "config.json"
-    if not config.is_file():
-        raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
-    fields = _config(config)
+    fields = config_of(directory)
     if "auto_map" in fields:
         raise ModelError(
-            f"{config} asks to run code of its own (auto_map); no code is run out of a model "
-            "directory: use an architecture that transformers itself has"
+            f"{directory / 'config.json'} asks to run code of its own (auto_map); no code is run "
+            "out of a model directory: use an architecture that transformers itself has"
         )
     check_single_stack(directory, bool(fields.get("is_encoder_decoder")))
-    others = {*directory.glob(OTHER_FORM)}
-    if not {*directory.glob("*.safetensors")} - others:
-        raise ModelError(
-            f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
-            "weights can run code and are refused: convert them with save_pretrained"
-        )
+    check_safetensors(directory)
     _check_whole(directory)
+    others = {*directory.glob(OTHER_FORM)}
     paths = {path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)} - others
     return merkle({path.name: file_digest(path) for path in sorted(paths)})
 
@@ -123,6 +116,27 @@ def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
     return BaseModel(
         directory.resolve(), tokenizer_digest(directory), weights_digest(directory), provenance
     )
+
+
+def config_of(directory: Path) -> dict[str, Any]:
+    """The fields of a model's config.
+
+    Raises:
+        ModelError: there is none, or it is no JSON object.
+    """
+    path = directory / "config.json"
+    if not path.is_file():
+        raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
+    return _object(path)
+
+
+def check_safetensors(directory: Path) -> None:
+    """Raises ModelError where no weights are there, or pickled ones alone."""
+    if not {*directory.glob("*.safetensors")} - {*directory.glob(OTHER_FORM)}:
+        raise ModelError(
+            f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
+            "weights can run code and are refused: convert them with save_pretrained"
+        )
 
 
 def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
@@ -145,11 +159,11 @@ def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
     if whole.is_file():
         return [whole]
     index = directory / f"model.safetensors.index.{part}json"
-    named = _config(index).get("weight_map") if index.is_file() else None
+    named = _object(index).get("weight_map") if index.is_file() else None
     return sorted({directory / str(name) for name in named.values()}) if named else []
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> dict[str, Any]:
     fields = read_json(path)
     if not isinstance(fields, dict):
         raise ModelError(

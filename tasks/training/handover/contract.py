@@ -64,7 +64,7 @@ class _Scored:
         self.model: Any = model.to(device).eval()
 
     def reward(self, ids: Sequence[int]) -> float:
-        """The reward of one sequence, alone in its batch; NaN if the model does not know its ids."""
+        """The reward of one sequence, alone in its batch; NaN of ids that it has not."""
         import torch
 
         from tasks.training.model.padding import embedding

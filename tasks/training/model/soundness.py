@@ -5,7 +5,6 @@
 The first two look at the files, the others at what transformers made of them.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
-from tasks.errors import ModelError, shown, some
-from tasks.model.directory import check_single_stack
+from tasks.errors import ModelError, some
+from tasks.model.directory import check_safetensors, check_single_stack, config_of
 from tasks.training.scoring import head_names
 
 MOST_NAMED = 5
@@ -59,27 +58,13 @@ def check_directory(path: Path, trusted: bool) -> None:
             f"{path} holds an adapter, not a model; load it with peft and pass the PeftModel, or "
             "merge it first (merge_and_unload, save_pretrained)"
         )
-    config = path / "config.json"
-    if not config.is_file():
-        raise ModelError(f"{path} holds no config.json; it is no model directory")
-    try:
-        fields = json.loads(config.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{config} is no JSON ({error}); copy the model's files again") from error
-    if not isinstance(fields, dict):
-        raise ModelError(
-            f"{config} holds {shown(fields)}, expected an object; copy the model's files again"
-        )
+    fields = config_of(path)
     if not trusted and "auto_map" in fields:
         raise ModelError(
-            f"{config} asks to run code of its own (auto_map); that is refused unless "
-            "model_init_kwargs has trust_remote_code: true"
+            f"{path / 'config.json'} asks to run code of its own (auto_map); that is refused "
+            "unless model_init_kwargs has trust_remote_code: true"
         )
-    if not any(path.glob("*.safetensors")):
-        raise ModelError(
-            f"{path} holds no safetensors weights; pickled weights can run code and are refused: "
-            "convert them with save_pretrained"
-        )
+    check_safetensors(path)
 
 
 def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) -> None:

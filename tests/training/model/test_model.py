@@ -170,9 +170,9 @@ def test_a_classifier_with_three_labels_is_refused(base, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda _: "{", r"config\.json is no JSON \(Expecting property name"),
-        (lambda _: "null", r"config\.json holds None, expected an object"),
-        (lambda _: "[1]", r"config\.json holds \[1\], expected an object"),
+        (lambda _: "{", r"config\.json is no JSON object: found '{'; save it again"),
+        (lambda _: "null", r"config\.json is no JSON object: found 'null'"),
+        (lambda _: "[1]", r"config\.json is no JSON object: found '\[1\]'"),
         (lambda text: text.replace("qwen3", "qwen99"), "no config that.*model type `qwen99`"),
         (lambda text: text.replace('"model_type"', '"kind"'), "no config that.*model_type"),
         (lambda text: text.replace('_layers": 2', '_layers": 3'), "no config that.*layer_types"),
