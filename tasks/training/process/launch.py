@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.artifact import Workspace
-from tasks.artifact.durable import read_json
-from tasks.errors import EXIT_INTERRUPTED, Interrupted, TrainingError
-from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.params import TrainingParams
 from tasks.training.process.command import environment, launch_command
 from tasks.training.process.job import Job
+from tasks.training.process.outcome import newest_step, raise_failure, was_killed
 
 logger = logging.getLogger("tasks.training")
 
@@ -50,11 +48,11 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
     records = _Records(workspace.logs / "metrics.jsonl", on_metrics)
     restarts = 0
     while True:
-        before = _newest_step(job)
+        before = newest_step(job)
         code, last = _train_once(job, workspace, records)
-        after = _newest_step(job)
-        if restarts == MOST_RESTARTS or after <= before or not _was_killed(job, code, last):
-            return _raise_failure(job, code, last, workspace.logs / "log.txt")
+        after = newest_step(job)
+        if restarts == MOST_RESTARTS or after <= before or not was_killed(job, code, last):
+            return raise_failure(job, code, last, workspace.logs / "log.txt")
         restarts += 1
         logger.warning(
             "the training process was killed (often by the kernel, for want of memory); it starts "
@@ -156,48 +154,3 @@ class _Records:
                     return
                 self._offset += len(line)
                 self.on_metrics(json.loads(line))
-
-
-def _raise_failure(job: Job, code: int, last: list[str], log: Path) -> None:
-    was_killed = _was_killed(job, code, last)
-    failure = None if was_killed else read_json(job.error)
-    if failure is not None and failure["kind"] == Interrupted.__name__:
-        raise Interrupted(failure["message"])
-    if failure is not None:
-        raise TrainingError(failure["message"])
-    if code == EXIT_INTERRUPTED:
-        seconds = f"training.stop_seconds: {job.training_params.stop_seconds:g}"
-        raise Interrupted(
-            f"training was stopped before it could save ({seconds}); {_next_run(job)}"
-        )
-    if code == 0 and (Path(job.output) / "training.json").is_file():
-        return
-    killed = code < 0 or code >= 128 or was_killed
-    hint = f" (killed from outside: often the kernel, for want of memory; {_next_run(job)})"
-    lines = "\n".join(last)
-    raise TrainingError(
-        f"the training process ended with exit code {code}{hint if killed else ''} and left no "
-        + (f"reason; {log} ends with:\n{lines}" if last else "reason, nor any output")
-    )
-
-
-def _was_killed(job: Job, code: int, last: list[str]) -> bool:
-    """Whether SIGKILL ended the child or one of its processes, and that is the reason: what others
-    say then (a peer is gone, a launcher stops them) is none."""
-    killed = code == 128 + signal.SIGKILL or any("SIGKILL" in line for line in last)
-    failure = read_json(job.error)
-    explained = failure is not None and failure["own"] and failure["kind"] != Interrupted.__name__
-    return killed and code != EXIT_INTERRUPTED and not explained
-
-
-def _newest_step(job: Job) -> int:
-    newest = checkpoints.newest_committed(job.checkpoints)
-    return newest.step if newest else -1
-
-
-def _next_run(job: Job) -> str:
-    """What running again does, by the checkpoints that stand."""
-    newest = checkpoints.newest_committed(job.checkpoints)
-    if newest is None:
-        return "running again starts anew"
-    return f"running again continues from {newest.path.name}"

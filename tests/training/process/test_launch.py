@@ -21,8 +21,8 @@ DEADLINE = 60.0
 
 
 def end_child_of(job: Job, number: signal.Signals) -> None:
-    """Ends the training process as soon as it is there, seconds before its first line: SIGKILL goes
-    to it, SIGTERM to its supervisor."""
+    """Ends the training process as soon as it is there, seconds before its first line: SIGTERM goes
+    to its supervisor, any other signal to it."""
     words = ["-m", "tasks.training", str(job.path)]
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
@@ -31,14 +31,22 @@ def end_child_of(job: Job, number: signal.Signals) -> None:
                 if entry.read_text().split("\0")[1:4] == words:
                     stat = (entry.parent / "stat").read_text()
                     supervisor = stat[stat.rindex(")") + 1 :].split()[1]
-                    killed = number == signal.SIGKILL
-                    return os.kill(int(entry.parent.name if killed else supervisor), number)
+                    stopped = number == signal.SIGTERM
+                    return os.kill(int(supervisor if stopped else entry.parent.name), number)
         time.sleep(0.01)
     return None
 
 
-@pytest.mark.parametrize("saved", [True, False])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "saved"),
+    [
+        (signal.SIGKILL, True),
+        (signal.SIGKILL, False),
+        (signal.SIGTERM, True),
+        (signal.SIGTERM, False),
+        (signal.SIGSEGV, True),
+    ],
+)
 def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
     tmp_path, number, saved
 ):
@@ -61,13 +69,22 @@ def test_a_child_that_ends_without_a_word_is_told_with_what_the_next_run_does(
     killer.join()
     os.close(lock)
     then = "running again " + ("continues from checkpoint-20" if saved else "starts anew")
-    assert str(told.value) == (
-        "the training process ended with exit code 137 (killed from outside: often the kernel, for "
-        f"want of memory; {then}) and left no reason, nor any output"
-        if number == signal.SIGKILL
-        else f"training was stopped before it could save (training.stop_seconds: 20); {then}"
+    ended, silent = (
+        "the training process ended with exit code",
+        "and left no reason, nor any output",
     )
-    assert type(told.value) is (TrainingError if number == signal.SIGKILL else Interrupted)
+    assert (str(told.value), type(told.value)) == {
+        signal.SIGKILL: (
+            f"{ended} 137 (killed from outside: often the kernel, for want of memory; {then}) "
+            + silent,
+            TrainingError,
+        ),
+        signal.SIGSEGV: (f"{ended} 139 (SIGSEGV; {then}) {silent}", TrainingError),
+        signal.SIGTERM: (
+            f"training was stopped before it could save (training.stop_seconds: 20); {then}",
+            Interrupted,
+        ),
+    }[number]
 
 
 @pytest.mark.parametrize(
