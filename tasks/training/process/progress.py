@@ -5,7 +5,6 @@ logs/preflight.json    the preflight's `Forecast`
 """
 
 import json
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -93,4 +92,3 @@ def say(text: str) -> None:
     """Prints a line; nothing happens if stdout's reader is gone."""
     with suppress(BrokenPipeError):
         print(text, flush=True)
-        sys.stdout.flush()

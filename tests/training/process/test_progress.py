@@ -39,6 +39,23 @@ def test_every_record_is_a_printed_line_and_one_of_json_with_its_speed(base, tmp
     assert capsys.readouterr().out.splitlines() == told
 
 
+def test_a_run_that_goes_on_tells_the_speed_of_its_own_pairs_and_no_forecast(
+    base, tmp_path, capsys
+):
+    fields = {"per_device_train_batch_size": 4, "save_strategy": "steps", "save_steps": 1}
+    make(base, tmp_path, fields=fields).train()
+    trainer = make(base, tmp_path, fields=fields)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(ProgressCallback(trainer, tmp_path / "metrics.jsonl"))
+    capsys.readouterr()
+    trainer.train(str(tmp_path / "checkpoint-1"))
+    [record] = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert record["pairs"] == 8  # of the whole run
+    assert record["pairs_per_second"] * record["seconds"] == pytest.approx(4, rel=0.2)
+    assert capsys.readouterr().out.splitlines() == [line(record)]
+    assert not (tmp_path / "preflight.json").exists()
+
+
 def test_a_line_has_the_figures_that_tell_how_a_run_goes():
     record = {"step": 40, "max_steps": 116, "num_tokens": 9, "loss": 0.4123, "accuracy": 0.81}
     record |= {"margin": -1.234, "min_reward": 2.0, "grad_norm": 1.5, "learning_rate": 1e-4}
