@@ -37,8 +37,9 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
     ids = torch.tensor([n for n in range(embedding(model).num_embeddings) if n != pad])
-    spread = torch.linspace(0, len(ids) - 1, PROBE_ROWS * PROBE_TOKENS).long()
-    alone = ids[spread].view(PROBE_ROWS, PROBE_TOKENS).to(model.device)  # (B, T)
+    count = PROBE_ROWS * PROBE_TOKENS
+    spread = torch.arange(count) * len(ids) // count
+    alone = ids[spread].view(-1, PROBE_TOKENS).to(model.device)  # (B, T)
     padded = nn.functional.pad(alone, (0, PROBE_PADDING), value=pad)
     mask = nn.functional.pad(torch.ones_like(alone), (0, PROBE_PADDING))
     training = model.training
