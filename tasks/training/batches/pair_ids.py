@@ -99,8 +99,7 @@ class PairIds:
         columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
         unused: dict[str, Any] = {"pair_id": "", "source": "", "file": "", "split": "train"}
         for place, pair in pairs.items():
-            values = canonical_row(pair, end) | unused
-            values |= {"row": place, "weight": pair.weight, "preference": pair.preference}
+            values = canonical_row(pair, end) | unused | {"row": place}
             for name, column in columns.items():
                 column.append(values.get(name))
         return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
