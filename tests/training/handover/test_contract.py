@@ -7,15 +7,23 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from tasks.artifact import Store
 from tasks.errors import ModelError
-from tasks.training.handover.contract import CONTRACT, read_contract, replay, write_contract
+from tasks.training.handover.contract import (
+    CONTRACT,
+    read_contract,
+    rendering,
+    replay,
+    write_contract,
+)
 from tasks.training.handover.contract_differences import difference
 from tasks.training.handover.export import save_model
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
+from tasks.training.scoring import score
 from tests.training.run_stage import stage_step
 
 
@@ -61,6 +69,19 @@ def test_a_model_keeps_its_contract_and_holds_every_shape_of_row(model_directory
         assert ids == tokenizer(text, add_special_tokens=name == "text")["input_ids"]
         assert len(set(probes[name]["rewards"])) == 2
     assert contract["rendering"]["pad_token"] == ["<|pad|>", 3]
+    tokenizer = AutoTokenizer.from_pretrained(model_directory)
+    assert contract["rendering"]["text"].startswith("prompt + answer + EOS unless it ends in it")
+    end = tokenizer.eos_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"$A {end}", special_tokens=[(end, tokenizer.eos_token_id)]
+    )
+    assert rendering(tokenizer, "keep", None, None)["text"].endswith("the last of which ends it")
+    model = load_reward_model(model_directory).model.eval()
+    for probe in (*(p for p in contract["probes"] if "ids" in p), *contract["pairs"]):
+        for ids, reward in zip(probe["ids"], probe["rewards"], strict=True):
+            with torch.inference_mode():
+                given = torch.tensor([ids])
+                assert reward == pytest.approx(score(model, given, given * 0 + 1).item(), rel=1e-5)
     template = hashlib.sha256((model_directory / "chat_template.jinja").read_bytes()).hexdigest()
     assert contract["rendering"]["chat_template_sha256"] == template
     # the tiny template writes no tools, so such a row is refused, here as in training
