@@ -63,7 +63,8 @@ def tokenizer_digest(directory: Path) -> str:
     """Digest of the tokenizer's and the chat template's bytes.
 
     Raises:
-        ModelError: the directory has no tokenizer, or one that does not match special tokens.
+        ModelError: the directory has no tokenizer, a damaged one, or one that does not match
+            special tokens.
     """
     names = tokenizer_files(directory)
     vocabularies = {"tokenizer.json", "vocab.txt", "vocab.json"}
@@ -73,6 +74,12 @@ def tokenizer_digest(directory: Path) -> str:
             f"vocab.txt), found {_listing(directory)}; save it there with "
             "tokenizer.save_pretrained"
         )
+    for name in {"tokenizer.json", "tokenizer_config.json"}.intersection(names):
+        if not _is_object(directory / name):
+            raise ModelError(
+                f"{directory / name} is no whole JSON object; download it again (with `git lfs "
+                "pull`, if it was cloned)"
+            )
     settings = read_json(directory / "tokenizer_config.json")
     if isinstance(settings, dict) and settings.get("split_special_tokens"):
         raise ModelError(
@@ -171,6 +178,15 @@ def _object(path: Path) -> dict[str, Any]:
             "; save it again with save_pretrained, or download it again"
         )
     return cast(dict[str, Any], fields)
+
+
+def _is_object(path: Path) -> bool:
+    """Whether a file begins and ends as a JSON object does: one that was cut, or a pointer of git
+    lfs, does not. Files of ten million bytes are common, so they are not parsed."""
+    with path.open("rb") as file:
+        first = file.read(64).lstrip()[:1]
+        file.seek(max(0, path.stat().st_size - 64))
+        return first + file.read().rstrip()[-1:] == b"{}"
 
 
 def _check_whole(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """The base model: built from scratch equally twice, or a directory that is checked before use."""
 
 import json
+import os
 import shutil
 
 import orjson
@@ -243,6 +244,18 @@ def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tin
         (
             lambda d: (d / "tokenizer.json").unlink(),
             r"holds no tokenizer: expected tokenizer\.json",
+        ),
+        (
+            put("tokenizer.json", POINTER),
+            r"tokenizer\.json is no whole JSON object; download it again \(with `git lfs pull`",
+        ),
+        (
+            lambda d: os.truncate(d / "tokenizer_config.json", 40),
+            r"tokenizer_config\.json is no whole JSON object",
+        ),
+        (
+            lambda d: os.truncate(d / "tokenizer.json", 0),
+            r"tokenizer\.json is no whole JSON object",
         ),
         (split_special_tokens, "says split_special_tokens: True, .* take it out"),
         (break_config, "asks to run code of its own"),
