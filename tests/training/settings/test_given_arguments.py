@@ -10,9 +10,10 @@ from transformers import AutoConfig, AutoTokenizer, TrainingArguments
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
+from tasks.training.model.loading import load_reward_model
 from tasks.training.settings.given_arguments import OLDER_SETTINGS
 from tests.training.peer.beside_peer import quiet
-from tests.training.tiny import make_rows
+from tests.training.tiny import make_rows, make_tokenizer
 
 DOCUMENTED = """
     adafactor dispatch_batches evaluation_strategy fp16_backend fp16_opt_level fsdp_min_num_params
@@ -136,6 +137,16 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
 def test_batches_that_cannot_be_made_are_refused_by_their_setting(tmp_path, setting, value, said):
     with pytest.raises(ParamsError, match=f"^{setting} {said}"):
         RewardConfig(output_dir=str(tmp_path), use_cpu=True, **{setting: value})
+
+
+def test_ends_that_a_model_knows_stay_unless_another_is_asked_for(base, tmp_path):
+    model = load_reward_model(base).model
+    model.config.eos_token_id = [7, 1]  # as chat models have one for turns and one for texts
+    for asked, expected in ((None, [7, 1]), ("w5", 8)):
+        args = RewardConfig(str(tmp_path), use_cpu=True, report_to="none", eos_token=asked)
+        trainer = RewardTrainer(model, args, processing_class=make_tokenizer())
+        assert trainer.model.config.eos_token_id == expected
+    assert trainer.processing_class.eos_token == "w5"
 
 
 @pytest.mark.parametrize("setting", ["eos_token", "pad_token"])
