@@ -26,8 +26,22 @@ from tests.registration.serving.test_serving import TALK
             "bad_row",
             "give messages",
         ),
+        (
+            "/v1/rewards",
+            {"input": [{"prompt": "x", "completion": TALK}]},
+            422,
+            "bad_row",
+            "the prompt is text, but the answer",
+        ),
         ("/get_reward", {"query": ["ok", ""]}, 422, "empty", r"query[1] has no token"),
         ("/get_reward", {"query": ["blue " * 900]}, 422, "too_long", "the limit is 64"),
+        (
+            "/get_reward",
+            {"query": ["blue", " so" * 65]},
+            422,
+            "too_long",
+            "query[1] has 65 tokens, ",
+        ),
         ("/get_reward", {"query": ["blue"] * 9}, 413, "too_many", "9 sequences"),
         ("/get_reward", {"query": ["blue " * 2000]}, 413, "too_large", "4096 bytes"),
         ("/get_reward", {"query": 3}, 422, "bad_request", "query"),
@@ -98,6 +112,8 @@ def test_a_row_of_two_forms_is_refused_where_one_would_be_read_and_the_other_los
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (422, "input[1]")
     assert found in error["message"]
+    lacking = found in ("found 'prompt'", "found nothing")
+    assert error["type"] == ("no_input" if lacking else "bad_row")
 
 
 @pytest.mark.parametrize(

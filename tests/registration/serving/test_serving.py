@@ -150,7 +150,8 @@ def test_rows_of_several_answers_come_back_in_order_and_named(client, model):
     expected = model.rewards(flat)
     assert [entry["reward"] for entry in answer["data"]] == pytest.approx(expected, abs=1e-5)
     named = [entry["input"] for entry in answer["data"]]
-    assert named[:4] == [*(f"input[0].completions[{i}]" for i in range(3)), "input[1]"]
+    several = [f"input[0].completions[{i}]" for i in range(3)]
+    assert named == [*several, "input[1]", "input[2]", "input[3]"]
 
 
 def test_concurrent_requests_share_batches_and_keep_their_answers(client, model):
@@ -290,6 +291,18 @@ def test_a_body_that_lies_about_its_length_is_cut_off_too(client):
 
     headers = {"content-type": "application/json"}
     assert server.post("/get_reward", content=parts(), headers=headers).status_code == 413
+
+
+def test_a_model_that_reads_any_length_is_served_without_a_limit_unless_one_is_set(client, copied):
+    from tasks.registration import load_reward_model
+
+    model = load_reward_model(copied, "cpu")
+    vars(model.model.config)["max_position_embeddings"] = None  # as families have it without any
+    text = "The sky is blue. " * 60
+    for limit, status in ((None, 200), (9, 422)):
+        server = client(served=model, query_form="text", max_tokens=limit)
+        assert server.get("/healthz").json()["max_tokens"] == limit
+        assert server.post("/get_reward", json={"query": [text]}).status_code == status
 
 
 def test_a_long_sequence_loses_its_start_only_where_asked_for_and_says_so(client, model):
