@@ -4,6 +4,7 @@ All of it may be repeated: what the run has already stays as it is.
 """
 
 import json
+import posixpath
 import re
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PARAMS_PER_CALL = 100
 PARAM_LENGTH = 6000
+NAME_LENGTH = 250
 LONGEST_LIST = 50
 """Entries of a list that become params of their own. MLflow reads all that a run has at each call:
 a thousand sources took it minutes, and nobody reads them in a table."""
@@ -97,11 +99,18 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         shown = LEFT_OUT if value is not None and _is_secret(path) else without_credentials(text)
-        return {UNNAMEABLE.sub("_", path)[:250]: shown[:PARAM_LENGTH]}
+        return {mlflow_name(path): shown[:PARAM_LENGTH]}
     flat_items: dict[str, str] = {}
     for key, inner in items:
         flat_items |= flattened(inner, f"{path}.{key}" if path else key)
     return flat_items
+
+
+def mlflow_name(path: str) -> str:
+    """The dotted path as MLflow takes it for a name: without other characters than it allows, and
+    with no slash where it would read another path."""
+    name = UNNAMEABLE.sub("_", path)[:NAME_LENGTH]
+    return name if posixpath.normpath(name) == name else name.replace("/", "_")
 
 
 def without_credentials(text: str) -> str:
@@ -151,7 +160,7 @@ def _log_metrics(client: "MlflowClient", run_id: str, evaluation: Artifact) -> N
 
     known = client.get_run(run_id).data.metrics
     figures = flat(json.loads((evaluation.path / "metrics.json").read_bytes()))
-    named = {UNNAMEABLE.sub("_", f"evaluation.{name}"): value for name, value in figures.items()}
+    named = {mlflow_name(f"evaluation.{name}"): value for name, value in figures.items()}
     now = int(time.time() * 1000)
     new = [Metric(n, float(v), now, 0) for n, v in named.items() if known.get(n) != v]
     for start in range(0, len(new), METRICS_PER_CALL):

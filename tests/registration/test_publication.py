@@ -88,13 +88,18 @@ def test_a_long_list_of_sources_is_one_param_and_stands_whole_in_the_file(place,
     training, evaluation, tokenization = place.evaluated(1)
     subject = Subject(training, evaluation, tokenization, tmp_path / "scratch")
     sources = [{"name": f"s{n}", "columns": {"prompt": "q"}} for n in range(51)]
-    params = {"ingestion": {"sources": sources, "few": sources[:50]}}
+    where = {"https://schema.org/inLanguage": "en", "a/../b/": 1, "x" * 300: 2}
+    params = {"ingestion": {"sources": sources, "few": sources[:50], "where": where}}
     client = place.client
     run_id = run_for(client, place.params, place.root, training.key)
     log_facts(client, run_id, subject, {"params": params})
     logged = client.get_run(run_id).data.params
     assert logged["ingestion.sources"] == "51 entries, all of them in pipeline.json"
     assert logged["ingestion.few.49.name"] == "s49"
+    # names that MLflow would take for paths, or has no room for
+    assert logged["ingestion.where.https___schema.org_inLanguage"] == "en"
+    assert logged["ingestion.where.a_.._b_"] == "1"
+    assert logged[f"ingestion.where.{'x' * 234}"] == "2"
     assert not [name for name in logged if name.startswith("ingestion.sources.")]
     whole = json.loads(Path(client.download_artifacts(run_id, "pipeline.json")).read_bytes())
     assert whole["params.ingestion.sources.50.name"] == "s50"
