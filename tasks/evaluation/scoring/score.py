@@ -64,14 +64,15 @@ class RewardScorer:
 
         return longest_row(self.model.config)
 
-    def rewards(self, sequences: Sequence[TokenIds]) -> Rewards:
+    def rewards(self, sequences: Sequence[TokenIds | Sequence[int]]) -> Rewards:
         """float32 `[N]`: the reward of each sequence of token ids, in the order given."""
         import torch
 
         # Equal ids get one forward pass: in two rows of a batch they may differ in the last bit,
         # and a pair of equal sides would be no tie.
         places: dict[bytes, int] = {}
-        place = [places.setdefault(ids.tobytes(), len(places)) for ids in sequences]
+        rows = (np.asarray(ids, np.int32).tobytes() for ids in sequences)
+        place = [places.setdefault(ids, len(places)) for ids in rows]
         distinct = [np.frombuffer(ids, dtype=np.int32) for ids in places]
         rewards = np.empty(len(distinct), dtype=np.float32)
         kept = large_buffers_kept(kept=self.device == "cpu")

@@ -59,6 +59,17 @@ def test_each_reward_is_the_one_its_sequence_gets_alone(model_directory, files):
         assert table["chosen_tokens"][row].as_py() == len(pair["chosen_ids"])
 
 
+def test_ids_of_any_integers_get_the_rewards_of_those_numbers(model_directory):
+    """Their bytes read as int32 would be other ids, and other rewards."""
+    scorer = RewardScorer(model_directory, device="cpu")
+    ids = [pair["chosen_ids"] for pair in random_pairs(9)]
+    expected = scorer.rewards([np.array(each, np.int32) for each in ids])
+    assert len(set(expected.tolist())) == len(ids)
+    for kind in (np.int64, np.uint16, list):
+        given = [each if kind is list else np.array(each, kind) for each in ids]
+        assert scorer.rewards(given).tolist() == expected.tolist()
+
+
 def test_rewards_do_not_depend_on_batch_size_or_windows(model_directory, files):
     reference = rewards(score_pairs(RewardScorer(model_directory, batch_size=1), files))
     for batch_size, window in ((2, 2048), (16, 2048), (64, 5), (7, 1)):
