@@ -172,6 +172,8 @@ def test_concurrent_requests_share_batches_and_keep_their_answers(client, model)
     assert float(counted["reward_server_batch_sequences_count"]) < 40
     assert float(counted['reward_server_requests_total{path="/v1/rewards",status="200"}']) == 40
     assert float(counted["reward_server_waiting_tokens"]) == 0
+    of_requests = 'reward_server_request_seconds_sum{path="/v1/rewards"}'  # who wait for the model
+    assert 0 < float(counted["reward_server_model_seconds_sum"]) < float(counted[of_requests])
 
 
 def test_a_request_larger_than_a_batch_is_scored_in_pieces(client, model):
