@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tasks.registration import load_reward_model
 from tests.registration.serving.test_serving import TALK
 
 
@@ -165,3 +166,12 @@ def test_a_line_that_a_request_just_fills_takes_it_and_the_next_one(client):
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, "busy")
     assert f"{len(body)} bytes wait for the model already" in answer.text
     assert asked.post("/get_reward", content=body, headers=headers).status_code == 200
+
+
+def test_a_reward_that_is_no_number_is_an_error_and_not_null_among_the_rewards(client, copied):
+    model = load_reward_model(copied, "cpu")
+    model.model.score.weight.data[:] = float("nan")
+    answer = client(served=model).post("/get_reward", json={"query": ["blue", "green"]})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"]) == (500, "not_finite", "query[0]")
+    assert error["message"] == "the reward of query[0] is nan, no number"

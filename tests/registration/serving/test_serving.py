@@ -314,6 +314,7 @@ def test_a_long_sequence_loses_its_start_only_where_asked_for_and_says_so(client
     expected = model.rewards_of_ids([model.token_ids(text)[-10:], model.token_ids("blue")])
     assert answer.json()["rewards"] == pytest.approx(expected, abs=1e-5)
     assert answer.headers["x-cut-sequences"] == "1"
+    assert "\nreward_server_cut_total 1.0\n" in server.get("/metrics").text
 
 
 def test_a_cut_sequence_keeps_the_token_that_an_encoder_reads_its_reward_at(
