@@ -173,6 +173,8 @@ def test_what_is_left_out_is_told_from_a_twentieth_on_with_the_length_that_keeps
         "source 'b' (too_long 5, images 3); of tokenization.max_length (now 256) 319 would keep "
         "95%, 404 would keep all"
     ]
+    [told] = losses(Ledger.from_json({"a": account(20, too_long=1)}), 256, [300])  # 95% are kept
+    assert told.endswith("of tokenization.max_length (now 256) 300 would keep all")
     few = {"a": account(1000), "b": account(20, too_long=1)}
     assert losses(Ledger.from_json(few), 256, [1300])[0].endswith(
         "1 of 20 of source 'b' (too_long 1); of tokenization.max_length (now 256) 1,300 would keep "
