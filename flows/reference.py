@@ -19,7 +19,7 @@ from flows.params import RewardPipelineParams
 from flows.params_faults import is_listed, params_class
 from tasks.artifact.key import Inert
 from tasks.conversion.layouts.known import LAYOUTS, NAMES
-from tasks.errors import ParamsError, meant
+from tasks.errors import ParamsError, meant, shown
 
 REQUIRED, DECIDED = "required", "decided by the machine"
 
@@ -61,7 +61,8 @@ def keys(prefix: str = "") -> list[Key]:
     found = [k for k in known if not wanted or f"{k.key}.".startswith(f"{wanted}.")]
     if not found:
         names = [k.key for k in known]
-        raise ParamsError(f"no key is called {prefix!r}{meant(prefix, names, str)}")
+        near = meant(prefix, names, str) or "; `reward-pipeline keys` lists all"
+        raise ParamsError(f"no key is called {shown(prefix)}{near}")
     return found
 
 
@@ -101,7 +102,8 @@ def layout_reference(name: str) -> LayoutReference:
         ParamsError: no layout is called so.
     """
     if name not in NAMES:
-        raise ParamsError(f"no layout is called {name!r}{meant(name, NAMES, str)}")
+        near = meant(name, NAMES, str) or "; `reward-pipeline layouts` lists all"
+        raise ParamsError(f"no layout is called {shown(name)}{near}")
     layout = LAYOUTS[name]
     module = inspect.getmodule(layout.read)
     meaning = inspect.cleandoc((module and module.__doc__) or "")

@@ -95,6 +95,10 @@ def test_all_layouts_are_told_with_their_columns_and_options():
     one = said("layouts", "scored")
     assert '{"prompt": "Hi", "responses": ["Hello.", "No.", "Hm."], "scores": [3, 1, 1]}' in one
     assert "better   higher | lower" in one
+    with pytest.raises(ParamsError, match=r"'zzz'; `reward-pipeline layouts` lists all"):
+        layout_reference("zzz")
+    with pytest.raises(ParamsError, match=r"'zzz'; `reward-pipeline keys` lists all"):
+        keys("zzz")
     with pytest.raises(ParamsError, match="'score'; did you mean scored"):
         layout_reference("score")
 
