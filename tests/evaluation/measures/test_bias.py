@@ -92,6 +92,16 @@ def test_the_script_of_a_text():
         "hello, да": "latin",
         "hi, да": "cyrillic",  # of as many the first by name
         "\U00020000": "han",
+        # what is written in the forms of other blocks than the script's first one
+        "\u0750\u08a0": "arabic",
+        "\ufee3\ufead\ufea3\ufe92\ufe8e": "arabic",
+        "\ufb2a": "hebrew",
+        "\ua64b\u1c80": "cyrillic",
+        "ﾊﾝｶｸ": "kana",
+        "ＡＢＣ": "latin",
+        "ﬁ": "latin",
+        "\u0780\u0905": "devanagari",
+        "\u0710\u0860": "other",
         "2 + 2 = 4": "none",
         "": "none",
     }
