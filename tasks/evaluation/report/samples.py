@@ -56,9 +56,9 @@ def _picked(scores: Scores) -> dict[str, list[int]]:
 
 
 def conversation(row: dict[str, Any]) -> str:
-    """The prompt as it is read: of several turns each with its role before it."""
+    """The prompt as it is read: each turn with its role before it, but a user's that is alone."""
     prompt = orjson.loads(row["prompt"]) if row["prompt"] is not None else ""
-    if not isinstance(prompt, list) or len(prompt) < 2:
+    if not isinstance(prompt, list) or [turn["role"] for turn in prompt] == ["user"]:
         return prompt_text(row)
     return "\n\n".join(f"[{m['role']}] {text_of(m)}" for m in prompt)
 

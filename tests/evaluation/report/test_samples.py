@@ -19,11 +19,16 @@ TURNS = [
 ]
 
 
+SYSTEM = [{"role": "system", "content": "Greet me."}]
+
+
 def write_pairs(directory: Path, count: int) -> None:
-    """The pairs of conversion behind `made_scores`; the first has a prompt of several turns."""
+    """The pairs of conversion behind `made_scores`; the first has a prompt of several turns, the
+    fourth one of a system's turn alone."""
+    prompts = {0: TURNS, 3: SYSTEM}
     rows = [
         {"pair_id": f"{i:04d}", "source": "a", "file": "f", "row": i, "split": "eval"}
-        | {"format": "conversational", "prompt": json.dumps(TURNS[:1] if i else TURNS)}
+        | {"format": "conversational", "prompt": json.dumps(prompts.get(i, TURNS[:1]))}
         | {"chosen": json.dumps([{"role": "assistant", "content": f"yes {i}"}])}
         | {"rejected": json.dumps([{"role": "assistant", "content": f"no {i}"}])}
         for i in range(count)
@@ -43,6 +48,7 @@ def test_each_kind_holds_its_pairs_and_no_pair_stands_twice(tmp_path):
         *(("close", 5), ("close", 2)),
     ]
     assert found[1]["prompt"] == "[user] Hi\n\n[assistant] \n\n[tool] Hello!\n\n[user] And you?"
+    assert found[3]["prompt"] == "[system] Greet me."
     assert (found[0]["prompt"], found[0]["chosen"], found[0]["rejected"]) == ("Hi", "yes 6", "no 6")
 
 
