@@ -25,7 +25,7 @@ from tasks.templating.text_shards import text_shards
 from tasks.templating.tokenizer import saving
 from tasks.tokenization import TokenizationParams
 from tasks.tokenization import task as tokenization
-from tasks.tokenization.shard import _rows_where
+from tasks.tokenization.shard import BATCH_ROWS, _rows_where
 from tests.templating.stage_runs import read_arrow
 
 
@@ -128,14 +128,32 @@ def test_two_processes_leave_the_bytes_of_one(encoder, tmp_path, tiny_model_dire
     assert done[0][0].report["ledger"]["s"]["dropped"] == {"identical_rendered": 10}
 
 
+def test_a_shard_of_several_batches_keeps_all_its_rows_in_their_order(
+    tmp_path, tiny_model_directory
+):
+    numbers = range(2 * BATCH_ROWS + 9)
+    shards = [numbers, range(2, 6)]
+    made = converted(tmp_path / "conversion", shards)
+    _, tokenized = both(Store(tmp_path / "data"), made, tiny_model_directory)
+    for split, one in (("train", False), ("eval", True)):
+        found = read_arrow(tokenized.path / split / "00000.arrow")
+        wanted = [f"{n:x}" for n in numbers if n % 10 and (n % 5 == 1) == one]
+        assert found["pair_id"].to_pylist() == wanted
+    assert (tokenized.path / "train/00001.arrow").exists()
+    assert not (tokenized.path / "eval/00001.arrow").exists()  # none of its rows is held out
+
+
 @given(wanted=st.lists(st.booleans(), min_size=1, max_size=60), long=st.booleans())
 def test_rows_that_are_copied_in_runs_are_the_bytes_of_a_filter(wanted, long):
     mask = np.repeat(wanted, 9 if long else 1)
     count = len(mask)
+    valid = pa.array([not n % 3 for n in range(count + 3)])
+    behind = pa.py_buffer(np.arange(1, count + 4, dtype=np.float32))
     columns = {
         "pair_id": pa.array([f"{n:x}" for n in range(count + 3)]),
         "ids": pa.array([list(range(n % 7)) for n in range(count + 3)], pa.list_(pa.int32())),
-        "margin": pa.array([None if n % 3 else n for n in range(count + 3)], pa.float32()),
+        # with something behind its nulls, as a cast leaves it
+        "margin": pa.Array.from_buffers(pa.float32(), count + 3, [valid.buffers()[1], behind]),
     }
     for names in (["pair_id", "ids"], [*columns]):
         rows = pa.record_batch(columns).select(names).slice(3)

@@ -1,6 +1,7 @@
 """Templating and tokenization as stages: ids of real pairs, and a line for every row."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,6 +137,38 @@ def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     kept = rows_of(tokenized, "train")
     assert [row["margin"] for row in kept] == [0.5, None]
     assert [(row["preference"], row["comparison"]) for row in kept] == [(1.0, "c1"), (0.5, None)]
+
+
+def test_sides_that_the_tokenizer_makes_equal_are_left_out_with_their_rows(
+    tmp_path, tiny_model_directory
+):
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, model)
+    state = json.loads((model / "tokenizer.json").read_text())
+    (model / "tokenizer.json").write_text(json.dumps(state | {"normalizer": {"type": "Lowercase"}}))
+    pairs = [
+        pair(USER, says("Blue."), says("green.")),
+        pair(USER, says("Blue."), says("blue."), source="t"),
+        pair(USER, says("GREEN. " * 99), says("green. " * 99)),  # too long is counted first
+        pair("The sky", " is BLUE", " is blue", source="t"),
+    ]
+    for number, one in enumerate(pairs, 1):
+        one["row"] = number
+    _, tokenized = stages(tmp_path, model, [pairs], max_length=99)
+    ledger = Ledger.from_json(tokenized.report["ledger"])
+    assert {source: account.dropped for source, account in ledger.accounts.items()} == {
+        "s": {"too_long": 1},
+        "t": {"identical_tokens": 2},
+    }
+    left_out = pq.read_table(tokenized.path / "quarantine.parquet").to_pylist()
+    assert [(row["source"], row["file"], row["row"]) for row in left_out] == [
+        ("t", "f.jsonl", 2),
+        ("t", "f.jsonl", 4),
+    ]
+    assert {(row["reason"], row["field"]) for row in left_out} == {("identical_tokens", "chosen")}
+    assert "both sides have the same token ids" in left_out[0]["message"]
+    assert "The sky is BLUE" in left_out[1]["raw"]
+    assert len(rows_of(tokenized, "train")) == 1
 
 
 @pytest.mark.catalogue(89, 90)
