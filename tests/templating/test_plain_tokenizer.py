@@ -11,8 +11,9 @@ from tasks.templating.render import render
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.plain_files import is_plain
 from tasks.templating.tokenizer.plain_tokenizer import UNUSED, plain_tokenizer
-from tasks.templating.tokenizer.saving import save
+from tasks.templating.tokenizer.saving import _file_as_saved, save
 from tasks.templating.tokenizer.special_tokens import special_tokens
+from tasks.templating.tokenizer.tokenizer_file import tokenizer_file
 from tests.templating.families import build_family
 
 NEW = {"content": "<new>", "lstrip": False, "rstrip": False, "single_word": False}
@@ -126,7 +127,9 @@ def test_what_the_files_alone_say_is_what_transformers_loads(name, tmp_path):
     template.write_text("{{ messages[0].content }}")
     saved = tmp_path / "saved"
     saved.mkdir()
+    begun = _file_as_saved(directory)  # whose encoder is built while rows are rendered
     save(directory, template, saved)
+    assert tokenizer_file(saved) is begun
     again = AutoTokenizer.from_pretrained(saved)
     assert again(TEXT)["input_ids"] == theirs(TEXT)["input_ids"]
     assert dict(again.special_tokens_map) == dict(theirs.special_tokens_map)
