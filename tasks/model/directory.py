@@ -11,6 +11,7 @@ from typing import Any, cast
 from tasks.artifact import file_digest, merkle
 from tasks.artifact.durable import read_json
 from tasks.errors import ModelError, shown
+from tasks.model.tokenizer_class import choosing_type
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -60,7 +61,7 @@ def tokenizer_files(directory: Path) -> list[str]:
 
 
 def tokenizer_digest(directory: Path) -> str:
-    """Digest of the tokenizer's and the chat template's bytes.
+    """Digest of the tokenizer's and the chat template's bytes, and of a type that overrules them.
 
     Raises:
         ModelError: the directory has no tokenizer, a damaged one, or one that does not match
@@ -88,7 +89,9 @@ def tokenizer_digest(directory: Path) -> str:
             "template writes are read as ordinary text, letter by letter; expected false: take it "
             "out (special tokens in the rows' own text are for templating.special_tokens_in_text)"
         )
-    return merkle({name: file_digest(directory / name) for name in names})
+    digests = {name: file_digest(directory / name) for name in names}
+    chosen = choosing_type(directory)
+    return merkle(digests | ({"model_type": chosen} if chosen else {}))
 
 
 def weights_digest(directory: Path) -> str:

@@ -5,8 +5,11 @@ import json
 import pytest
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer
+from transformers.models.auto import tokenization_auto
 
 from tasks.errors import ModelError, TemplateError
+from tasks.model.directory import tokenizer_digest
+from tasks.model.tokenizer_class import CHOOSING_TYPES, PLAIN_CLASSES
 from tasks.templating.render import render
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.plain_files import is_plain
@@ -99,13 +102,14 @@ CHANGES = {
     "more special tokens": setting(extra_special_tokens=["is", "<new>"]),
     "a table of tokens": setting(added_tokens_decoder={"999": NEW}),
     "a class of its own": setting(tokenizer_class="LlamaTokenizerFast", bos_token="<|endoftext|>"),
+    "a class of the model's type": beside("config.json", {"model_type": "qwen2"}),
     "a map of special tokens": beside("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
     "added tokens": beside("added_tokens.json", {"<new>": 999}),
     "named templates": named_template,
     "a beginning, and more tokens": both(BEGUN, setting(extra_special_tokens=["is"])),
 }
 PLAIN = [*CHANGES][: [*CHANGES].index("another token") + 1]
-TEXT = "The sky <|im_start|>is<new> blue.<|im_end|> \n<|endoftext|>"
+TEXT = "The sky <|im_start|>is<new> blue in 1234, e\u0301.<|im_end|> \n<|endoftext|>"
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -132,8 +136,23 @@ def test_what_the_files_alone_say_is_what_transformers_loads(name, tmp_path):
     assert tokenizer_file(saved) is begun
     again = AutoTokenizer.from_pretrained(saved)
     assert again(TEXT)["input_ids"] == theirs(TEXT)["input_ids"]
+    assert tokenizer_file(saved).backend.encode(TEXT).ids == theirs(TEXT)["input_ids"]
     assert dict(again.special_tokens_map) == dict(theirs.special_tokens_map)
     assert again.chat_template == template.read_text()
+
+
+def test_no_model_type_by_which_transformers_chooses_the_class_is_read_from_the_files(tmp_path):
+    directory = build_family("chatml", tmp_path / "model").path
+    known = tokenization_auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+    digests = {tokenizer_digest(directory)}
+    for kind in (*sorted(known | CHOOSING_TYPES), "llama", "qwen3", ["no name"]):
+        (directory / "config.json").write_text(json.dumps({"model_type": kind}))
+        digests.add(tokenizer_digest(directory))
+        assert is_plain(directory) == (kind not in [*CHOOSING_TYPES])
+        if is_plain(directory) and isinstance(kind, str):
+            assert type(AutoTokenizer.from_pretrained(directory)).__name__ in PLAIN_CLASSES, kind
+    # Rows are tokenized anew where the same files are another tokenizer.
+    assert len(digests) == 1 + len(CHOOSING_TYPES)
 
 
 def test_what_says_nothing_about_the_text_is_no_variable_of_the_template(tmp_path):

@@ -1,7 +1,8 @@
 """Whether a tokenizer can be read from its files without transformers, and what they say.
 
-It can if it has a `tokenizer.json` and one of transformers' plain classes, its config holds only
-known settings, and every token that the config names is a special token of the `tokenizer.json`.
+It can if it has a `tokenizer.json` and one of transformers' plain classes, which the model's type
+does not overrule, its config holds only known settings, and every token that the config names is a
+special token of the `tokenizer.json`.
 """
 
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import orjson
 
+from tasks.model.tokenizer_class import PLAIN_CLASSES, choosing_type
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
 
-PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 NAMED = (
     *("bos_token", "eos_token", "unk_token", "sep_token"),
     *("pad_token", "cls_token", "mask_token"),
@@ -38,6 +39,8 @@ def plain_files(
     """Added tokens by content, and named tokens by name; None where transformers is needed."""
     config = _json(directory / "tokenizer_config.json")
     if config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
+        return None
+    if choosing_type(directory):
         return None
     if any((directory / name).exists() for name in OTHER_FILES):
         return None
