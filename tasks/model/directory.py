@@ -3,15 +3,15 @@
 Their digests are in different keys: a stage that only tokenizes is not rebuilt for other weights.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tasks.artifact import file_digest, merkle
 from tasks.artifact.durable import read_json
-from tasks.errors import ModelError, shown
+from tasks.errors import ModelError
 from tasks.model.tokenizer_class import choosing_type
+from tasks.model.weights import OTHER_FORM, check_safetensors, check_whole, json_object, listing
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -30,8 +30,6 @@ TOKENIZER_FILES = (
 )
 """Beside `*.model`, the files of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
 WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
-OTHER_FORM = "consolidated*.safetensors"
-"""The same weights once more, as Mistral's own programs read them; transformers never does."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def tokenizer_digest(directory: Path) -> str:
     if not any(name in vocabularies or name.endswith(".model") for name in names):
         raise ModelError(
             f"{directory} holds no tokenizer: expected tokenizer.json (or *.model, vocab.json, "
-            f"vocab.txt), found {_listing(directory)}; save it there with "
+            f"vocab.txt), found {listing(directory)}; save it there with "
             "tokenizer.save_pretrained"
         )
     for name in {"tokenizer.json", "tokenizer_config.json"}.intersection(names):
@@ -109,7 +107,7 @@ def weights_digest(directory: Path) -> str:
         )
     check_single_stack(directory, bool(fields.get("is_encoder_decoder")))
     check_safetensors(directory)
-    _check_whole(directory)
+    check_whole(directory)
     others = {*directory.glob(OTHER_FORM)}
     paths = {path for pattern in WEIGHT_PATTERNS for path in directory.glob(pattern)} - others
     return merkle({path.name: file_digest(path) for path in sorted(paths)})
@@ -136,17 +134,8 @@ def config_of(directory: Path) -> dict[str, Any]:
     """
     path = directory / "config.json"
     if not path.is_file():
-        raise ModelError(f"{directory} holds no config.json, found {_listing(directory)}")
-    return _object(path)
-
-
-def check_safetensors(directory: Path) -> None:
-    """Raises ModelError where no weights are there, or pickled ones alone."""
-    if not {*directory.glob("*.safetensors")} - {*directory.glob(OTHER_FORM)}:
-        raise ModelError(
-            f"{directory} holds no safetensors weights, found {_listing(directory)}; pickled "
-            "weights can run code and are refused: convert them with save_pretrained"
-        )
+        raise ModelError(f"{directory} holds no config.json, found {listing(directory)}")
+    return json_object(path)
 
 
 def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
@@ -158,31 +147,6 @@ def check_single_stack(name: str | Path, is_encoder_decoder: bool) -> None:
         )
 
 
-def weight_files(directory: Path, variant: str | None = None) -> list[Path]:
-    """The files that transformers reads weights from; other files beside them are not read.
-
-    Raises:
-        ModelError: the index of several files is no JSON object.
-    """
-    part = f"{variant}." if variant else ""
-    whole = directory / f"model.{part}safetensors"
-    if whole.is_file():
-        return [whole]
-    index = directory / f"model.safetensors.index.{part}json"
-    named = _object(index).get("weight_map") if index.is_file() else None
-    return sorted({directory / str(name) for name in named.values()}) if named else []
-
-
-def _object(path: Path) -> dict[str, Any]:
-    fields = read_json(path)
-    if not isinstance(fields, dict):
-        raise ModelError(
-            f"{path} is no JSON object: found {shown(path.read_bytes().decode('utf-8', 'replace'))}"
-            "; save it again with save_pretrained, or download it again"
-        )
-    return cast(dict[str, Any], fields)
-
-
 def _is_object(path: Path) -> bool:
     """Whether a file begins and ends as a JSON object does: one that was cut, or a pointer of git
     lfs, does not. Files of ten million bytes are common, so they are not parsed."""
@@ -190,44 +154,3 @@ def _is_object(path: Path) -> bool:
         first = file.read(64).lstrip()[:1]
         file.seek(max(0, path.stat().st_size - 64))
         return first + file.read().rstrip()[-1:] == b"{}"
-
-
-def _check_whole(directory: Path) -> None:
-    """Raises ModelError where weights that transformers will read are missing or cut: training
-    would find it out when all data have been prepared."""
-    files, index = weight_files(directory), directory / "model.safetensors.index.json"
-    for path in files:
-        if not path.is_file():
-            raise ModelError(f"{path} is not there, though {index} names it; download it again")
-        if fault := _fault_of(path):
-            raise ModelError(
-                f"{path} is not whole ({fault}); download it again (with `git lfs pull`, if it was "
-                "cloned)"
-            )
-    parts = sorted(directory.glob("model-*-of-*.safetensors"))
-    if parts and not files:
-        raise ModelError(f"{parts[0]} is a part of a model without {index.name}; download that")
-
-
-def _fault_of(path: Path) -> str | None:
-    """How a safetensors file is cut: the length of its header, its header, or its bytes.
-
-    Its own library would import numpy or torch to say so.
-    """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= size - 8:
-            return f"{size:,} bytes do not begin with the length of a header"
-        try:
-            header: dict[str, dict[str, Any]] = json.loads(file.read(length))
-            ends = [entry["data_offsets"][1] for n, entry in header.items() if n != "__metadata__"]
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            return f"its header cannot be read: {error}"
-    expected = 8 + length + max(ends, default=0)
-    return None if size == expected else f"incomplete: {size:,} bytes, expected {expected:,}"
-
-
-def _listing(directory: Path) -> str:
-    names = sorted(path.name for path in directory.iterdir())
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

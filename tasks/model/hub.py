@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tasks.errors import ModelError
 from tasks.ingestion.places.hub import endpoint, hub_error
-from tasks.model.directory import OTHER_FORM
+from tasks.model.weights import OTHER_FORM
 
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.codes", "*.txt")
 """No pickles and no Python: only files that are read here."""

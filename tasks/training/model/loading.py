@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from tasks.errors import ModelError
-from tasks.model.directory import weight_files
+from tasks.model.weights import weight_files
 from tasks.training.model.score_head import Head, draw_head, head_digest, read_head
 from tasks.training.model.soundness import (
     check_directory,

@@ -14,7 +14,8 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedModel
 
 from tasks.errors import ModelError, some
-from tasks.model.directory import check_safetensors, check_single_stack, config_of
+from tasks.model.directory import check_single_stack, config_of
+from tasks.model.weights import check_safetensors
 from tasks.training.scoring import head_names
 
 MOST_NAMED = 5
