@@ -4,10 +4,12 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from transformers import GPTQConfig
 
 from tasks.errors import ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.adapter import lora_config
+from tasks.training.model.quantized import with_quantization
 from tasks.training.params import LoraParams
 from tasks.training.settings import checks
 from tests.training.tiny import make_tokenizer
@@ -28,6 +30,18 @@ def test_quantization_without_its_package_is_refused_before_anything_is_loaded(
             peft_config=lora_config(LoraParams(r=4, target_modules=["q_proj", "down_proj"])),
             quantization_config=wanted if way == "argument" else None,
         )
+
+
+def test_quantization_by_another_package_is_asked_for_once_and_needs_its_own(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    other = {"quant_method": "gptq", "bits": 4}
+    for config in (other, GPTQConfig(bits=4)):
+        options = {"dtype": "float32", "quantization_config": config}
+        assert with_quantization({"dtype": "float32"}, config) == options
+        assert with_quantization(options, None) == options
+        with pytest.raises(ParamsError, match="given twice, as an argument and in model_init_kw"):
+            with_quantization(options, config)
+    assert with_quantization({"quantization_config": None}, None) == {"quantization_config": None}
 
 
 @pytest.mark.parametrize(
