@@ -13,6 +13,7 @@ from tasks.training.batches.collator import DataCollatorForPreference
 from tasks.training.batches.pieces import split
 from tasks.training.handover.export import exact_history
 from tasks.training.loss.params import LossParams
+from tasks.training.preflight.out_of_memory import is_out_of_memory
 from tests.training.tiny import make_rows
 
 FIELDS = {
@@ -208,6 +209,23 @@ def test_a_batch_that_cannot_be_cut_is_named_where_memory_is_short(base, tmp_pat
     trainer.data_collator = collate
     with pytest.raises(TrainingError, match=r"batch of .*colour.* cannot be cut in pieces; lower"):
         trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("tried to allocate 20.00 GiB"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (TrainingError("out of memory with micro-batches of 2 pairs"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_memory_that_is_short_is_known_by_the_kind_of_an_error_or_its_text(error, short):
+    assert is_out_of_memory(error) is short
 
 
 def test_an_error_that_is_not_about_memory_is_not_swallowed(base, tmp_path):
