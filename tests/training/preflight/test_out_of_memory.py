@@ -1,6 +1,7 @@
 """A micro-batch that does not fit is computed in pieces: the run is that of the smaller one."""
 
 import json
+import shutil
 from types import MethodType
 
 import pytest
@@ -106,6 +107,25 @@ def test_memory_that_runs_short_in_the_middle_of_a_step_costs_that_step_alone(ba
     for number, (mine, theirs) in enumerate(records):
         assert mine == (theirs if number == 0 else pytest.approx(theirs, rel=1e-4, abs=2e-6))
     assert all(torch.allclose(t, expected[name], atol=2e-5) for name, t in weights.items())
+
+
+def test_a_step_that_is_taken_again_drops_what_it_would_have_dropped(base, tmp_path):
+    shutil.copytree(base, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    (tmp_path / "base/config.json").write_text(json.dumps({**config, "attention_dropout": 0.5}))
+    rows = [  # as long as each other: no batch is padded
+        {"pair_id": f"{n}", "chosen_input_ids": [5, 40 + n], "rejected_input_ids": [5, 20 + n]}
+        for n in range(16)
+    ]
+    fields = {"disable_dropout": False, "max_steps": 2}
+    adapted = make(tmp_path / "base", tmp_path / "a", rows, room=8, **fields)
+    weights, history = outcome(adapted)
+    smaller = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    given = make(tmp_path / "base", tmp_path / "b", rows, **fields, **smaller)  # seeds anew
+    expected, other_history = outcome(given)
+    assert adapted.halvings == 1
+    assert history == other_history
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
 
 
 def test_an_adapted_run_that_is_resumed_stays_adapted(base, tmp_path):
