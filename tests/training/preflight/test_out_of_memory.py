@@ -1,6 +1,7 @@
 """A micro-batch that does not fit is computed in pieces: the run is that of the smaller one."""
 
 import json
+import re
 import shutil
 from types import MethodType
 
@@ -126,6 +127,16 @@ def test_a_step_that_is_taken_again_drops_what_it_would_have_dropped(base, tmp_p
     assert adapted.halvings == 1
     assert history == other_history
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
+
+
+def test_pairs_of_a_step_that_is_taken_again_are_named_once(base, tmp_path):
+    fields = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    trainer = make(base, tmp_path, make_rows(8), room=4, calls=1, **fields)
+    torch.nn.init.constant_(trainer.model.score.weight, float("nan"))
+    with pytest.raises(TrainingError, match="step 1: loss nan") as told:
+        trainer.train()
+    assert trainer.halvings == 1
+    assert sorted(re.findall(r"pair\d+", str(told.value))) == [f"pair{n:04d}" for n in range(8)]
 
 
 def test_an_adapted_run_that_is_resumed_stays_adapted(base, tmp_path):
