@@ -4,7 +4,6 @@ All of it may be repeated: what the run has already stays as it is.
 """
 
 import json
-import posixpath
 import re
 import time
 from collections.abc import Mapping
@@ -17,14 +16,13 @@ from tasks.ingestion.redaction import LEFT_OUT, is_secret_name, redacted
 from tasks.registration.lineage import LINEAGE, input_directory, write_trained_on
 from tasks.registration.subject import Subject
 from tasks.registration.tags import lineage_tags
-from tasks.registration.tracking import METRICS_PER_CALL, log_history
+from tasks.registration.tracking import METRICS_PER_CALL, log_history, mlflow_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PARAMS_PER_CALL = 100
 PARAM_LENGTH = 6000
-NAME_LENGTH = 250
 LONGEST_LIST = 50
 """Entries of a list that become params of their own. MLflow reads all that a run has at each call:
 a thousand sources took it minutes, and nobody reads them in a table."""
@@ -38,8 +36,6 @@ EVALUATION_FILES = (
 )
 BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 KEYS = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{20,}|sk-[\w-]{16,}|AKIA[0-9A-Z]{16})\b")
-UNNAMEABLE = re.compile(r"[^\w.\- /]")
-"""Characters that MLflow takes in no name of a param or metric."""
 
 
 def log_facts(
@@ -104,13 +100,6 @@ def flattened(value: Any, path: str = "") -> dict[str, str]:
     for key, inner in items:
         flat_items |= flattened(inner, f"{path}.{key}" if path else key)
     return flat_items
-
-
-def mlflow_name(path: str) -> str:
-    """The dotted path as MLflow takes it for a name: without other characters than it allows, and
-    with no slash where it would read another path."""
-    name = UNNAMEABLE.sub("_", path)[:NAME_LENGTH]
-    return name if posixpath.normpath(name) == name else name.replace("/", "_")
 
 
 def without_credentials(text: str) -> str:

@@ -11,6 +11,8 @@ is missing is logged at registration, from the artifact's `metrics.jsonl`.
 import json
 import logging
 import math
+import posixpath
+import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,6 +35,9 @@ STEP_NAMES = ("step", "global_step")
 NO_METRICS = (*STEP_NAMES, "max_steps", "time")
 """Of a record: its place, and a clock, which MLflow keeps with every point."""
 METRICS_PER_CALL = 1000
+NAME_LENGTH = 250
+UNNAMEABLE = re.compile(r"[^\w.\- /]")
+"""Characters that MLflow takes in no name of a param or metric."""
 
 Points = set[tuple[str, int]]
 
@@ -155,12 +160,21 @@ def log_records(
     for record in records:
         step = next((int(record[name]) for name in STEP_NAMES if name in record), 0)
         numbers = {n: v for n, v in record.items() if n not in NO_METRICS and _is_number(v)}
-        named = {(f"training.{name}", step): float(value) for name, value in numbers.items()}
+        named = {
+            (mlflow_name(f"training.{name}"), step): float(value) for name, value in numbers.items()
+        }
         new |= {point: value for point, value in named.items() if point not in known}
     metrics = [Metric(name, value, now, step) for (name, step), value in new.items()]
     for start in range(0, len(metrics), METRICS_PER_CALL):
         client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_CALL])
     known.update(new)
+
+
+def mlflow_name(path: str) -> str:
+    """The dotted path as MLflow takes it for a name: without other characters than it allows, and
+    with no slash where it would read another path."""
+    name = UNNAMEABLE.sub("_", path)[:NAME_LENGTH]
+    return name if posixpath.normpath(name) == name else name.replace("/", "_")
 
 
 def log_history(client: "MlflowClient", run_id: str, path: Path) -> None:

@@ -58,13 +58,15 @@ def test_a_relative_database_is_the_roots_wherever_the_command_is_typed(tmp_path
 
 def test_a_record_may_add_metrics_to_a_step_and_what_is_no_number_is_left_out(place):
     sink = MetricsSink(place.params, place.root, "abc")
-    sink({"step": 10, "max_steps": 90, "time": 1.7e9, "loss": 0.5})
+    sink({"step": 10, "max_steps": 90, "time": 1.7e9, "loss": 0.5, "recall@1": 0.5, "a//b": 2})
     sink({"global_step": 10, "eval_loss": 0.4, "note": "x", "flag": True, "bad": float("nan")})
     sink.flush()
     assert history(place, sink.run_id, "training.eval_loss") == [(10, 0.4)]
     assert set(place.client.get_run(sink.run_id).data.metrics) == {
         "training.loss",
         "training.eval_loss",
+        "training.recall_1",  # MLflow takes neither as it is, and would refuse all the others, too
+        "training.a__b",
     }
 
 
