@@ -1,9 +1,15 @@
-"""What a registry keeps of a decision, however many sources it was made of."""
+"""What a registry keeps of a decision, and that champions only become newer by themselves."""
 
-from tasks.registration.aliases.decision import _earlier, _write
+import pytest
+
+from tasks.errors import RegistrationError
+from tasks.registration.aliases.decision import _earlier, _forward_only, _write
 from tasks.registration.aliases.gate import Bound, decide
+from tasks.registration.aliases.history import entries, history
 from tasks.registration.aliases.judgement import Judgement
+from tasks.registration.aliases.locked_aliases import LockedAliases, Reason
 from tasks.registration.subject import Subject
+from tasks.registration.tags import SEQUENCE
 from tasks.registration.tracking import run_for
 from tests.registration.conftest import Place
 
@@ -49,3 +55,52 @@ def test_a_decision_over_a_thousand_sources_is_kept_whole_and_shown_in_part(plac
     assert all(f"\n- {bound}" in found.description for bound in few.bounds)
     assert "…" not in found.description
     assert _earlier(found, "asked again") == few
+
+
+def test_a_champion_is_no_challenger_any_more_and_no_run_before_the_newest_one_overtakes_it(
+    place: Place, tmp_path
+):
+    client, why = place.client, Reason("register", "better")
+    client.create_registered_model(NAME)
+    first, second, third = (
+        client.create_model_version(NAME, str(tmp_path), tags={SEQUENCE: sequence})
+        for sequence in ("5", "12", "9")
+    )
+    aliases = LockedAliases(client, NAME, check_lock=lambda: None)
+    assert aliases.newest_champion() == (0, 0)
+    aliases.move("challenger", 2, why)
+    aliases.make_champion(second, why)
+    assert client.get_registered_model(NAME).aliases == {"champion": 2}
+    moves = [(m.alias, m.previous, m.version, m.why) for m in history(client, NAME)]
+    assert moves == [
+        ("challenger", None, 2, "better"),
+        ("champion", None, 2, "better"),
+        ("challenger", 2, None, "champion now: better"),
+    ]
+    aliases.make_champion(first, why)  # by hand, say: the newest that ever was one stays known
+    assert aliases.newest_champion() == (12, 2)
+    beats = decide((), True, "beats version 1")
+    found = _forward_only(aliases, third, beats)
+    assert found.outcome == "challenger"
+    assert "(place 9, version 3, against 12, version 2): only promote" in found.reason
+    assert _forward_only(aliases, second, beats) == beats
+
+
+def test_a_move_that_was_written_down_and_not_made_is_made_by_the_next_attempt_as_one(
+    place: Place, tmp_path
+):
+    client = place.client
+    client.create_registered_model(NAME)
+    client.create_model_version(NAME, str(tmp_path))
+
+    def lost() -> None:
+        raise RegistrationError("the lease was lost")
+
+    with pytest.raises(RegistrationError, match="was lost"):
+        LockedAliases(client, NAME, lost).move("staging", 1, Reason("promote", "first try"))
+    assert history(client, NAME) == []
+    aliases = LockedAliases(client, NAME, check_lock=lambda: None)
+    for _ in range(2):  # the second finds it made
+        aliases.move("staging", 1, Reason("promote", "second try"))
+    assert [(move.version, move.why) for move in history(client, NAME)] == [(1, "first try")]
+    assert len(entries(client.get_registered_model(NAME).tags)) == 1
