@@ -43,7 +43,7 @@ def check_usable(params: RegistrationParams, root: Path) -> None:
     try:
         said = _not_writable(database) if database else _no_server(uri)
         if database and database.is_file() and not said:
-            _check_experiment(params.experiment_name, database)
+            said = _files_refuse(params.experiment_name, database)
     except sqlite3.DatabaseError as error:
         said = str(error)
     if said:
@@ -61,20 +61,31 @@ def _not_writable(database: Path) -> str:
     directory = next(place for place in database.parents if place.exists())
     if not directory.is_dir():
         return f"{directory} is no directory"
-    needed = [database, directory] if database.exists() else [directory]
-    return next(
-        (f"{path} cannot be written" for path in needed if not os.access(path, os.W_OK)), ""
-    )
+    return _first_not_writable(*([database, directory] if database.exists() else [directory]))
 
 
-def _check_experiment(name: str, database: Path) -> None:
+def _first_not_writable(*places: Path) -> str:
+    refusing = (place for place in places if not os.access(place, os.W_OK))
+    return next((f"{place} cannot be written" for place in refusing), "")
+
+
+def _files_refuse(name: str, database: Path) -> str:
+    """Why the files of an experiment cannot be written; empty if they can be, or it is not there.
+
+    Raises:
+        RegistrationError: no run can be put into it.
+    """
     with reading(database) as store:
         try:
             found = store.execute(EXPERIMENT_QUERY, (name,)).fetchone()
         except sqlite3.OperationalError:  # it is busy, or has no tables yet: MLflow makes them
-            return
-    if found is not None:
-        check_experiment(name, StoredExperiment(*map(str, found)), database)
+            return ""
+    if found is None:
+        return ""
+    stored = StoredExperiment(*map(str, found))
+    check_experiment(name, stored, database)
+    home = Path(stored.artifacts.removeprefix("file://"))
+    return _first_not_writable(*(place for place in (home, home / "models") if place.is_dir()))
 
 
 def _no_server(uri: str) -> str:

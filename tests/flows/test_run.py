@@ -213,6 +213,23 @@ def test_a_registry_that_nothing_is_to_be_written_into_may_be_read_only(pipeline
         run_pipeline(pipeline, force=["ingestion"])
 
 
+@pytest.mark.parametrize("place", ["artifacts", "artifacts/models"])
+def test_files_of_a_registry_that_somebody_else_may_write_alone_are_told_before_any_work(
+    pipeline, monkeypatch, place
+):
+    """Made by one user without umask 002, they would end another's run at registration."""
+    from tasks.registration.experiment import experiment_for
+    from tasks.registration.tracking import client_for
+
+    params, root = pipeline.params.registration, pipeline.root
+    experiment_for(client_for(params, root), params, root)
+    (root / "mlruns" / "artifacts" / "models").mkdir(parents=True)
+    monkeypatch.setattr("os.access", lambda path, _mode: not str(path).endswith(f"/mlruns/{place}"))
+    with pytest.raises(RegistrationError, match=f"/mlruns/{place} cannot be written; see that it"):
+        run_pipeline(pipeline)
+    assert not (root / "data" / "1_ingestion").exists()
+
+
 def test_a_registry_that_was_copied_is_told_before_any_work(pipeline, tmp_path):
     from tasks.registration.experiment import experiment_for
     from tasks.registration.tracking import client_for
