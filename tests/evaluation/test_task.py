@@ -55,6 +55,8 @@ def test_with_texts_every_family_of_figures_is_there_and_each_table_is_aligned(w
     families = {"format", "overall", "sources", "slices", "calibration", "rewards", "bias"}
     assert set(metrics) == families | {"readiness", "suspects", "warnings"}
     assert metrics["overall"]["groups"] == 18
+    probed = pq.read_table(found.path / "probes.parquet")["pair_id"].unique().to_pylist()
+    assert probed == [f"{row:032x}" for row in (0, 3)]  # 1 and 2 ask the same as 0
     assert set(metrics["slices"]) == {
         "length_ratio",
         "prompt_tokens",
