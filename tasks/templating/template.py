@@ -139,7 +139,7 @@ def _unstable(template: str) -> str | None:
         tree = environment().parse(template)
         compiled(template)  # which looks for filters and tests as well
     except TemplateSyntaxError as error:
-        line = template.splitlines()[error.lineno - 1] if template else ""
+        line = re.split("\r\n|\r|\n", template)[error.lineno - 1]  # as Jinja counts lines
         raise TemplateError(
             f"the chat template does not compile: line {error.lineno}: {error.message}; the line "
             f"is {shown(line)}"

@@ -125,6 +125,7 @@ def test_a_template_that_does_not_compile_is_refused_with_its_line(tiny_model_di
     params = TemplatingParams(chat_template_path=str(path))
     for text, told in (
         ("{{ messages }}\n{% if %}", "line 2"),
+        ("a\u2028b\x0c\r\n{% if %}\n", r"line 2: .*; the line is '\{% if %\}'$"),
         ("{{ messages }}\n{{ messages | from_json }}", "line 2: No filter named 'from_json'"),
         ("{{ messages }}\n{{ '\\ud83d' }}", "a lone surrogate in line 2"),
         ("{{ messages }}{% break %}", "does not compile: 'break' outside loop; mend it"),
