@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 from inspect import signature
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
@@ -190,6 +193,48 @@ def test_a_text_may_hold_more_special_tokens_than_there_are_characters_to_stand_
     ids = rows[0]["chosen_input_ids"]
     assert ids.count(tokenizer.eos_token_id) == 2  # the template's own
     assert tokenizer.decode(ids).endswith(f"assistant\n{many} so<|im_end|>\n")
+
+
+PIECES = st.lists(st.sampled_from(["<", "|", "a", "b", ">", " "]), max_size=5).map("".join)
+
+
+def known(tokens):
+    return special_tokens(SimpleNamespace(all_special_tokens=tokens, added_tokens_decoder={}))
+
+
+@settings(max_examples=600)
+@given(st.lists(PIECES.filter(str.strip), min_size=1, max_size=3), PIECES, PIECES, PIECES)
+def test_no_token_is_made_of_a_text_that_is_innocent_whatever_stands_around_it(
+    tokens, before, text, after
+):
+    special = known(tokens)
+    if not text.strip() or not special.innocent(text):
+        return
+    for written in (text, text.strip()):  # templates strip contents
+        start, end = len(before), len(before + written)
+        spans = special.markup(f"{before}{written}{after}")
+        assert not any(a < end and b > start for a, b in spans)
+
+
+def test_a_text_is_innocent_or_not():
+    special = known(["<|end|>", "<|pad|>", " "])  # white space alone is none of them
+    assert special.tokens == ("<|end|>", "<|pad|>")
+    for text in ("Hi", "3 + 4", "", " ", "end of it", "a|b", "<b> |"):
+        assert special.innocent(text), text
+    for text in (
+        "n",
+        "d|",
+        "<|",
+        "|>",
+        " > ",
+        "see <|end|>!",
+        "<",
+        "|",
+        "so <",
+        "|end|> x",
+        "x <|end|",
+    ):
+        assert not special.innocent(text), text
 
 
 def test_without_literals_the_encoder_is_the_tokenizer(tmp_path):
