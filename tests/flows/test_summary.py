@@ -3,6 +3,7 @@
 import pytest
 
 from flows.plan import Planned
+from flows.result_lines import result_lines
 from flows.summary import print_plan, print_summary, times_line
 
 
@@ -29,6 +30,76 @@ def test_the_summary_has_a_line_for_each_stage_and_tells_what_it_dropped(capsys)
         ["ingestion", "k1", "cached", "1,200", "1,000", "200", "0.1"],
     ]
     assert " ".join(lines[-1]) == "ingestion dropped tie 190, empty 10"
+
+
+METRICS = {
+    "accuracy": 0.98,
+    "accuracy_interval": (0.96, 0.995),
+    "accuracy_ties_half": 0.985,
+    "margin": 12.5,
+    "loss": 0.0625,
+    "pairs": 201,
+    "length_baseline": 0.505,
+}
+REGISTERED = {
+    "name": "reward-model",
+    "version": 4,
+    "alias": None,
+    "outcome": "rejected",
+    "decision": "[b] fails",
+    "bounds": [
+        {"name": "accuracy", "value": 0.65432149, "relation": ">=", "bound": 0.7, "note": "[c]"}
+        | {"holds": False},
+        {"name": "pairs", "value": 9, "relation": ">=", "bound": 20, "note": "", "holds": False},
+        {"name": "margin", "value": 2.0, "relation": ">=", "bound": 1, "note": "", "holds": True},
+    ],
+}
+
+
+def test_what_came_out_is_told_in_lines_below_the_table():
+    facts = {"metrics": METRICS, "registered": REGISTERED, "warnings": ["[w] beware"]}
+    assert result_lines(facts | {"report": "/d/[1]/report.html"}) == [
+        "evaluation: accuracy [bold]0.980[/] (95% 0.960 to 0.995), ties as 1/2 0.985, margin "
+        "12.500, loss 0.062, on 201 pairs",
+        "baseline: preferring the answer of more tokens gives 0.505",
+        "registered: [bold]reward-model[/] version 4 (no alias): models:/reward-model/4",
+        "decision: [bold]rejected[/]: \\[b] fails",
+        "  fails: accuracy 0.6543, bound >= 0.7 \\[c]",
+        "  fails: pairs 9, bound >= 20",
+        "warning: \\[w] beware",
+        "report: /d/[1]/report.html",
+    ]
+    margins = METRICS | {"undecided": 1200, "loss_without_margins": 0.125}
+    champion = {**REGISTERED, "alias": "champion", "outcome": "champion", "bounds": []}
+    lines = result_lines({"metrics": margins, "registered": champion})
+    assert lines[0].endswith(
+        "loss 0.062 (0.125 without the data's margins), on 201 pairs and 1,200 without a better "
+        "side"
+    )
+    assert "version 4 (champion)" in lines[2]
+    assert result_lines({"metrics": {}, "registered": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"overall": {"score": 0.25, "n": 419}}, "RM 0.250, on 419 items, not all of it"),
+        (
+            {"overall": {"score": 0.25, "n": 1000}, "items": 1200, "complete": True},
+            "RM 0.250, on 1,000 of 1,200 items",
+        ),
+        ({"overall": None}, "RM has no score, on 419 items"),
+        (
+            {"overall": None, "item_mean": {"score": 0.5, "n": 7}},
+            "RM has no score: 0.500 is the mean over 7 of 419 items, none is of a subset that it "
+            "has",
+        ),
+    ],
+)
+def test_a_benchmark_is_told_with_its_score_and_how_many_items_it_is_of(fields, told):
+    benchmark = {"title": "RM", "items": 419, "complete": False} | fields
+    summary = {"metrics": {}, "registered": None, "benchmarks": {"rm": benchmark}}
+    assert result_lines(summary) == [f"benchmark: {told}"]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
         ({"architectures": ["SkyworkRewardModel"]}, True),
     ],
 )
-def test_a_base_that_is_a_reward_model_already_is_told(tmp_path, ingestion, fields, told):
+def test_a_base_that_is_a_reward_model_already_is_told(tmp_path, ingestion, fields, told, caplog):
     scratch = Store(tmp_path / "a").obtain(step(SCRATCH, ingestion))
     base = tmp_path / "base"
     shutil.copytree(scratch.path, base)
@@ -131,6 +131,9 @@ def test_a_base_that_is_a_reward_model_already_is_told(tmp_path, ingestion, fiel
         True
     ] * told
     assert summary_of({"model": made})["warnings"] == warnings
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "tasks.model.task"
+    ] == warnings
 
 
 @pytest.mark.parametrize("name", ["spiece.model", "sentencepiece.bpe.model", "bpe.codes"])
