@@ -15,7 +15,7 @@ from tasks.errors import DataError
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tasks.templating.tokenizer.special_tokens import ALIASES
-from tasks.templating.tokenizer.tokenizer_file import has_fastokens, tokenizer_file
+from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, has_fastokens, tokenizer_file
 from tasks.tokenization.encoder import CASES, encoders_of, slow_engine, stage_encoder
 from tasks.tokenization.engines import TokenizersEngine
 from tasks.tokenization.flat import FIRST_WINDOW, common_lengths, join, shared_prefixes
@@ -143,6 +143,36 @@ def test_a_tokenizer_that_is_saved_to_cut_and_pad_texts_does_neither_here(choice
             assert [each.tolist() for each in found] == ids
         assert [literal(t, (), add_special_tokens=special).tolist() for t in texts] == ids
     assert own_tokens(plain_tokenizer(model.path)) == own == own_tokens(tokenizer)
+
+
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+DIGITS = {"type": "Digits", "individual_digits": True}
+
+
+@pytest.mark.parametrize(
+    ("said", "apart"),
+    [
+        ({}, True),
+        ({"normalizer": {"type": "NFC"}}, True),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [DIGITS]}}, True),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [DIGITS, METASPACE]}}, False),
+        ({"normalizer": {"type": "Prepend", "prepend": "▁"}}, False),
+        ({"added_tokens": []}, False),
+        ({"dropout": 0.5}, False),
+        *(({flag: True}, False) for flag in ("lstrip", "rstrip", "single_word", "normalized")),
+    ],
+)
+def test_texts_are_split_at_special_tokens_only_where_nothing_looks_across_one(
+    said, apart, tmp_path
+):
+    path = build_family("chatml", tmp_path / "model").path / "tokenizer.json"
+    state = json.loads(path.read_text())
+    flags = {name: value for name, value in said.items() if value is True}
+    state["added_tokens"][-1] |= flags
+    state["model"]["dropout"] = said.get("dropout")
+    state |= {name: said[name] for name in said.keys() & state.keys()}
+    engine = TokenizersEngine(TokenizerFile(json.dumps(state).encode()))
+    assert (engine.boundaries is not None) == apart
 
 
 def test_common_beginnings_of_many_pairs_equal_those_of_each_pair():
