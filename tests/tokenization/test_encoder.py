@@ -60,7 +60,7 @@ def test_each_distinct_piece_is_encoded_once_and_the_memory_is_bounded(tmp_path,
         assert [a.tolist() for a in part.lists()] == [
             a.tolist() for a in expected.lists()[start : start + 7]
         ]
-        assert len(engine._known) <= 20 + 7 * 20
+        assert len(engine._known) <= 20  # no seven texts have more pieces
 
 
 @pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
