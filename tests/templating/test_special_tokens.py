@@ -137,7 +137,15 @@ def test_a_template_that_looks_into_such_text_leaves_the_row_out(tmp_path, what)
     assert "looks into the text" in message
 
 
-@pytest.mark.parametrize("arguments", [{"city": "<|im_start|>"}, {"<|im_start|>": "Rome"}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"city": "<|im_start|>"},
+        {"<|im_start|>": "Rome"},
+        {"role": "<|im_start|>"},  # no message's role
+        {"who": [{"role": {"name": "<|im_start|>"}}]},
+    ],
+)
 def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path, arguments):
     model = build_family("qwen3", tmp_path / "model")
     function = {"name": "look", "arguments": arguments}
@@ -203,7 +211,7 @@ def known(tokens):
 
 
 @settings(max_examples=600)
-@given(st.lists(PIECES.filter(str.strip), min_size=1, max_size=3), PIECES, PIECES, PIECES)
+@given(st.lists(PIECES.map(str.strip).filter(bool), min_size=1, max_size=3), PIECES, PIECES, PIECES)
 def test_no_token_is_made_of_a_text_that_is_innocent_whatever_stands_around_it(
     tokens, before, text, after
 ):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from tasks.conversion.conversation.message_names import TEXT_KEYS
+from tasks.conversion.conversation.message_names import ROLES, TEXT_KEYS
 from tasks.templating.tokenizer.special_tokens import Literals, SpecialTokens
 
 FIRST_STAND_IN = 0x100000
@@ -110,6 +110,12 @@ def with_literals(
     return (render(messages, tools), (), None) if forged is None else (text, literals, forged)
 
 
+def _is_role(key: str, item: Any) -> bool:
+    """Whether it is the role of a message: templates compare those. An argument of a call may be
+    named `role` as well, and hold anything."""
+    return key == "role" and isinstance(item, str) and item in ROLES
+
+
 def _strings(value: Any, free: bool = False) -> Iterator[tuple[str, bool]]:
     """Every string of a JSON value, and whether it is free text; roles are not among them."""
     if isinstance(value, str):
@@ -117,7 +123,7 @@ def _strings(value: Any, free: bool = False) -> Iterator[tuple[str, bool]]:
     elif isinstance(value, dict):
         for key, item in cast(dict[str, Any], value).items():
             yield key, False
-            if key != "role":
+            if not _is_role(key, item):
                 yield from _strings(item, key in FREE_TEXT)
     elif isinstance(value, list):
         for item in cast(list[Any], value):
@@ -129,7 +135,9 @@ def _mapped(value: Any, change: Callable[[str, bool], str], free: bool = False) 
         return change(value, free)
     if isinstance(value, dict):
         return {
-            change(key, False): item if key == "role" else _mapped(item, change, key in FREE_TEXT)
+            change(key, False): item
+            if _is_role(key, item)
+            else _mapped(item, change, key in FREE_TEXT)
             for key, item in cast(dict[str, Any], value).items()
         }
     if isinstance(value, list):
