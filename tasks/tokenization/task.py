@@ -121,7 +121,7 @@ def _all_too_long(
 
     done = [workspace.finished(shard.stem) for shard in shards]
     lengths = [n for unit in done if unit for n in unit["numbers"]["longer_sides"]]
-    if not lengths or min(lengths) <= (params.max_length or 0):
+    if params.max_length is None or not lengths or min(lengths) <= params.max_length:
         return None
     p50, p90 = (int(x) for x in np.percentile(lengths, (50, 90), method="nearest"))
     return DataError(

@@ -139,13 +139,19 @@ def test_every_row_has_a_line(tmp_path, tiny_model_directory):
     assert [(row["preference"], row["comparison"]) for row in kept] == [(1.0, "c1"), (0.5, None)]
 
 
+def lowercased(model, directory):
+    """A copy of the model, to whose tokenizer capital letters are small ones."""
+    shutil.copytree(model, directory)
+    path = directory / "tokenizer.json"
+    state = json.loads(path.read_text()) | {"normalizer": {"type": "Lowercase"}}
+    path.write_text(json.dumps(state))
+    return directory
+
+
 def test_sides_that_the_tokenizer_makes_equal_are_left_out_with_their_rows(
     tmp_path, tiny_model_directory
 ):
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model_directory, model)
-    state = json.loads((model / "tokenizer.json").read_text())
-    (model / "tokenizer.json").write_text(json.dumps(state | {"normalizer": {"type": "Lowercase"}}))
+    model = lowercased(tiny_model_directory, tmp_path / "model")
     pairs = [
         pair(USER, says("Blue."), says("green.")),
         pair(USER, says("Blue."), says("blue."), source="t"),
@@ -176,6 +182,29 @@ def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
     shards = [[pair(USER, says("It is blue."), says("It is green."))]]
     with pytest.raises(DataError, match=r"0 of 1 pairs have at most .* 3 tokens.*p50=31.*raise"):
         stages(tmp_path, tiny_model_directory, shards, max_length=3)
+
+
+def test_where_nothing_is_left_the_cause_is_told_that_it_was(tmp_path, tiny_model_directory):
+    model = lowercased(tiny_model_directory, tmp_path / "model")
+    equal = pair(USER, says("Blue."), says("blue."))
+    for number, most in enumerate((None, 99)):
+        with pytest.raises(DataError, match="identical_tokens") as told:
+            stages(tmp_path / f"{number}", model, [[equal]], max_length=most)
+        assert "max_length" not in str(told.value)
+    long = pair(USER, says("green. " * 99), says("Blue."))
+    held = pair(USER, says("Blue."), says("Green."), split="eval")
+    with pytest.raises(DataError, match=r"no training pair is left; .*max_length \(now 99\)"):
+        stages(tmp_path / "held", model, [[long, held]], max_length=99)
+
+
+def test_which_encoder_had_how_many_shards_is_in_the_record(tmp_path, tiny_model_directory):
+    one = pair(USER, says("It is blue."), says("It is green."))
+    text = pair("The sky is", " blue.", " green.")
+    shards = [[one], [text, one], [text]]
+    _, tokenized = stages(tmp_path, tiny_model_directory, shards, encoder="tokenizers")
+    assert tokenized.report["encoders"] == {
+        "tokenizers by pieces": {"shards": 3, "why_no_faster": ""}
+    }
 
 
 def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
