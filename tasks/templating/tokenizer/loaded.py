@@ -7,7 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import ModelError, shown
+from tasks.errors import ModelError
+
+MOST_SHOWN = 400
+"""Characters of what transformers says."""
 
 
 def loaded(directory: Path) -> Any:
@@ -44,6 +47,6 @@ def cannot_be_loaded(place: str | Path, error: Exception) -> ModelError:
     """The error in a sentence."""
     return ModelError(
         f"the tokenizer in {place} cannot be loaded ({type(error).__name__}: "
-        f"{shown(' '.join(str(error).split()), 400)}); copy or download its files again, if they "
+        f"{' '.join(str(error).split())[:MOST_SHOWN]}); copy or download its files again, if they "
         "are damaged, and install what is asked for"
     )

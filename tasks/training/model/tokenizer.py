@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tasks.errors import ParamsError, meant, shown
+from tasks.errors import ModelError, ParamsError, meant, shown
 from tasks.model.directory import tokenizer_files
 from tasks.templating.template import merged_template, pin, read_template
 from tasks.templating.tokenizer.bos import with_one_bos
@@ -74,7 +74,7 @@ def prepare_tokenizer(
         tokenizer = load_tokenizer(model_name, trust_remote_code=trusted, **place)
     added: list[int] = []
     if args.chat_template_path is not None:  # it may bring the tokens that are asked for
-        added = _take_template(tokenizer, args.chat_template_path)
+        added = _take_template(tokenizer, args.chat_template_path, args.trust_remote_code)
     for setting in ("eos_token", "pad_token"):
         if getattr(args, setting) is not None:
             _check_token(tokenizer, setting, getattr(args, setting))
@@ -102,7 +102,7 @@ def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Non
         return
     try:
         own = load_tokenizer(model_name).get_vocab()
-    except ParamsError:
+    except (ParamsError, ModelError):
         return
     vocabulary = tokenizer.get_vocab()
     moved = [token for token, number in own.items() if vocabulary.get(token, number) != number]
@@ -133,14 +133,14 @@ def _check_token(tokenizer: PreTrainedTokenizerBase, setting: str, token: str) -
     )
 
 
-def _take_template(tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
+def _take_template(tokenizer: PreTrainedTokenizerBase, source: str, trusted: bool) -> list[int]:
     """Gives the tokenizer the template of a Jinja file, or that and the tokens of another one,
     whose ids are returned."""
     if Path(source).is_file():
         tokenizer.chat_template = read_template(Path(source))
         return []
     try:
-        other: Any = AutoTokenizer.from_pretrained(source)
+        other: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=trusted)
     except (OSError, ValueError) as error:
         raise ParamsError(
             f"chat_template_path {source!r} is neither a Jinja file nor a tokenizer"

@@ -1,12 +1,14 @@
 """A tokenizer that cannot be loaded, or is not there, is told in a sentence with its directory."""
 
 import pytest
+from datasets import Dataset
 
 from tasks.errors import ModelError, ParamsError
 from tasks.templating.tokenizer.loaded import loaded
+from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.contract import write_contract
 from tasks.training.model.tokenizer import load_tokenizer
-from tests.training.tiny import make_model
+from tests.training.tiny import make_model, make_rows, make_tokenizer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 11\n"
 """What a repository has in place of a large file, until `git lfs pull`."""
@@ -33,8 +35,17 @@ def test_a_damaged_tokenizer_is_told_with_its_directory_and_what_to_do(tmp_path,
             load(tmp_path / "m")
         message = str(told.value)
         assert message.startswith(f"the tokenizer in {tmp_path / 'm'} cannot be loaded ({said}")
-        assert message.endswith("; copy or download its files again, if they are damaged")
+        assert message.endswith("again, if they are damaged, and install what is asked for")
         assert len(message.splitlines()) == 1
+
+
+def test_a_damaged_tokenizer_beside_the_model_harms_nobody_who_passes_another(tmp_path):
+    cut(make_model(tmp_path / "m") / "tokenizer.json")
+    config = RewardConfig(output_dir=str(tmp_path / "out"), use_cpu=True, report_to="none")
+    rows = Dataset.from_list(make_rows(8))
+    given = make_tokenizer()
+    trainer = RewardTrainer(str(tmp_path / "m"), config, rows, processing_class=given)
+    assert trainer.processing_class.get_vocab() == given.get_vocab()
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
