@@ -257,3 +257,9 @@ def test_a_name_that_no_rows_have_is_told_by_the_names_that_there_are(base, tmp_
         trainer.evaluate("helpfull")
     if isinstance(given, dict):
         assert trainer.evaluate("b")["eval_loss"] == trainer.evaluate(given["b"])["eval_loss"]
+
+
+def test_half_precision_that_is_asked_for_stays_and_is_nobody_s_default_on_a_cpu(tmp_path):
+    given = {"output_dir": str(tmp_path), "use_cpu": True}
+    found = [RewardConfig(**given, bf16=asked).bf16 for asked in (True, False, None)]
+    assert found == [True, False, False]
