@@ -17,7 +17,7 @@ from tasks.training.settings.names import NAMES, check_name
 
 STAGE = "training"
 SHELF = "5_training"
-VERSION = 12
+VERSION = 13
 
 
 def step(

@@ -35,19 +35,21 @@ def load_tokenizer(name: str, **options: Any) -> PreTrainedTokenizerBase:
         f"{'' if known else ', which is no directory here, nor a repository that can be read'}"
         "; pass it as processing_class"
     )
-    if known and not tokenizer_files(Path(name)):
-        raise absent  # for some families transformers would make one up, of a single token
     try:
-        return AutoTokenizer.from_pretrained(name, **{"trust_remote_code": False, **options})
+        found: Any = AutoTokenizer.from_pretrained(name, **{"trust_remote_code": False, **options})
     except Exception as error:  # of a damaged file transformers raises whatever it meets
         if "trust_remote_code" in str(error):
             raise ParamsError(
                 f"the tokenizer of {name!r} asks to run code of its own, which is refused unless "
                 "RewardConfig says trust_remote_code=True"
             ) from error
-        if known or not isinstance(error, OSError | ValueError):
+        there = known and tokenizer_files(Path(name))
+        if there or not isinstance(error, OSError | ValueError):
             raise cannot_be_loaded(name, error) from error
         raise absent from error
+    if found.get_vocab().keys() <= {str(token) for token in found.added_tokens_decoder.values()}:
+        raise absent  # where there is no file, transformers makes one up for some families
+    return found
 
 
 def prepare_tokenizer(
