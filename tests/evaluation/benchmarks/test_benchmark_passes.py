@@ -15,9 +15,11 @@ from flows.result_lines import result_lines
 from tasks.artifact import Store
 from tasks.conversion.preference.identity import prompt_group
 from tasks.conversion.preference.pair import Pair
-from tasks.errors import DataError
+from tasks.errors import DataError, ModelError
 from tasks.evaluation import EvaluationParams, step
+from tasks.evaluation.benchmarks import passes
 from tasks.evaluation.benchmarks.encoding import ItemReader
+from tasks.evaluation.benchmarks.files import benchmark_files, items_of
 from tasks.evaluation.benchmarks.items import Item, Place
 from tasks.evaluation.measures.metrics import flat
 from tasks.evaluation.scoring.score import RewardScorer
@@ -244,10 +246,30 @@ def test_a_model_without_a_template_reads_text(whole, tmp_path):
     text = reader.reader.tokenizer.decode(reader.encode(item, None).ids[0])
     assert text.startswith("What color?\nIt is green.")
     assert text.endswith(reader.reader.tokenizer.eos_token)
+    turns = [{"role": "user", "content": " P"}, {"role": "user", "content": [_part("Q")]}]
+    answer = [{"role": "assistant", "content": "A "}]
+    [as_turns] = reader.encode(Item(HERE, "1", "s", turns, (answer,), 1), None).ids
+    [as_text] = reader.encode(Item(HERE, "1", "s", "P\nQ", ("A",), 1), None).ids
+    assert as_turns.tolist() == as_text.tolist()
+
+
+def _part(text):
+    return {"type": "text", "text": text}
+
+
+def test_an_answer_whose_reward_is_no_number_is_named_by_its_file_and_row(whole, tmp_path):
+    _, artifacts, _ = whole
+    params = params_of({"name": "rewardbench", "path": write(tmp_path / "rb.jsonl", rows_of(3))})
+    [benchmark] = params.benchmarks
+    items = items_of(benchmark, benchmark_files(benchmark))
+    scorer = RewardScorer(artifacts[0].path / "model")
+    scorer.model.score.weight.data[:] = float("nan")
+    work = passes.BenchmarkPasses(params, [(benchmark, items)], scorer, artifacts[1].path, None)
+    with pytest.raises(ModelError, match=r"an answer of rb\.jsonl row 1 earns \[nan, nan\], exp"):
+        work._part(items, None)
 
 
 def test_an_interrupted_benchmark_keeps_its_finished_items(whole, tmp_path, monkeypatch):
-    from tasks.evaluation.benchmarks import passes
 
     _, artifacts, _ = whole
     monkeypatch.setattr(passes, "ITEMS_AT_ONCE", 2)
