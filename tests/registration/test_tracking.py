@@ -263,3 +263,22 @@ def test_a_copied_registry_leaves_the_artifacts_of_the_first_alone(place, tmp_pa
     client = client_for(anew, copy)
     made = client.get_experiment(experiment_for(client, anew, copy))
     assert made.artifact_location == str(copy / "mlruns" / "artifacts")
+
+
+def test_an_experiment_that_was_deleted_or_whose_files_are_gone_takes_no_run(place, tmp_path):
+    client, params, root = place.client, place.params, place.root
+    number = experiment_for(client, params, root)
+    client.delete_experiment(number)
+    with pytest.raises(RegistrationError, match=f"experiments restore -x {number}`\\) or set"):
+        experiment_for(client, params, root)
+    client.restore_experiment(number)
+    assert experiment_for(client, params, root) == number
+    kept = tmp_path / "kept"
+    made = client.create_experiment("elsewhere", artifact_location=str(kept))
+    elsewhere = params.model_copy(update={"experiment_name": "elsewhere"})
+    with pytest.raises(
+        RegistrationError, match=f"in {kept}, which does not exist; expected {root}"
+    ):
+        experiment_for(client, elsewhere, root)
+    kept.mkdir()
+    assert experiment_for(client, elsewhere, root) == made
