@@ -65,7 +65,7 @@ def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory):
     settings = model_directory / "tokenizer_config.json"
     kept = settings.read_text()
     settings.write_text(kept[: len(kept) // 2])
-    told_of = f"the tokenizer of {model_directory}: JSONDecodeError: "
+    told_of = f"the tokenizer in {model_directory} cannot be loaded (JSONDecodeError: "
     assert told_of in told(model_directory)
     settings.write_text(kept)
     contract = model_directory / "reward_contract.json"

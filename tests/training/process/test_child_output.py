@@ -35,7 +35,8 @@ place = pathlib.Path(sys.argv[1])
 for number in range(20):
     print("line", number, flush=True)
 if sys.argv[2]:
-    (place / "error.json").write_text(json.dumps({"kind": sys.argv[2], "message": "row 7"}))
+    failure = {"kind": sys.argv[2], "message": "row 7", "own": True}
+    (place / "error.json").write_text(json.dumps(failure))
     print("what a launcher says then", flush=True)
 sys.exit(int(sys.argv[3]))
 """
