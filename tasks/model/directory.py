@@ -88,7 +88,7 @@ def tokenizer_digest(directory: Path) -> str:
             "out (special tokens in the rows' own text are for templating.special_tokens_in_text)"
         )
     digests = {name: file_digest(directory / name) for name in names}
-    chosen = choosing_type(directory)
+    chosen = choosing_type(settings, directory)
     return merkle(digests | ({"model_type": chosen} if chosen else {}))
 
 

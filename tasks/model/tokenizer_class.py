@@ -8,6 +8,7 @@ that it is trained on have to have them, too.
 """
 
 from pathlib import Path
+from typing import Any
 
 from tasks.artifact.durable import read_json
 
@@ -23,12 +24,11 @@ CHOOSING_TYPES = frozenset(
 own."""
 
 
-def choosing_type(directory: Path) -> str | None:
-    """The model's type where it chooses another class than the plain one that the tokenizer names;
-    else None."""
-    named = read_json(directory / "tokenizer_config.json")
-    config = read_json(directory / "config.json")
-    if not isinstance(named, dict) or named.get("tokenizer_class") not in PLAIN_CLASSES:
+def choosing_type(settings: Any, directory: Path) -> str | None:
+    """The model's type where it chooses another class than the plain one that the tokenizer's
+    config, `settings`, names; else None."""
+    if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
+    config = read_json(directory / "config.json")
     kind = config.get("model_type") if isinstance(config, dict) else None
     return kind if isinstance(kind, str) and kind in CHOOSING_TYPES else None

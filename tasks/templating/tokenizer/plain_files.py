@@ -40,7 +40,7 @@ def plain_files(
     config = _json(directory / "tokenizer_config.json")
     if config is None or config.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
-    if choosing_type(directory):
+    if choosing_type(config, directory):
         return None
     if any((directory / name).exists() for name in OTHER_FILES):
         return None
