@@ -19,7 +19,7 @@ def was_killed(job: Job, code: int, last: list[str]) -> bool:
     killed = code == 128 + signal.SIGKILL or any("SIGKILL" in line for line in last)
     failure = read_json(job.error)
     explained = failure is not None and failure["own"] and failure["kind"] != Interrupted.__name__
-    return killed and code != EXIT_INTERRUPTED and not explained
+    return killed and code not in (0, EXIT_INTERRUPTED) and not explained
 
 
 def newest_step(job: Job) -> int:

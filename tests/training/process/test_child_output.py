@@ -8,6 +8,7 @@ import pytest
 
 from tasks.artifact import Workspace
 from tasks.errors import Interrupted, TrainingError
+from tasks.training.checkpoints import checkpoint
 from tasks.training.params import TrainingParams
 from tasks.training.process import launch
 from tasks.training.process.job import Job
@@ -105,3 +106,20 @@ def test_a_reason_is_raised_and_what_follows_it_is_for_the_log(
     assert told_live[:20] == [f"line {n}" for n in range(20)][: len(told_live)]
     assert "what a launcher says then" not in told_live
     assert "what a launcher says then" in (tmp_path / "logs/log.txt").read_text()
+
+
+DONE = """
+import pathlib, sys
+place = pathlib.Path(sys.argv[1])
+(place / "checkpoints/checkpoint-5").mkdir(parents=True, exist_ok=True)
+(place / "checkpoints/checkpoint-5" / sys.argv[2]).write_text("{}")
+(place / "training.json").write_text("{}")
+print("rank 1 handles SIGTERM, not SIGKILL", flush=True)
+"""
+
+
+def test_a_process_that_has_done_its_job_is_not_started_again_whatever_it_printed(
+    started, tmp_path
+):
+    started(DONE, checkpoint.MANIFEST)
+    assert (tmp_path / "logs/log.txt").read_text().count("rank 1 handles") == 1
