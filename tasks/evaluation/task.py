@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 18
+VERSION = 19
 SHELF = "6_evaluation"
 
 

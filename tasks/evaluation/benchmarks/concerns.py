@@ -22,7 +22,8 @@ def _messages(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             ".contamination",
             f"the prompts of {shared:,} of {figures['items']:,} items stand in the training pairs: "
-            "its score is no held-out figure; take these prompts out of the sources",
+            "its score is no held-out figure; name its file as a source with `use: exclude` (and "
+            "conversion.split_by: opening, where they stand under a system text of their own)",
         )
     if figures["missing"]:
         yield (
