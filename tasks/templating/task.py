@@ -27,7 +27,7 @@ from tasks.templating.template import template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
-VERSION = 18
+VERSION = 19
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"

@@ -22,7 +22,7 @@ def test_a_quick_look_at_the_beginning_sees_what_the_whole_text_tells(bos, parts
         (" <s>\nHi<s>", None),  # a later one is somebody's own words
         ("<s><s>Hi", "writes <s> twice"),
         ("\n<s> <s>Hi", "writes <s> twice"),
-        ("Hi <s><s>", None),
+        ("Hi <s><s>", "writes no <s> here"),
         ("Hi", "writes no <s> here"),
     ],
 )

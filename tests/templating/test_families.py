@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer
 
 from tasks.artifact import Artifact
@@ -115,6 +116,23 @@ def test_a_template_without_the_bos_of_its_tokenizer_gets_it_and_one_with_two_is
     )
     assert len(rows) == 1
     assert "writes no <s> here" in quarantined(rendered)[2][1]
+
+
+def test_an_eos_that_is_the_bos_as_well_is_no_beginning(tmp_path):
+    """As of OPT, whose </s> is both."""
+    model = build_family("granite", tmp_path / "model")
+    backend = Tokenizer.from_file(str(model.path / "tokenizer.json"))
+    both = backend.token_to_id("<|end_of_text|>")
+    backend.post_processor = processors.TemplateProcessing(
+        single="<|end_of_text|> $A", special_tokens=[("<|end_of_text|>", both)]
+    )
+    backend.save(str(model.path / "tokenizer.json"))
+    template = tmp_path / "ended.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
+    rows = [CONVERSATIONS[0], TEXTS[0]]
+    _, tokenized = run(rows, model, tmp_path, chat_template_path=str(template))
+    places = [[n for n, i in enumerate(row["chosen_input_ids"]) if i == both] for row in tokenized]
+    assert [(place[0], len(place)) for place in places] == [(0, 3), (0, 2)]
 
 
 def test_a_row_that_begins_with_a_bos_of_its_own_is_told_so_where_tokens_are_kept(tmp_path):

@@ -3,6 +3,7 @@
 Conversations are tokenized without the tokenizer's own special tokens, so the chat template has to
 write their BOS; plain texts get it from the tokenizer. If the tokenizer begins every text with a
 BOS, the model has seen one on everything that it was trained on, so conversations get one, too.
+One that stands further on says nothing: some tokenizers (OPT's) have one token for BOS and EOS.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ def with_one_bos(tokenizer: Any) -> str:
         text = render(_TURNS, tokenizer)
     except TemplateError:  # the rows tell, each for itself, what the template refuses
         return template
-    if bos not in text:
+    if not text.lstrip().startswith(bos):
         return WRITE % own.bos_name + template
     problem = bos_problem(text, bos)
     if problem:
@@ -45,12 +46,13 @@ def with_one_bos(tokenizer: Any) -> str:
 
 def bos_problem(text: str, bos: str) -> str | None:
     """What is wrong with the beginning of a rendered conversation, in a sentence, or None."""
-    if bos not in text:
+    begun = text.lstrip()
+    if not begun.startswith(bos):
         return (
             f"the chat template writes no {bos} here, though it does elsewhere and the tokenizer "
             "begins every text with it; write it for every conversation"
         )
-    if text.lstrip().startswith(bos) and text.lstrip()[len(bos) :].lstrip().startswith(bos):
+    if begun[len(bos) :].lstrip().startswith(bos):
         return f"the chat template writes {bos} twice at the beginning; write it once"
     return None
 
