@@ -116,17 +116,18 @@ def _encoders(numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _all_too_long(
     workspace: Workspace, shards: Sequence[Path], params: TokenizationParams
 ) -> DataError | None:
-    """The error if no pair fits, with the lengths of pairs; else None."""
+    """The error if no pair of any shard fits, with the lengths of pairs; else None."""
     import numpy as np
 
-    done = [workspace.finished(shard.stem) for shard in shards]
-    lengths = [n for unit in done if unit for n in unit["numbers"]["longer_sides"]]
-    if params.max_length is None or not lengths or min(lengths) <= params.max_length:
+    done = [unit for shard in shards if (unit := workspace.finished(shard.stem))]
+    lengths = [n for unit in done for n in unit["numbers"]["longer_sides"]]
+    most = params.max_length
+    if len(done) < len(shards) or most is None or min(lengths, default=0) <= most:
         return None
     p50, p90 = (int(x) for x in np.percentile(lengths, (50, 90), method="nearest"))
     return DataError(
         f"{STAGE}: 0 of {len(lengths):,} pairs have at most tokenization.max_length "
-        f"{params.max_length} tokens on both sides (shortest {min(lengths)}, p50={p50}, "
+        f"{most} tokens on both sides (shortest {min(lengths)}, p50={p50}, "
         f"p90={p90}): raise max_length"
     )
 

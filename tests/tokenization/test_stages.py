@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tokenizers import AddedToken, Tokenizer
 
 from tasks.artifact import Artifact, Ledger, Store
 from tasks.errors import DataError
@@ -195,6 +196,21 @@ def test_where_nothing_is_left_the_cause_is_told_that_it_was(tmp_path, tiny_mode
     held = pair(USER, says("Blue."), says("Green."), split="eval")
     with pytest.raises(DataError, match=r"no training pair is left; .*max_length \(now 99\)"):
         stages(tmp_path / "held", model, [[long, held]], max_length=99)
+
+
+def test_a_text_without_ids_is_told_even_where_all_pairs_before_it_are_too_long(
+    tmp_path, tiny_model_directory
+):
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model_directory, model)
+    backend = Tokenizer.from_file(str(model / "tokenizer.json"))
+    backend.add_tokens([AddedToken("<a>", normalized=False, rstrip=True)])
+    backend.add_tokens([AddedToken("\t", normalized=False, lstrip=True)])
+    backend.save(str(model / "tokenizer.json"))
+    long = pair(USER, says("It is blue."), says("It is green."))
+    shards = [[long], [pair(USER, says("It <a> \t is"), says("blue"))]]
+    with pytest.raises(DataError, match=r"tokenizers fails on the text .*It <a>"):
+        stages(tmp_path, model, shards, max_length=3)
 
 
 def test_which_encoder_had_how_many_shards_is_in_the_record(tmp_path, tiny_model_directory):
