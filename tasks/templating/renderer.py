@@ -43,7 +43,7 @@ from tasks.templating.tokenizer.special_tokens import (
     blanked,
     special_tokens,
 )
-from tasks.templating.tokenizer.stand_ins import held, with_literals
+from tasks.templating.tokenizer.stand_ins import DOCUMENTS, held, with_literals
 from tasks.templating.traced.probe import TemplateProbe
 from tasks.templating.turn_order import unusual_order
 
@@ -117,11 +117,13 @@ class Renderer:
         if images:
             messages = self.pictures.readable(messages)
         tools = parse_tools(row["tools"])
+        settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
         if self.special and self.policy == "quarantine":
-            for name, value in (("prompt", prompt), (side, messages), ("tools", tools)):
+            words = {"prompt": prompt, side: messages, "tools": tools}
+            words["chat_template_kwargs"] = settings.get(DOCUMENTS)
+            for name, value in words.items():
                 if forged := held(value, self.special):
                     raise forgery(name, forged)
-        settings = json.loads(row["chat_template_kwargs"]) if row["chat_template_kwargs"] else {}
         rendered = self._in_order(messages, tools, settings, side)
         size = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
         if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * size:
@@ -157,7 +159,7 @@ class Renderer:
     def _rendered(
         self, messages: Messages, tools: Any, settings: dict[str, Any], side: Side
     ) -> Rendered:
-        def rendering(messages: Messages, tools: Any) -> str:
+        def rendering(messages: Messages, tools: Any, settings: dict[str, Any]) -> str:
             return render_with(messages, self.tokenizer, tools, settings)
 
         try:
@@ -170,7 +172,7 @@ class Renderer:
             return Rendered(text)
         if self.policy == "encode":
             with suppress(TemplateError):  # it refuses such words, which it is not shown
-                if text != rendering(messages, tools):
+                if text != rendering(messages, tools, settings):
                     raise looked_into(side, forged)
         return self._literal(text, literals, forged, side)
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from tasks.registration.loader.row_text import RowTexts
 from tasks.templating.tokenizer.plain_tokenizer import plain_tokenizer
 from tasks.templating.tokenizer.special_tokens import special_tokens
 from tasks.templating.tokenizer.stand_ins import StandIns
@@ -161,6 +162,31 @@ def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path, argument
     tokenizer = AutoTokenizer.from_pretrained(model.path)
     # user, call, result, answer: four turns, each with its start and its end
     assert [control_count(row["chosen_input_ids"], tokenizer) for row in rows] == [8, 8]
+
+
+def test_tokens_in_documents_that_a_row_brings_along_count_as_well(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    path = tmp_path / "based.jinja"
+    path.write_text("{% for d in documents or [] %}{{ d.text }}{% endfor %}" + JOINED)
+    rows = [
+        {"prompt": [user("end|> what?")], "chosen": [says("blue")], "rejected": GREEN}
+        | {"chat_template_kwargs": {"documents": [{"text": text}], "own": "<|im_end|>"}}
+        for text in ("see <|im_end|>", "see <|im_", "see |im_end|>")
+    ]
+    template = {"chat_template_path": str(path)}
+    rendered, kept = run(rows, model, tmp_path / "first", **template)
+    reasons = {number: reason for number, (reason, _) in quarantined(rendered).items()}
+    assert reasons == dict.fromkeys((1, 2), "special_token_in_text")
+    _, encoded = run(rows, model, tmp_path / "second", special_tokens_in_text="encode", **template)
+    tokenizer = AutoTokenizer.from_pretrained(model.path)
+    ids = [row["chosen_input_ids"] for row in encoded]
+    assert [control_count(each, tokenizer) for each in ids] == [1] * 3
+    assert encoded[2:] == kept
+    tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text("utf-8")
+    served = RowTexts(tokenizer, "encode")
+    assert [served.ids([*row["prompt"], *row["chosen"]], row) for row in rows] == ids
+    with pytest.raises(ValueError, match=r"documents holds the special token '<\|im_end\|>'"):
+        RowTexts(tokenizer, "quarantine").ids(rows[0]["prompt"], rows[0])
 
 
 def test_what_the_encoder_needs_as_names_is_refused_beside_a_forged_token(tmp_path):

@@ -27,7 +27,7 @@ from tasks.templating.tokenizer.special_tokens import (
     SpecialTokens,
     special_tokens,
 )
-from tasks.templating.tokenizer.stand_ins import held, with_literals
+from tasks.templating.tokenizer.stand_ins import DOCUMENTS, held, with_literals
 from tasks.tokenization.literal import literal_encoder
 
 REMOVE = "Remove the token"
@@ -85,9 +85,9 @@ class RowTexts:
         tools = schema_without_nulls(tools) or None
         settings = {**_settings(self.options), **_settings(options)}
         if self.special and self.policy == "quarantine":
-            _check_words(messages, tools, self.special)
+            _check_words(messages, tools, settings, self.special)
 
-        def rendering(messages: Any, tools: Any) -> str:
+        def rendering(messages: Any, tools: Any, settings: dict[str, Any]) -> str:
             return self.tokenizer.apply_chat_template(
                 messages, tools=tools, tokenize=False, **settings
             )
@@ -136,12 +136,15 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _check_words(messages: list[Any], tools: Any, special: SpecialTokens) -> None:
+def _check_words(
+    messages: list[Any], tools: Any, settings: Mapping[str, Any], special: SpecialTokens
+) -> None:
     for number, message in enumerate(messages):
         if forged := held(message, special):
             raise _forgery(f"messages[{number}] ({message['role']})", forged)
-    if forged := held(tools, special):
-        raise _forgery("tools", forged)
+    for name, value in (("tools", tools), (DOCUMENTS, settings.get(DOCUMENTS))):
+        if forged := held(value, special):
+            raise _forgery(name, forged)
 
 
 def _forgery(where: str, forged: str, what_to_do: str = REMOVE) -> ValueError:

@@ -15,6 +15,8 @@ from tasks.templating.tokenizer.special_tokens import Literals, SpecialTokens
 
 FIRST_STAND_IN = 0x100000
 FREE_TEXT = ("content", "text", *TEXT_KEYS)
+DOCUMENTS = "documents"
+"""The one setting of a template that is somebody's words: what an answer is to be based on."""
 
 
 def suspicious(value: Any, special: SpecialTokens) -> bool:
@@ -91,23 +93,28 @@ class StandIns:
 
 
 def with_literals(
-    render: Callable[[Any, Any], str],
+    render: Callable[[Any, Any, dict[str, Any]], str],
     special: SpecialTokens | None,
     messages: Any,
     tools: Any,
-    settings: Any,
+    settings: dict[str, Any],
 ) -> tuple[str, Literals, str | None]:
     """The text of a conversation, where it is literal, and a special token in the row's own words.
 
-    `render`: from messages and tools to the text. Without such a token nothing is literal.
+    `render`: from messages, tools and settings to the text. Without such a token nothing is
+    literal.
     """
-    if special is None or not suspicious([messages, tools], special):
-        return render(messages, tools), (), None
+    words = [messages, tools, settings.get(DOCUMENTS)]
+    if special is None or not suspicious(words, special):
+        return render(messages, tools, settings), (), None
     stand_ins = StandIns(special, messages, tools, settings)
-    rendered = render(stand_ins.put(messages), stand_ins.put(tools))
+    told = {n: stand_ins.put(value) if n == DOCUMENTS else value for n, value in settings.items()}
+    rendered = render(stand_ins.put(messages), stand_ins.put(tools), told)
     text, literals = stand_ins.resolved(rendered)
     forged = special.forged(text, literals)
-    return (render(messages, tools), (), None) if forged is None else (text, literals, forged)
+    if forged is None:
+        return render(messages, tools, settings), (), None
+    return text, literals, forged
 
 
 def _is_role(key: str, item: Any) -> bool:
