@@ -269,6 +269,11 @@ def test_a_text_is_innocent_or_not():
         "x <|end|",
     ):
         assert not special.innocent(text), text
+    many = known([f"{letter}-{letter}" for letter in "abcdefgh"])  # too many ends to look for
+    assert [many.innocent(text) for text in ("3 + 4", "x a-a x", "x h", "-b")] == [
+        True,
+        *[False] * 3,
+    ]
 
 
 def test_without_literals_the_encoder_is_the_tokenizer(tmp_path):
