@@ -7,7 +7,7 @@ from flows.pipeline import ORDER, Pipeline, checked_stage
 from tasks.artifact import Artifact
 from tasks.conversion.task import check_overrides, check_sources
 from tasks.errors import DataError, ParamsError
-from tasks.evaluation.task import benchmarks_found, check_device, check_slices
+from tasks.evaluation.task import benchmarks_found, check_decided, check_device, check_slices
 from tasks.registration.address import check_store
 from tasks.registration.usable import check_usable
 from tasks.templating.template import template_source
@@ -46,11 +46,11 @@ def check_params(params: RewardPipelineParams, until: str | None = None) -> None
 
 
 def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact]) -> None:
-    """Checks that a model can be evaluated before it is trained: there are held-out pairs, their
-    rows have the columns of `slice_by`, and the device can compute.
+    """Checks that a model can be evaluated before it is trained: there are held-out pairs, one of
+    them has a better side, their rows have the columns of `slice_by`, and the device can compute.
 
     Raises:
-        DataError: every held-out pair was left out, or none has a column of `slice_by`.
+        DataError: every held-out pair was left out or is a tie, or none has a column of `slice_by`.
         ParamsError: the device of the evaluation cannot be used here.
     """
     before, left = artifacts["conversion"].report, artifacts["tokenization"].report
@@ -61,6 +61,7 @@ def check_before_training(pipeline: Pipeline, artifacts: Mapping[str, Artifact])
             "or stop before the evaluation with --until training"
         )
     if not pipeline.store.place(pipeline.step("training", artifacts)).exists():
+        check_decided(artifacts["tokenization"])
         check_device(pipeline.params.evaluation)
         check_slices(pipeline.params.evaluation, artifacts["conversion"], artifacts["ingestion"])
 

@@ -168,6 +168,24 @@ def check_slices(params: EvaluationParams, conversion: Artifact, ingestion: Arti
     labels_at(ingestion, places_of(rows), params.slice_by)
 
 
+def check_decided(tokenization: Artifact) -> None:
+    """Refuses held-out pairs that are all ties.
+
+    Raises:
+        DataError: as above.
+    """
+    from tasks.evaluation.measures.metrics import none_decided
+    from tasks.evaluation.scoring.windows import read_windows, split_files
+    from tasks.evaluation.tables.scores import UNDECIDED
+
+    pairs = 0
+    for window in read_windows(split_files(tokenization.path)):
+        if (window["preference"].to_numpy() != UNDECIDED).any():
+            return
+        pairs += len(window)
+    raise none_decided(pairs)
+
+
 def _write_row_columns(params: EvaluationParams, ingestion: Artifact, workspace: Workspace) -> None:
     import pyarrow.parquet as pq
 

@@ -16,12 +16,13 @@ from flows.run import run_pipeline
 from tasks.artifact import Workspace
 from tasks.artifact.collection import collect
 from tasks.artifact.refs import RUN, UNFINISHED, refs
-from tasks.errors import ParamsError, PipelineError, RegistrationError
+from tasks.errors import DataError, ParamsError, PipelineError, RegistrationError
 from tasks.registration import RegistrationParams
 from tasks.registration.address import check_store
 from tasks.training.checkpoints.checkpoint import MANIFEST
 
 REPOSITORY = Path(__file__).parents[2]
+UP_TO_TOKENIZATION = {"1_ingestion", "2_conversion", "3_templating", "4_tokenization"}
 
 
 @pytest.fixture
@@ -31,6 +32,11 @@ def pipeline(tmp_path) -> Pipeline:
     source = {"name": "votes", "path": path, "columns": columns, "limit": 60}
     model = {"scratch": {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8}}
     return Pipeline(check({"model": model, "ingestion": {"sources": [source]}}, "test"), tmp_path)
+
+
+def shelves(pipeline) -> set[str]:
+    """The stages that have an artifact."""
+    return {path.name for path in (pipeline.root / "data").glob("[0-9]_*")}
 
 
 def stops_at(pipeline, stage):
@@ -155,9 +161,21 @@ def test_a_device_that_evaluation_cannot_use_is_told_before_the_training(pipelin
     given |= {"evaluation": {"device": "cuda:3"}, "conversion": {"eval_fraction": 0.2}}
     with pytest.raises(ParamsError, match=r"evaluation.device: device is 'cuda:3', but torch fin"):
         run_pipeline(Pipeline(check(given, "test"), pipeline.root))
-    assert {path.name for path in (pipeline.root / "data").glob("[0-9]_*")} == {
-        *("1_ingestion", "2_conversion", "3_templating", "4_tokenization")
-    }
+    assert shelves(pipeline) == UP_TO_TOKENIZATION
+
+
+def test_held_out_pairs_that_are_all_ties_are_told_before_the_training(pipeline, tmp_path):
+    given = pipeline.params.model_dump(exclude_unset=True)
+    ties = tmp_path / "ties.csv"
+    ties.write_text("q,a,b,sure\nHow?,So.,Thus.,0.5\nWhy?,For that.,For this.,0.5\n")
+    columns = {"prompt": "q", "chosen": "a", "rejected": "b", "preference": "sure"}
+    held_out = {"name": "ties", "path": str(ties), "columns": columns, "use": "eval"}
+    (votes,) = given["ingestion"]["sources"]
+    given["ingestion"] = {"sources": [votes | {"use": "train"}, held_out]}
+    given["conversion"] = {"ties": "keep"}
+    with pytest.raises(DataError, match="none of the 2 held-out pairs has a better side"):
+        run_pipeline(Pipeline(check(given, "test"), pipeline.root))
+    assert shelves(pipeline) == UP_TO_TOKENIZATION
 
 
 def test_the_last_run_s_ref_that_is_damaged_is_told_in_one_sentence(pipeline, tmp_path):

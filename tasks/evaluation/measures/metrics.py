@@ -38,6 +38,14 @@ FORMAT = 2
 Metrics = dict[str, Any]
 
 
+def none_decided(pairs: int) -> DataError:
+    """The error of held-out pairs that are all ties."""
+    return DataError(
+        f"none of the {pairs} held-out pairs has a better side (preference 0.5 in all), "
+        "expected one at least; raise conversion.eval_fraction, or drop ties"
+    )
+
+
 def all_metrics(
     scores: Scores,
     texts: Texts | None = None,
@@ -54,10 +62,7 @@ def all_metrics(
         DataError: no pair has a better side.
     """
     if not scores.decided.any():
-        raise DataError(
-            f"none of the {len(scores)} held-out pairs has a better side (preference 0.5 in all), "
-            "expected one at least; raise conversion.eval_fraction, or drop ties"
-        )
+        raise none_decided(len(scores))
     how = how or Resampling()
     order = scores.order()
     scores, texts = scores.take(order), texts.take(order) if texts else None
