@@ -19,6 +19,8 @@ SIDES = ("chosen", "rejected")
 OF_TWO = ("eos_token", "ids", "rewards")
 """Text and id; of the chosen and the rejected side."""
 ROW = ("format", "prompt", "chosen", "rejected", "tools", "chat_template_kwargs")
+ANSWERS = {"standard": str, "conversational": list}
+"""What the texts of a row's format hold as JSON."""
 
 
 def spelled(row: Mapping[str, Any], eos_token: str | None) -> dict[str, Any]:
@@ -79,7 +81,9 @@ def _lacking(contract: Mapping[str, Any]) -> Iterator[str]:
             refused = isinstance(entry, dict) and isinstance(entry.get("refused"), str)
             yield from _absent(where, entry, fields[:2] if refused else fields)
             if name == "probes" and isinstance(entry, dict) and "row" in entry:
-                yield from _absent(f"{where}.row", cast(dict[str, Any], entry)["row"], ROW)
+                row: Any = cast(dict[str, Any], entry)["row"]
+                yield from _absent(f"{where}.row", row, ROW)
+                yield from (f"{where}.row.{field}" for field in ROW if not _is_of_row(row, field))
 
 
 def _absent(name: str, part: Any, fields: Sequence[str]) -> Iterator[str]:
@@ -103,8 +107,28 @@ def _fits(field: str, value: Any) -> bool:
     if field == "rewards":
         return all(map(_is_number, both))
     return field != "ids" or all(
-        isinstance(ids, list) and all(type(i) is int for i in cast(list[Any], ids)) for ids in both
+        isinstance(ids, list)
+        and ids
+        and all(type(i) is int and i >= 0 for i in cast(list[Any], ids))
+        for ids in both
     )
+
+
+def _is_of_row(row: Mapping[str, Any], field: str) -> bool:
+    """Whether a field of a golden row holds what is rendered."""
+    value = row[field]
+    if field == "format":
+        return value in [*ANSWERS]
+    if value is None:
+        return field not in SIDES
+    kinds = {"tools": list, "chat_template_kwargs": dict}
+    try:
+        inner = json.loads(value)
+    except (TypeError, ValueError):
+        return False
+    if inner is None:
+        return field not in SIDES
+    return isinstance(inner, kinds.get(field, ANSWERS[row["format"]]))
 
 
 def _is_number(value: Any) -> bool:
