@@ -39,17 +39,17 @@ def replay(model: Scorer, directory: Path) -> int | None:
     if not path.is_file():
         return None
     contract = read_contract(path)
-    for probe in contract["probes"]:
-        if probe.get("refused") == REFUSED:
-            _check_refused(model, path, probe, contract["rendering"])
     golden = list(golden_of(contract))
     for name, row, ids, _ in golden:
-        if row is not None and list(model.token_ids(row)) != ids:
+        if row is not None and _ids(model, path, name, row) != ids:
             raise ValueError(
                 f"{path}: {name} has other token ids here than in training; the template, the "
                 "tokenizer or its library differs. Download the version again, and install "
                 "what its requirements.txt says"
             )
+    for probe in contract["probes"]:
+        if probe.get("refused") == REFUSED:
+            _check_refused(model, path, probe, contract["rendering"])
     rewards = model.rewards_of_ids([ids for _, _, ids, _ in golden])
     limit = float(contract["tolerance"]["float32"])
     for (name, _, _, expected), reward in zip(golden, rewards.tolist(), strict=True):
@@ -91,6 +91,16 @@ def _rendering(directory: Path) -> Mapping[str, Any] | None:
     """How training made text of its rows; None without a contract."""
     path = directory / CONTRACT
     return read_contract(path)["rendering"] if path.is_file() else None
+
+
+def _ids(model: Scorer, path: Path, name: str, row: Any) -> list[int]:
+    try:
+        return list(model.token_ids(row))
+    except Exception as error:  # of whatever class a template raises
+        raise ValueError(
+            f"{path}: {name} cannot be read here ({type(error).__name__}: {error}); the template "
+            "or the tokenizer is damaged, or of another model: download the version again"
+        ) from error
 
 
 def _check_refused(

@@ -18,7 +18,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from jinja2 import TemplateError
-from transformers import AutoTokenizer
 
 from tasks.registration.loader import reward_scale
 from tasks.registration.loader.allowed_files import check_files
@@ -28,7 +27,7 @@ from tasks.registration.loader.given_rows import check_options, content, convers
 from tasks.registration.loader.id_rewards import IdScorer
 from tasks.registration.loader.prompt_reuse import Ids
 from tasks.registration.loader.row_text import RowTexts
-from tasks.registration.loader.sound_weights import model_of
+from tasks.registration.loader.sound_files import model_of, tokenizer_of
 from tasks.registration.loader.too_long import TooLong, fitting
 from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.model.device import check_device
@@ -78,7 +77,7 @@ class ServedModel:
         self.map = map_to(directory, scale) if scale in ("champion", "reference") else None
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         check_device(self.device)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+        self.tokenizer: Any = tokenizer_of(directory)
         model = model_of(directory)
         self.model: Any = model.to(self.device).eval()
         use_onednn(getattr(model, model.base_model_prefix, model))

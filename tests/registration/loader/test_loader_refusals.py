@@ -26,6 +26,13 @@ PLANTED = "raise SystemExit('planted code ran')"
         ("adapter_config.json", "{}", "holds an adapter, whose base model is elsewhere"),
         ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["x.Y", null]}}', "auto_map"),
         ("reward_contract.json", "{", r"reward_contract\.json is no JSON \("),
+        (
+            "tokenizer.json",
+            '{"version": "1.0",',
+            r"the tokenizer in .*copy cannot be loaded \(JSON",
+        ),
+        ("tokenizer.json", "{}", r"the tokenizer in .*copy cannot be loaded \(KeyError"),
+        ("chat_template.jinja", "{% if", r"'one turn' cannot be read here \(TemplateSyntaxError"),
         ("config.json", '{"text_config": {"_attn_implementation": "some/kernel"}}', "repository"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The model of a directory, refused if a weight is missing: transformers would draw it at random.
+"""The model of a directory and its tokenizer, refused if a file is damaged or a weight is missing:
+transformers would draw it at random.
 
 Travels inside the registered model: it may import only modules that travel with it.
 """
@@ -8,9 +9,25 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tasks.training.model.whole import loaded_whole
+
+
+def tokenizer_of(directory: Path) -> Any:
+    """The tokenizer.
+
+    Raises:
+        ValueError: transformers cannot load it.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+    except Exception as error:  # of any class: a file is cut, a library missing
+        said = " ".join(str(error).split())[:400]
+        raise ValueError(
+            f"the tokenizer in {directory} cannot be loaded ({type(error).__name__}: {said}); copy "
+            "or download the model's files again"
+        ) from error
 
 
 def model_of(directory: Path) -> Any:
