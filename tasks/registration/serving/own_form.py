@@ -86,9 +86,11 @@ class RewardsRequest(Form):
             )
         if self.input is None and self.messages is None:
             raise RequestProblem(422, "no_input", "expected 'input' or 'messages'")
-        rows = self.input
-        if rows is None:
+        if self.input is None:
             kwargs = self.chat_template_kwargs
-            rows = [Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)]
-        every = [(i, *pair) for i, row in enumerate(rows) for pair in row.rows(f"input[{i}]")]
+            row = Row(messages=self.messages, tools=self.tools, chat_template_kwargs=kwargs)
+            named = [("messages", row)]
+        else:
+            named = [(f"input[{i}]", row) for i, row in enumerate(self.input)]
+        every = [(i, *pair) for i, (name, row) in enumerate(named) for pair in row.rows(name)]
         return RowsToScore([e[1] for e in every], [e[0] for e in every], [e[2] for e in every])

@@ -102,7 +102,7 @@ class ClassifyRequest(Form):
                     422, "bad_request", "'input' and 'messages' are both given; leave out one"
                 )
             options = {"tools": self.tools, "chat_template_kwargs": self.chat_template_kwargs}
-            return rows_to_score([{"messages": self.messages, **options}], "messages")
+            return RowsToScore([{"messages": self.messages, **options}], [0], ["messages"])
         if self.input is None:
             raise RequestProblem(422, "no_input", "expected 'input' or 'messages'")
         value: Any = self.input

@@ -117,6 +117,14 @@ def test_a_row_of_two_forms_is_refused_where_one_would_be_read_and_the_other_los
     assert error["type"] == ("no_input" if lacking else "bad_row")
 
 
+@pytest.mark.parametrize("path", ["/v1/rewards", "/classify"])
+def test_a_conversation_alone_is_named_by_the_field_that_it_stands_in(client, path):
+    answer = client().post(path, json={"messages": [TALK[0], {"role": 7, "content": "x"}]})
+    error = answer.json()["error"]
+    assert error["param"] == "messages"
+    assert error["message"].startswith("messages: messages[1].role is '7'")
+
+
 @pytest.mark.parametrize(
     "beside",
     [{"messages": TALK}, {"tools": []}, {"chat_template_kwargs": {"enable_thinking": False}}],
