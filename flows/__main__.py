@@ -115,16 +115,16 @@ def show(root: Root = Path(), as_json: AsJson = False) -> None:
     """Show the last finished run: its stages and their paths, metrics, registered version."""
     from flows.summary import print_summary, summary_at, times_line, with_alias_now, with_times
     from tasks.artifact import Store
-    from tasks.artifact.refs import last_facts
+    from tasks.artifact.refs import RUN, facts, refs
 
     artifacts = Store(root.resolve() / "data")
     with errors_in_one_sentence():
-        facts: dict[str, Any] | None = last_facts(artifacts, "run")
-        if facts is None:
+        if not (finished := refs(artifacts, RUN)):
             print(f"no run has finished below {root.resolve()}", file=sys.stderr)
             raise typer.Exit(EXIT_FAILED)
-        summary = with_alias_now(summary_at(facts, artifacts.root), root.resolve())
-        summary = with_times(summary, artifacts)
+        told: dict[str, Any] = facts(finished[-1])
+        summary = with_alias_now(summary_at(told, artifacts.root), root.resolve())
+        summary = with_times(summary, finished[-1], artifacts)
     if as_json:
         print(json.dumps(summary))
         return

@@ -12,7 +12,7 @@ from flows.plan import Planned
 from flows.result_lines import dropped_lines, result_lines
 from tasks.artifact import Artifact, Ledger, Store
 from tasks.artifact.record import RECORD, read_artifact
-from tasks.artifact.refs import RUN, UNFINISHED, params_file, refs, time_of
+from tasks.artifact.refs import UNFINISHED, params_file, refs, time_of
 from tasks.registration.task import SHOWN
 
 MOST_WARNINGS = 10
@@ -85,10 +85,9 @@ def summary_at(summary: Mapping[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def with_times(summary: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """The summary of the last finished run with its time and its params file, and the times of
+def with_times(summary: Mapping[str, Any], ref: Path, store: Store) -> dict[str, Any]:
+    """The summary of the finished run of a ref with its time and its params file, and the times of
     later ones that are going or did not come to their end, of those that had built anything."""
-    ref = refs(store, RUN)[-1]
     last = time_of(ref)
     others = [time for time in map(time_of, refs(store, UNFINISHED)) if time]
     later = [time.isoformat(timespec="seconds") for time in others if last and time > last]

@@ -82,16 +82,6 @@ def used_by(store: "Store", params_file: str) -> set[Name]:
     return used
 
 
-def last_facts(store: "Store", kind: str) -> Any:
-    """The facts of the newest ref of a kind, or None where there is none.
-
-    Raises:
-        ArtifactError: they cannot be read.
-    """
-    found = refs(store, kind)
-    return facts(found[-1]) if found else None
-
-
 def facts(path: Path) -> Any:
     """The facts that a ref holds beside the artifacts that it keeps.
 

@@ -14,7 +14,7 @@ from tasks.artifact import Step, Store
 from tasks.artifact.collection import RUNS, collect, in_use
 from tasks.artifact.durable import explained_disk_errors
 from tasks.artifact.lock import is_locked, locked
-from tasks.artifact.refs import RUN, UNFINISHED, keep, last_facts, refs, release, run_name, used_by
+from tasks.artifact.refs import RUN, UNFINISHED, facts, keep, refs, release, run_name, used_by
 from tasks.errors import ArtifactError
 
 
@@ -43,7 +43,7 @@ def test_what_a_kept_run_was_made_from_stays_and_the_rest_goes(store):
     assert swept == foretold == [(orphan.path, size)]
     assert all(kept.path.exists() for kept in (first, root, left, right, leaf))
     assert not orphan.path.exists()
-    assert last_facts(store, "run") == {"n": 1}
+    assert facts(refs(store, "run")[-1]) == {"n": 1}
 
 
 def test_only_the_newest_runs_are_kept_and_pins_stay(store):
@@ -66,7 +66,7 @@ def test_the_run_that_ends_last_is_the_newest_though_the_clock_was_set_back(stor
     for told in ("first", "second"):
         last = store.obtain(text_step("root", told))
         keep(store, RUN, run_name(store), [last], told)
-        assert last_facts(store, RUN) == told
+        assert facts(refs(store, RUN)[-1]) == told
     collect(store, keep_runs=1)
     assert (ahead.path.exists(), last.path.exists()) == (False, True)
 
@@ -163,7 +163,7 @@ def test_nothing_is_collected_while_a_ref_does_not_say_what_it_keeps(store):
     cut = ref.read_bytes()[:-9]
     for damaged in (cut, b"7", b"[]", b"{}", b'{"keeps": [["root"]]}', b'{"keeps": 7}'):
         ref.write_bytes(damaged)
-        for ask in (lambda: collect(store), lambda: last_facts(store, "version")):
+        for ask in (lambda: collect(store), lambda: facts(refs(store, "version")[-1])):
             with pytest.raises(ArtifactError, match=r"model-1\.json is damaged: expected"):
                 ask()
     ref.unlink()
@@ -176,7 +176,7 @@ def test_a_ref_that_another_run_removes_meanwhile_keeps_nothing(store):
     (store.root / "refs" / "unfinished-1.json").symlink_to("removed after it was listed")
     asking = replace(store, params_file="/a.yaml")
     assert used_by(asking, "/a.yaml") == set()
-    assert last_facts(store, UNFINISHED) is None
+    assert facts(refs(store, UNFINISHED)[-1]) is None
     both = keep(store, UNFINISHED, "2", [artifact, store.obtain(text_step("root", "y"))])
     keep(store, UNFINISHED, "3", [artifact])
     release(store, [artifact])

@@ -15,7 +15,7 @@ from flows.plan import plan
 from flows.run import run_pipeline
 from tasks.artifact import Workspace
 from tasks.artifact.collection import collect
-from tasks.artifact.refs import RUN, UNFINISHED, refs
+from tasks.artifact.refs import RUN, UNFINISHED, keep, refs
 from tasks.errors import DataError, ParamsError, PipelineError, RegistrationError
 from tasks.registration import RegistrationParams
 from tasks.registration.address import check_store
@@ -136,6 +136,21 @@ def test_a_root_that_was_moved_shows_where_its_artifacts_are_now(pipeline, tmp_p
     in_words = CliRunner().invoke(app, ["show", "--root", str(there)]).stdout
     assert all(path in in_words for path in paths[:3])
     assert f"{tmp_path}/" not in in_words + shown.stdout
+
+
+def test_a_run_that_ends_while_another_is_shown_does_not_lend_it_its_time(pipeline, monkeypatch):
+    from flows import summary
+
+    run_pipeline(pipeline, until="ingestion")
+    at = summary.summary_at
+
+    def shown_meanwhile(*asked):
+        keep(pipeline.store, RUN, "29991231T235959.999999Z-1", [])
+        return at(*asked)
+
+    monkeypatch.setattr(summary, "summary_at", shown_meanwhile)
+    words = ["show", "--json", "--root", str(pipeline.root)]
+    assert json.loads(CliRunner().invoke(app, words).stdout)["began"] < "2999"
 
 
 @pytest.mark.parametrize(
