@@ -121,7 +121,7 @@ def _trainer(job: Job, request: StopRequest) -> "RewardTrainer":
         model=job.model,
         args=args,
         train_dataset=train,
-        eval_dataset=held_out if params.eval_strategy != "no" else None,
+        eval_dataset=held_out if params.evaluates else None,
         processing_class=load_tokenizer(job.tokenizer),
         callbacks=[StopCallback(request)],
         peft_config=lora_config(params.lora) if params.lora else None,

@@ -125,6 +125,7 @@ class TrainingParams(Params):
     """Evaluates while training. It draws random numbers, so it is part of the result."""
     eval_steps: float | None = Field(default=None, gt=0)
     eval_on_start: bool = False
+    """Evaluates before the first step, whatever `eval_strategy` says."""
     per_device_eval_batch_size: PositiveInt = 8
     save_strategy: Annotated[Strategy, Inert] = "steps"
     """When a checkpoint is written; a stopped run continues from the newest."""
@@ -158,6 +159,11 @@ class TrainingParams(Params):
     stop_seconds: Annotated[PositiveFloat, Inert] = 20.0
     """How long a stopped training may take to save its checkpoint before it is killed. Prefect
     kills the flow's own process after 30; what saves outlives it, and holds the lock of its key."""
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether training looks at the held-out pairs."""
+        return self.eval_strategy != "no" or self.eval_on_start
 
     @model_validator(mode="after")
     def _steps_that_fit(self) -> Self:

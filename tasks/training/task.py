@@ -41,7 +41,7 @@ def step(
     files = {
         "weights": model.weights_digest,
         "accelerate_config": file_digest(accelerate_config(params)),
-        **_part_digests(tokenization, held_out=params.eval_strategy != "no"),
+        **_part_digests(tokenization, held_out=params.evaluates),
     }
 
     def build(workspace: Workspace) -> None:

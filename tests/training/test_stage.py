@@ -36,6 +36,7 @@ LONG = {
     "save_steps": 5,
 }
 SHORT = {"device": "cpu", "learning_rate": 1e-3, "logging_steps": 2}
+ON_START = {**SHORT, "eval_on_start": True}
 
 
 def start(store, base, pairs, params):
@@ -261,12 +262,18 @@ def test_other_held_out_pairs_make_another_model_only_where_training_looks_at_th
     flipped, more = (shutil.copytree(pairs, tmp_path / name) for name in ("flipped", "more"))
     write_pairs(flipped, make_rows(9, seed=2), "eval")
     write_pairs(more, make_rows(46), "train")
-    for strategy, looks in (("no", False), ("epoch", True)):
-        params = SHORT | {"eval_strategy": strategy}
+    for params, looks in (({}, False), ({"eval_strategy": "epoch"}, True), (ON_START, True)):
         before, held_out, trained = (stage_step(base, d, params) for d in (pairs, flipped, more))
         assert (before.key != held_out.key) == looks
         assert before.key != trained.key
         assert {"tokenization", "model"} == {*before.uses}  # kept by the collection
+
+
+@pytest.mark.slow
+def test_held_out_pairs_can_be_evaluated_before_the_first_step_alone(base, pairs, tmp_path):
+    artifact = Store(tmp_path).obtain(stage_step(base, pairs, ON_START))
+    assert [r["step"] for r in logged(artifact) if "eval_loss" in r] == [0]
+    assert artifact.report["last_evaluation"]["step"] == 0
 
 
 @pytest.mark.slow
