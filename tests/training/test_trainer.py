@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from tasks.errors import DataError, ParamsError, TrainingError
@@ -254,3 +255,24 @@ def test_an_encoder_mapped_from_its_file_trains_as_an_object(tmp_path, family):
         processing_class=make_tokenizer(),
     )
     assert trainer.train().global_step == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("lora", [None, {"r": 4}], ids=["whole", "lora"])
+def test_a_model_trained_in_half_precision_goes_on_in_the_precision_asked_for(base, tmp_path, lora):
+    rows = Dataset.from_list(make_rows(8))
+    peft = None if lora is None else LoraConfig(task_type="SEQ_CLS", **lora)
+    half = RewardTrainer(
+        str(base), config(tmp_path / "half", bf16=True), train_dataset=rows, peft_config=peft
+    )
+    half.train()
+    half.save_model(str(tmp_path / "saved"))
+    losses = []
+    for number, model in enumerate((str(tmp_path / "saved"), half.model)):
+        args = config(tmp_path / f"on{number}", num_train_epochs=4)
+        trainer = RewardTrainer(
+            model, args, train_dataset=rows, processing_class=half.processing_class
+        )
+        trainer.train()
+        losses.append([r["loss"] for r in trainer.state.log_history if "loss" in r])
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)

@@ -56,14 +56,14 @@ class SharedTrainer(ResumableTrainer):
         except Exception as error:  # whatever loading raises: the model is saved, and training over
             logger.warning("%s gets no %s: %s", directory, CONTRACT, error)
 
-    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+    def init_hf_repo(self, *args: Any, **kwargs: Any) -> None:
         """As Trainer's: the hub's repository is there, before anything is trained.
 
         Raises:
             ParamsError: the hub cannot be reached, or does not let it be made.
         """
         try:
-            super().init_hf_repo(token, private)
+            super().init_hf_repo(*args, **kwargs)
         except (HTTPError, OSError) as error:
             name = self.args.hub_model_id or Path(self.args.output_dir or ".").absolute().name
             raise ParamsError(

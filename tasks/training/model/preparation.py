@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from peft import PeftConfig, PeftModel
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasks.errors import ModelError, ParamsError
@@ -85,10 +86,18 @@ def _loaded(
         raise ParamsError("quantization_config is only used when the model is given as a path")
     if args.model_init_kwargs:
         raise ParamsError("model_init_kwargs are only used when the model is given as a path")
+    _leave_autocast(model)
     base = base_of(model)
     realign(base)
     read_by_length(base)
     return model, Head("loaded", head_digest(base))
+
+
+def _leave_autocast(model: nn.Module) -> None:
+    """Gives a model that another trainer has trained in half precision its own forward back:
+    Accelerate, in whose autocast it runs since, puts it into one where `args` ask for that."""
+    if own := vars(model).pop("_original_forward", None):
+        model.forward = own
 
 
 def _adapted(
