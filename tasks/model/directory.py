@@ -121,6 +121,12 @@ def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
     """
     if not directory.is_dir():
         raise ModelError(f"model.path {directory} is no directory; give the path of a saved model")
+    names = {path.name for path in directory.iterdir()}
+    if "adapter_config.json" in names and "config.json" not in names:
+        raise ModelError(
+            f"{directory} holds an adapter alone, and not the model that it belongs to; merge it "
+            "first (merge_and_unload, save_pretrained)"
+        )
     return BaseModel(
         directory.resolve(), tokenizer_digest(directory), weights_digest(directory), provenance
     )

@@ -196,6 +196,14 @@ def spread_weights(directory, *missing):
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
 
 
+def leave_an_adapter(directory):
+    """As peft saves it: the base model, and its tokenizer, are somewhere else."""
+    for path in directory.iterdir():
+        path.unlink()
+    (directory / "adapter_config.json").write_text("{}")
+    (directory / "adapter_model.safetensors").write_bytes(b"")
+
+
 def lose_the_index(directory):
     spread_weights(directory)
     (directory / "model.safetensors.index.json").unlink()
@@ -244,6 +252,7 @@ def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tin
             r"is not whole \(its header cannot be read: .*\); download it again",
         ),
         (lambda d: (d / "config.json").unlink(), r"holds no config\.json, found chat_template"),
+        (leave_an_adapter, "model holds an adapter alone, .*; merge it first"),
         (
             lambda d: (d / "tokenizer.json").unlink(),
             r"holds no tokenizer: expected tokenizer\.json",
