@@ -45,6 +45,8 @@ class ModelParams(Params):
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise ValueError(f"needs exactly one of path, hub and scratch, found {found}")
+        if self.hub is None and "revision" in self.model_fields_set:
+            raise ValueError("revision is for a `hub` model only")
         if self.path is not None and is_url(self.path):
             raise ValueError("path is a URL; give a local directory, or `hub` for a repository")
         return self

@@ -291,6 +291,9 @@ def test_exactly_one_origin_is_asked_for():
         ModelParams()
     with pytest.raises(ValidationError, match="found path and hub"):
         ModelParams(path="a", hub="b/c")
+    for place in ({"path": "a"}, {"scratch": {}}):
+        with pytest.raises(ValidationError, match="revision is for a `hub` model only"):
+            ModelParams(**place, revision="v1")
 
 
 def test_a_url_is_no_path(monkeypatch):
