@@ -191,6 +191,18 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named_with_its_directory(
         plain_tokenizer(directory)
 
 
+def test_the_template_beside_a_tokenizer_is_read_like_one_of_a_path(tmp_path):
+    directory = build_family("chatml", tmp_path / "model").path
+    path = directory / "chat_template.jinja"
+    path.write_text("{{ messages }}", "utf-8-sig")
+    assert plain_tokenizer(directory).chat_template == "{{ messages }}"
+    path.write_text("{{ 'é' }}", "latin-1")
+    with pytest.raises(
+        TemplateError, match=r"model/chat_template\.jinja is not UTF-8: .*; save it"
+    ):
+        plain_tokenizer(directory)
+
+
 def test_no_code_out_of_a_tokenizers_directory_is_run_even_if_somebody_says_yes(
     tmp_path, monkeypatch
 ):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tasks.templating.environment import compiled, with_reasoning
+from tasks.templating.template import read_template
 from tasks.templating.tokenizer.loaded import loaded
 from tasks.templating.tokenizer.plain_files import plain_files
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
@@ -110,7 +111,12 @@ class PlainTokenizer:
 
 
 def plain_tokenizer(directory: Path) -> PlainTokenizer:
-    """The tokenizer in a directory."""
+    """The tokenizer in a directory.
+
+    Raises:
+        ModelError: transformers, which is needed for it, does not load it.
+        TemplateError: its chat template is not UTF-8.
+    """
     file = tokenizer_file(directory)
     files = file and plain_files(directory, file)
     return _from_files(directory, file, *files) if file and files else _loaded(directory)
@@ -122,7 +128,7 @@ def _from_files(
     path = directory / "chat_template.jinja"
     ids = {name: int(added[text]["id"]) for name, text in named.items()}
     return PlainTokenizer(
-        path.read_text("utf-8") if path.is_file() else None,
+        read_template(path) if path.is_file() else None,
         named,
         tuple(dict.fromkeys(named.values())),
         tuple(text for text, token in added.items() if token["special"]),
