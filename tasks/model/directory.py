@@ -30,6 +30,7 @@ TOKENIZER_FILES = (
 )
 """Beside `*.model`, the files of SentencePiece: tokenizer.model, spiece.model, spm.model ..."""
 WEIGHT_PATTERNS = ("config.json", "*.safetensors", "*.safetensors.index.json")
+READ = (*TOKENIZER_FILES, "*.model", *WEIGHT_PATTERNS)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,14 @@ def describe(directory: Path, provenance: dict[str, Any]) -> BaseModel:
     """
     if not directory.is_dir():
         raise ModelError(f"model.path {directory} is no directory; give the path of a saved model")
-    names = {path.name for path in directory.iterdir()}
+    paths = sorted(directory.iterdir())
+    for path in paths:
+        if any(map(path.match, READ)) and not path.exists():
+            raise ModelError(
+                f"{path} is a link to {path.readlink()}, which is not there; copy the model with "
+                "what its links lead to (cp -rL), or download it again"
+            )
+    names = {path.name for path in paths}
     if "adapter_config.json" in names and "config.json" not in names:
         raise ModelError(
             f"{directory} holds an adapter alone, and not the model that it belongs to; merge it "

@@ -196,6 +196,16 @@ def spread_weights(directory, *missing):
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
 
 
+def cut_a_link(name):
+    """As in a snapshot of the hub's cache that was copied without the files behind its links."""
+
+    def harm(directory):
+        (directory / name).unlink()
+        (directory / name).symlink_to("../blobs/ab")
+
+    return harm
+
+
 def leave_an_adapter(directory):
     """As peft saves it: the base model, and its tokenizer, are somewhere else."""
     for path in directory.iterdir():
@@ -252,6 +262,11 @@ def test_files_that_are_not_read_for_the_weights_need_not_be_whole(tmp_path, tin
             r"is not whole \(its header cannot be read: .*\); download it again",
         ),
         (lambda d: (d / "config.json").unlink(), r"holds no config\.json, found chat_template"),
+        (
+            cut_a_link("chat_template.jinja"),
+            r"chat_template\.jinja is a link to \.\./blobs/ab, which is not there; copy",
+        ),
+        (cut_a_link("model.safetensors"), r"model\.safetensors is a link to"),
         (leave_an_adapter, "model holds an adapter alone, .*; merge it first"),
         (
             lambda d: (d / "tokenizer.json").unlink(),
