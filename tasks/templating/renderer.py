@@ -125,7 +125,7 @@ class Renderer:
                 if forged := held(value, self.special):
                     raise forgery(name, forged)
         rendered = self._in_order(messages, tools, settings, side)
-        size = len(row["prompt"] or "") + len(row[side]) + len(row["tools"] or "")
+        size = sum(len(row[n] or "") for n in ("prompt", side, "tools", "chat_template_kwargs"))
         if len(rendered.text) > LENGTH_ALLOWANCE + LENGTH_FACTOR * size:
             raise over_limit(f"made {len(rendered.text):,} characters of a row of {size:,}")
         if missing := missing_text(messages, rendered.text):

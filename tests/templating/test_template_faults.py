@@ -200,6 +200,17 @@ def test_a_rendering_that_takes_too_long_or_grows_too_large_is_quarantined(
         render_rows([pair(), *four], large)
 
 
+def test_a_row_that_is_itself_large_may_have_a_large_text_wherever_its_words_stand(render_rows):
+    long = "so " * 100_000
+    tool = {"type": "function", "function": {"name": "f", "description": long}}
+    settings = {"documents": [{"text": long}]}
+    rows = [pair(user(long)), pair(tools=[tool]), pair(chat_template_kwargs=settings)]
+    wordy = "{{ documents[0].text if documents }}{{ tools | tojson if tools }}" + CHATML
+    rendered, tokenized = render_rows(rows, wordy)
+    assert quarantined(rendered) == {}
+    assert len(tokenized) == 3
+
+
 @pytest.mark.catalogue(97)
 def test_conversations_without_a_template_fail_and_texts_do_not(tiny_model_directory, tmp_path):
     import shutil
