@@ -22,6 +22,9 @@ from tasks.registration.usable import refusal
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+CLOUDS = ("boto3", "botocore", "azure", "google")
+"""The libraries by which MLflow reaches files in a cloud; their errors are none of MLflow's."""
+
 
 @contextmanager
 def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, None, None]:
@@ -42,16 +45,30 @@ def refusals_told(params: RegistrationParams, root: Path) -> Generator[None, Non
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
-        said = refusal(store_uri(params, root), _reason(error))
-        raise RegistrationError(f"{said}. What a run has computed is kept") from error
+        raise _refused(params, root, error) from error
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, shutil.Error) as error:
         raise RegistrationError(
             redacted(f"the files of MLflow's store {store_uri(params, root)} are damaged: {error}")
             + "; remove what that names, and run again: what is missing is written anew"
         ) from error
+    except Exception as error:
+        if not is_of_a_cloud(error):
+            raise
+        raise _refused(params, root, error) from error
     finally:
         for logger, level in zip(noisy, levels, strict=True):
             logger.setLevel(level)
+
+
+def is_of_a_cloud(error: BaseException) -> bool:
+    """Whether a cloud's library raised it, or is missing: the cloud is away, or refuses."""
+    module = error.name if isinstance(error, ImportError) else type(error).__module__
+    return (module or "").partition(".")[0] in CLOUDS
+
+
+def _refused(params: RegistrationParams, root: Path, error: Exception) -> RegistrationError:
+    said = refusal(store_uri(params, root), _reason(error))
+    return RegistrationError(f"{said}. What a run has computed is kept")
 
 
 def _reason(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from tasks.registration.loader.champion_scale import ChampionScale, ScaleMap
 from tasks.registration.params import RegistrationParams
 from tasks.registration.proving.download import NO_ANSWER, NO_ROOM, check_registered, download
 from tasks.registration.registry import CHAMPION
+from tasks.registration.store import is_of_a_cloud
 from tasks.registration.subject import Subject
 from tasks.registration.tags import CONTRACT
 
@@ -81,7 +82,7 @@ def _is_passing(error: BaseException) -> bool:
     """Whether an error tells of a full disk, or a store that is busy or away, and nothing of the
     champion."""
     busy = getattr(error, "error_code", None) == "TEMPORARILY_UNAVAILABLE"
-    if busy or NO_ROOM in str(error) or NO_ANSWER.search(str(error)):
+    if busy or is_of_a_cloud(error) or NO_ROOM in str(error) or NO_ANSWER.search(str(error)):
         return True
     return error.__cause__ is not None and _is_passing(error.__cause__)
 

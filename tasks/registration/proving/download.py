@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 NO_ROOM = f"[Errno {errno.ENOSPC}]"
 """How MLflow tells of a full disk, within a text of one paragraph a file."""
-NO_ANSWER = re.compile(r"API request to \S+ failed with .*|(Connection broken|Read timed out)[^']*")
-"""How it tells there of a server that is away, and of an answer that broke off."""
+NO_ANSWER = re.compile(
+    r"API request to \S+ failed with .*|(Connection broken|Read timed out)[^']*"
+    r"|[^\n']*\bendpoint URL\b.*"
+)
+"""How it tells there of a server or S3 that is away, and of an answer that broke off."""
 
 
 def download(client: "MlflowClient", version: "ModelVersion", destination: Path) -> Path:

@@ -13,6 +13,7 @@ from tasks.errors import RegistrationError
 from tasks.registration import RegistrationParams
 from tasks.registration.aliases.judgement import _is_passing
 from tasks.registration.proving.download import download
+from tasks.registration.store import refusals_told
 from tasks.registration.tracking import client_for
 
 VERSION = ModelVersion("reward-model", "1", 0, run_id="abc")
@@ -48,6 +49,34 @@ def tracking_server(refuse):
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@contextmanager
+def s3(listed):
+    """The address of an S3 that hangs up on whoever wants a file, and on whoever wants their list
+    unless it is `listed`."""
+
+    class S3(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not (listed and "list-type=2" in self.path):
+                hangs_up(self)
+                return
+            keys = (f"<Contents><Key>m/{n}</Key><Size>9</Size></Contents>" for n in FILES)
+            body = f"<ListBucketResult>{''.join(keys)}</ListBucketResult>".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self) -> None:
+            hangs_up(self)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), S3) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -97,3 +126,24 @@ def test_files_that_a_server_has_no_more_are_the_versions_own_fault(tmp_path):
         with pytest.raises(MlflowException, match="404 Client Error") as told:
             download(client, VERSION, tmp_path / "copy")
     assert not _is_passing(told.value)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_cloud_that_is_away_is_told_in_one_line_and_blames_no_version(
+    place, tmp_path, monkeypatch, listed
+):
+    place.client.create_registered_model("m")
+    version = place.client.create_model_version("m", "s3://bucket/m")
+    with s3(listed) as address:
+        for name, value in {
+            "MLFLOW_S3_ENDPOINT_URL": address,
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_MAX_ATTEMPTS": "1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(RegistrationError) as told, refusals_told(place.params, place.root):
+            download(place.client, version, tmp_path / "copy")
+    assert f'response from endpoint URL: "{address}/bucket' in str(told.value)
+    assert "\n" not in str(told.value)
+    assert _is_passing(told.value)
