@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NEWEST_CHAMPION = "champion_mark"
 """Tag of a registered model: what `newest_champion` gives, as "12.5"."""
 
+MOST_WHY = 1000
+"""Characters of a reason that the history keeps: MLflow's tables have room for 5,000 in a tag."""
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -63,11 +66,11 @@ class LockedAliases:
             return
         written = entries(self.client.get_registered_model(self.model_name).tags)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        move = Move(alias, previous, version, reason.how, reason.why[:1000], actor(), now)
+        move = Move(alias, previous, version, reason.how, reason.why[:MOST_WHY], actor(), now)
         number = max(written, default=0)
         if written.get(number) != move:
             number += 1
-            entry = json.dumps(asdict(move))
+            entry = json.dumps(asdict(move), ensure_ascii=False)
             self.client.set_registered_model_tag(self.model_name, f"{MOVE}{number:05d}", entry)
         self.check_lock()
         self._make(move, number)

@@ -156,6 +156,16 @@ def test_the_history_tells_of_every_alias(place, command, tmp_path):
     assert "staging: 1 -> 2  promote" in shown.stdout.splitlines()[-1]
 
 
+def test_a_long_reason_in_any_script_fits_into_the_tables_of_every_database(place, tmp_path):
+    client = place.client
+    client.create_registered_model(NAME)
+    client.create_model_version(NAME, str(tmp_path))
+    unlocked(client).move("staging", 1, Reason("promote", "\U0001f600" * 6000))
+    (entry,) = (v for n, v in client.get_registered_model(NAME).tags.items() if n[:5] == "move.")
+    assert len(entry) <= 5000  # what SQLite takes and Postgres does not
+    assert [move.why for move in history(client, NAME)] == ["\U0001f600" * 1000]
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
