@@ -177,8 +177,12 @@ def _in_words_of_config(problem: Unusable) -> Unusable:
 
 
 def _term(pair: Pair, row: Mapping[str, Any], name: str) -> Any:
-    """The checked value of a pair; comparison and source, which a Pair lacks, from the row."""
-    return row.get(name) if name in ("comparison", "source") else getattr(pair, name)
+    """The checked value of a pair; comparison and source, which a Pair lacks, from the row, where
+    they may be numbers."""
+    if name not in ("comparison", "source"):
+        return getattr(pair, name)
+    value = row.get(name)
+    return None if value is None else str(value)
 
 
 def _without_nulls(value: Any) -> Any:

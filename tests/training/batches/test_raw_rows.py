@@ -314,15 +314,20 @@ def test_a_row_has_the_ids_that_the_stages_give_it_under_each_policy(
             assert found[name] == ids.tolist()
 
 
-def test_soft_labels_ties_and_comparisons_travel_with_their_rows(tiny_model_directory, tmp_path):
+@pytest.mark.parametrize("name", ["a", 7])
+def test_soft_labels_ties_and_comparisons_travel_with_their_rows(
+    tiny_model_directory, tmp_path, name
+):
     rows = [
-        {"chosen": "It is.", "rejected": "Blue.", "preference": 0.25, "comparison": "a"},
-        {"chosen": "It is.", "rejected": "Green.", "preference": 0.5, "comparison": "a"},
+        {"chosen": "It is.", "rejected": "Blue.", "preference": 0.25, "comparison": name},
+        {"chosen": "It is.", "rejected": "Green.", "preference": 0.5, "comparison": name},
         {"chosen": "It is.", "rejected": "Red.", "preference": None, "comparison": None},
     ]
+    rows = [{**row, "source": name} for row in rows]
     found = trainer_of(tiny_model_directory, tmp_path, rows).train_dataset
     assert found["preference"][:] == [0.75, 0.5, 1.0]
-    assert found["comparison"][:] == ["a", "a", None]
+    assert found["comparison"][:] == [str(name), str(name), None]
+    assert found["source"][:] == [str(name)] * 3
     # preferred with 0.25 only, so the sides have changed places
     assert found[0]["rejected_input_ids"] == found[2]["chosen_input_ids"]
 
