@@ -6,7 +6,7 @@ Under a loss of comparisons, whole comparisons are the items that the sampler sh
 divided among processes and that a resumed run skips. A pair without one is a comparison by itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,18 +36,18 @@ class Comparisons(torch.utils.data.Dataset[list[Example]]):
         return [self.pairs[row] for row in self.groups[index]]
 
 
-def comparison_ids(pairs: Dataset) -> list[str | None]:
-    """The comparison's name of every pair; None where it has none."""
+def comparison_ids(pairs: Dataset) -> list[Any]:
+    """The comparison's name (a text, a number) of every pair; None where it has none."""
     if "comparison" not in pairs.column_names:
         return [None] * len(pairs)
     return list(pairs["comparison"])
 
 
-def grouped(names: Iterable[str | None]) -> list[list[int]]:
-    """Rows that share a name, by first appearance; a row without a name stands alone."""
-    groups: dict[str | int, list[int]] = {}
+def grouped(names: Iterable[Hashable]) -> list[list[int]]:
+    """Rows that share a name, by first appearance; a row without a name (None) stands alone."""
+    groups: dict[Hashable, list[int]] = {}
     for row, name in enumerate(names):
-        groups.setdefault(row if name is None else name, []).append(row)
+        groups.setdefault((row,) if name is None else name, []).append(row)
     return list(groups.values())
 
 

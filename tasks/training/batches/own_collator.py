@@ -1,5 +1,6 @@
 """The collator of a trainer; a user's gets token ids under our column names and under TRL's."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,11 +22,16 @@ def collator_of(
     tokenizer: PreTrainedTokenizerBase,
     loss: LossParams,
 ) -> "DataCollatorForPreference | OwnCollator":
-    """The collator that was given, a user's in an OwnCollator; of None one for pairs and `args`."""
-    if given is not None and not isinstance(given, DataCollatorForPreference):
+    """Of a collator of pairs a copy for this loss, of None one by `args`; a user's in an
+    OwnCollator."""
+    if given is None:
+        multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
+        return DataCollatorForPreference(pad_id(tokenizer), multiple, loss=loss)
+    if not isinstance(given, DataCollatorForPreference):
         return OwnCollator(given)
-    multiple: Any = args.pad_to_multiple_of  # a number by now: the config has read text
-    return given or DataCollatorForPreference(pad_id(tokenizer), multiple, loss=loss)
+    collator = copy.copy(given)  # it may serve other trainers, of other losses and layouts
+    collator.loss = loss
+    return collator
 
 
 class OwnCollator:

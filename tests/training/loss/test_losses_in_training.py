@@ -11,7 +11,7 @@ from datasets import Dataset
 from tasks.errors import DataError, ParamsError
 from tasks.training import DataCollatorForPreference, RewardConfig, RewardTrainer
 from tasks.training.loss.params import loss_params
-from tests.training.tiny import EOS, make_rows
+from tests.training.tiny import EOS, PAD, make_rows
 
 SMALL = {
     "use_cpu": True,
@@ -35,11 +35,12 @@ KINDS = {
 }
 
 
-def trainer_of(base, directory, rows, **fields):
+def trainer_of(base, directory, rows, collator=None, **fields):
     given = {**SMALL, **fields}
     return RewardTrainer(
         str(base),
         RewardConfig(output_dir=str(directory), **given),
+        collator,
         train_dataset=Dataset.from_list(rows),
         eval_dataset=Dataset.from_list(rows),
     )
@@ -137,12 +138,17 @@ def test_the_evaluated_loss_is_the_one_that_is_trained_on_and_has_no_batches(bas
     assert found == pytest.approx([trained] * 3, abs=1e-6)
 
 
-def test_all_pairs_is_a_mean_over_comparisons_of_means_over_their_pairs(base, tmp_path):
+@pytest.mark.parametrize("numbered", [False, True])
+def test_all_pairs_is_a_mean_over_comparisons_of_means_over_their_pairs(base, tmp_path, numbered):
     rows = [{**row, "weight": 1.0} for row in compared(4)]
     names = [row["comparison"] for row in rows]
     for row in rows:  # a pair without a comparison is one by itself
         row["comparison"] = None if names.count(row["comparison"]) == 1 else row["comparison"]
-    assert sum(row["comparison"] is None for row in rows) == 2
+    alone = [number for number, row in enumerate(rows) if row["comparison"] is None]
+    assert len(alone) == 2
+    if numbered:  # a comparison's number is no row's
+        number_of = dict(zip(("list1", "list2"), alone, strict=True))
+        rows = [{**row, "comparison": number_of.get(row["comparison"])} for row in rows]
     trainer = trainer_of(base, tmp_path, rows, loss="all_pairs", max_steps=1)
     table = torch.tensor(trainer.predict(Dataset.from_list(rows)).predictions)
     losses = torch.log1p(torch.exp(table[:, 1] - table[:, 0]))
@@ -154,8 +160,10 @@ def test_all_pairs_is_a_mean_over_comparisons_of_means_over_their_pairs(base, tm
     assert trainer.state.log_history[0]["loss"] == pytest.approx(sum(means).item() / 4, abs=1e-6)
 
 
-def test_an_answer_of_a_comparison_is_read_once(base, tmp_path):
-    trainer = trainer_of(base, tmp_path, compared(3), loss="plackett_luce", max_steps=1)
+@pytest.mark.parametrize("collator", [None, DataCollatorForPreference(PAD)])
+def test_an_answer_of_a_comparison_is_read_once(base, tmp_path, collator):
+    fields = {"loss": "plackett_luce", "max_steps": 1}
+    trainer = trainer_of(base, tmp_path, compared(3), collator, **fields)
     [batch] = trainer.get_train_dataloader()
     assert batch["input_ids"].shape[0] == 2 + 3 + 4
     assert len(batch["pair_id"]) == 1 + 3 + 6
