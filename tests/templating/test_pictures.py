@@ -125,7 +125,7 @@ def test_images_that_no_part_names_stand_before_the_first_question_as_the_peer_h
     peer = pytest.importorskip("trl.data_utils")
     system = {"role": "system", "content": "Be brief."}
     asked = {"role": "user", "content": "Which is it?"}
-    row = pair(system, asked, images=["a.png", "b.png"])
+    row = pair(system, asked, *says("That one."), asked, images=["a.png", "b.png"])
     rendered, _ = run([PLAIN, row], model, tmp_path)
     theirs = peer.prepare_multimodal_messages([*row["prompt"], *row["chosen"]], row["images"])
     tokenizer = load_tokenizer(model.path, TemplatingParams())
@@ -224,6 +224,28 @@ def test_dropped_and_forged_placeholders_are_counted(model, tmp_path):
     reason, message = quarantined(rendered)[2]
     assert reason == "bad_placeholders"
     assert "0 image placeholders for 1 image parts" in message
+
+
+def test_a_text_between_others_that_the_template_drops_is_told_by_its_row(model, tmp_path):
+    ends = VISION.replace("elif part.type == 'text'", "elif loop.first or loop.last")
+    ends = ends.replace("part.text", "part.text | trim")
+    fair = pair(user(text("Now "), IMAGE, text("what?")), images=["a.png"])
+    row = pair(user(text("Now "), IMAGE, text("so "), text("what?")), images=["a.png"])
+    rendered, _ = with_template(model, ends, tmp_path, [fair, row, PLAIN])
+    reason, message = quarantined(rendered)[2]
+    assert reason == "template_drops_turn"
+    assert "does not write the part 'so ' of a content that is a list of parts" in message
+    assert 1 in texts_of(rendered)
+
+
+def test_an_argument_named_image_is_no_image(model, tmp_path):
+    call = {"function": {"name": "draw", "arguments": {"image": "a cat"}}}
+    turns = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "Done."}]
+    row = pair({"role": "user", "content": "Draw it."}, *turns)
+    calls = "(m.content or m.tool_calls | tojson)"
+    rendered, kept = with_template(model, REFUSES.replace("m.content", calls), tmp_path, [row])
+    assert len(kept) == 1
+    assert '{"image": "a cat"}' in texts_of(rendered)[1]["chosen"]
 
 
 def test_a_forged_special_token_beside_an_image_is_quarantined_or_counts_as_words(model, tmp_path):
