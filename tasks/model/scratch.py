@@ -128,10 +128,18 @@ def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path
             use_cache=False,
             **fields,
         )
+        of_text = config.get_text_config()
+        if of_text is not config:
+            raise ModelError(
+                f"model.scratch.architecture: {params.architecture} reads more than text, and the "
+                f"sizes are not those of its text part; expected that alone: {of_text.model_type}"
+            )
         torch.manual_seed(params.seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():  # sizes that do not fit together may show here first
             model.eval()(torch.zeros((1, 2), dtype=torch.long))
+    except ModelError:
+        raise
     except Exception as error:  # of any class: every architecture checks its config in its own way
         raise ModelError(
             f"model.scratch cannot be built as {params.architecture}: {shown(str(error), 300)}; "

@@ -359,6 +359,12 @@ def test_a_model_of_the_hub_is_called_by_its_repository_and_commit(tmp_path):
     assert model.name == f"me/it@{'a' * 40}"
 
 
+def test_an_architecture_whose_sizes_would_not_be_used_is_refused(tmp_path, ingestion):
+    params = ModelParams(scratch=ScratchParams(architecture="gemma3"))
+    with pytest.raises(ModelError, match=r"gemma3 reads more than text.*: gemma3_text"):
+        Store(tmp_path).obtain(step(params, ingestion))
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
