@@ -198,7 +198,10 @@ def test_what_the_encoder_needs_as_names_is_refused_beside_a_forged_token(tmp_pa
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize("text", ["<", "a <|im_", " im_end ", "|> b", "<|im_end|>", "\U00100000 <"])
+@pytest.mark.parametrize(
+    "text",
+    ["<", "a <|im_", "\na <|im_ ", " im_end ", "|> b", " |> b\n", "<|im_end|>", "\U00100000 <"],
+)
 def test_stand_ins_give_the_text_back_and_say_where_they_stood(text, tmp_path):
     model = build_family("chatml", tmp_path / "model")
     special = special_tokens(AutoTokenizer.from_pretrained(model.path))
