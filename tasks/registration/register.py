@@ -11,7 +11,8 @@ moved by one process at a time.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,21 +53,21 @@ def register(
     client = client_for(params, root)
     experiment = experiment_for(client, params, root)
     run_id = run_for(client, params, root, subject.training.key)
-    log_facts(client, run_id, subject, context)
-    with registry_lock(client, params, root) as aliases:
-        earlier = find_version(client, params, subject)
-        model, uploaded = ensure_model(client, experiment, run_id, params, subject, earlier)
-        version = earlier or create_version(client, params, subject, run_id, model)
-        if version.tags.get(SEAL) != model.tags[SEAL]:
-            client.set_model_version_tag(version.name, version.version, SEAL, model.tags[SEAL])
-        if uploaded or not _is_proved(version, subject):
-            ensure_proof(client, version, subject)
-        decided = ensure_decision(aliases, params, version, run_id, subject)
-        told = published(client, run_id, subject.scratch)
-        if told and uploaded:  # over files that were lost: what was decided of them is no news
-            client.log_model_artifacts(model.model_id, str(told), PLACE)
-        held = client.get_model_version(version.name, version.version).aliases
-    client.set_terminated(run_id, "FINISHED")
+    with _ending(client, run_id):
+        log_facts(client, run_id, subject, context)
+        with registry_lock(client, params, root) as aliases:
+            earlier = find_version(client, params, subject)
+            model, uploaded = ensure_model(client, experiment, run_id, params, subject, earlier)
+            version = earlier or create_version(client, params, subject, run_id, model)
+            if version.tags.get(SEAL) != model.tags[SEAL]:
+                client.set_model_version_tag(version.name, version.version, SEAL, model.tags[SEAL])
+            if uploaded or not _is_proved(version, subject):
+                ensure_proof(client, version, subject)
+            decided = ensure_decision(aliases, params, version, run_id, subject)
+            told = published(client, run_id, subject.scratch)
+            if told and uploaded:  # over files that were lost: what was decided of them is no news
+                client.log_model_artifacts(model.model_id, str(told), PLACE)
+            held = client.get_model_version(version.name, version.version).aliases
     if told:
         shutil.copyfile(told / REPORT, subject.scratch.parent / REPORT)
     return {
@@ -85,6 +86,18 @@ def register(
         "location": model.artifact_location.removeprefix("file://"),
         "files": _sizes(local_path(model.artifact_location)),
     }
+
+
+@contextmanager
+def _ending(client: "MlflowClient", run_id: str) -> Generator[None, None, None]:
+    """Inside, the run is worked on; then it is finished, or failed: it is not left `RUNNING`."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # MLflow may be what failed
+            client.set_terminated(run_id, "FAILED")
+        raise
+    client.set_terminated(run_id, "FINISHED")
 
 
 def _sizes(place: Path) -> dict[str, int]:

@@ -340,7 +340,9 @@ def test_a_proof_that_could_not_be_made_says_nothing_about_the_version(
         return result
 
     place, made = defended, defended.better
-    shutil.rmtree(place.register(made).path)
+    before = place.register(made)
+    run_id = receipt(before)["run_id"]
+    shutil.rmtree(before.path)
     place.client.delete_model_version_tag("reward-model", "1", "verified")
     with monkeypatch.context() as patch:
         patch.setattr(module, name, fails)
@@ -348,6 +350,7 @@ def test_a_proof_that_could_not_be_made_says_nothing_about_the_version(
             place.register(made)
     tags = place.client.get_model_version("reward-model", "1").tags
     assert not {"refused", "verified"} & tags.keys()
+    assert place.client.get_run(run_id).info.status == "FAILED"  # nobody works on it any more
     assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
 
 
