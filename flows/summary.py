@@ -159,7 +159,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     colours = {"Cached": "green", "Built": "yellow"}
     for name, key, state, *numbers in stage_rows(summary):
         table.add_row(name, key, f"[{colours[state]}]{state.lower()}[/]", *numbers)
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 140, emoji=False)
     console.print(table)
     for line in [*dropped_lines(summary["stages"]), *result_lines(summary)]:
         console.print(line, highlight=False, soft_wrap=True)
@@ -178,4 +178,4 @@ def print_plan(planned: list[Planned]) -> None:
     for line in planned:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
         table.add_row(line.stage, verdict, line.key or "", escape(line.reason))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    Console(width=None if sys.stdout.isatty() else 140, emoji=False).print(table)

@@ -39,7 +39,7 @@ def print_verdicts(directory: Path, verdicts: Sequence["Verdict"]) -> None:
         table.add_row(
             verdict.probe, "DIFFERS" if verdict.difference else "ok", verdict.difference or ""
         )
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(table)
     broken = sum(verdict.difference is not None for verdict in verdicts)
     console.print(f"{len(verdicts)} probes, {broken} differ")

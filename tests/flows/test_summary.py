@@ -8,7 +8,7 @@ from flows.summary import print_plan, print_summary, times_line
 
 
 def test_the_plan_shows_reasons_as_they_are(capsys):
-    reason = "PARAMS ingestion.sources.votes.columns.margin [gap] -> [/gap]"
+    reason = "PARAMS ingestion.sources.votes.columns.margin [gap] -> [/gap] :100:"
     waits = Planned("templating", "DEPENDS", None, ("on conversion",))
     print_plan([Planned("conversion", "RUN", "ab12", (reason,)), waits])
     lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if "│" in line]
@@ -23,8 +23,10 @@ def test_the_summary_has_a_line_for_each_stage_and_tells_what_it_dropped(capsys)
     model = {"key": "m2", "cached": False, "seconds": 2.5, "dropped": {}}
     model |= {"rows_in": None, "rows_out": None}
     stages = {"ingestion": stage | {"dropped": {"tie": 190, "empty": 10}}}
-    print_summary({"stages": stages, "model": model, "metrics": {}, "registered": None})
+    summary = {"stages": stages, "model": model, "metrics": {}, "registered": None}
+    print_summary(summary | {"warnings": ["time 10:100:20 is worse"]})
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert " ".join(lines.pop()) == "warning: time 10:100:20 is worse"  # no emoji of its name
     assert lines[-3:-1] == [
         ["base", "model", "m2", "built", "2.5"],
         ["ingestion", "k1", "cached", "1,200", "1,000", "200", "0.1"],

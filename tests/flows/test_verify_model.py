@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from flows.__main__ import app
-from tasks.training.handover.contract import write_contract
+from flows.verification import print_verdicts
+from tasks.training.handover.contract import Verdict, write_contract
 from tasks.training.handover.export import save_model
 from tasks.training.model.loading import load_reward_model
 from tasks.training.model.padding import fit_tokenizer
@@ -51,6 +52,12 @@ def test_a_kept_contract_exits_with_0_and_a_broken_one_with_1_and_its_name(model
     assert missing.returncode == 1
     assert "holds no reward_contract.json" in missing.stderr
     assert "Traceback" not in missing.stderr
+
+
+def test_what_differs_is_printed_as_it_is(capsys):
+    differs = "template: texts of chosen differ from place 0 on: '[/b] :100:', expected 'a'"
+    print_verdicts(Path("d"), [Verdict("one turn", differs)])
+    assert differs in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_cannot_be_verified_is_told_in_one_sentence(model_directory):

@@ -48,4 +48,4 @@ def print_samples(pairs: list[Sample]) -> None:
     table = Table("chosen", "rejected", "rewards", show_lines=True)
     for chosen, rejected, first, second in pairs:
         table.add_row(chosen, rejected, f"{first:.4f}\n{second:.4f}")
-    Console(markup=False, highlight=False).print(table)
+    Console(markup=False, highlight=False, emoji=False).print(table)

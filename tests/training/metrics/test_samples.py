@@ -23,8 +23,8 @@ def test_as_many_samples_are_shown_as_are_asked_for_and_there(base, tmp_path, ca
         make(base, tmp_path).visualize_samples()
 
 
-def test_brackets_of_a_template_are_shown_as_they_are(capsys):
-    print_samples([("[INST] Hi [/INST]", "[red]No[/red]", 1.25, -0.5)])
+def test_brackets_and_colons_of_a_text_are_shown_as_they_are(capsys):
+    print_samples([("[INST] Hi [/INST]", "[red]No[/red] :x:", 1.25, -0.5)])
     shown = capsys.readouterr().out
-    for text in ("[INST] Hi [/INST]", "[red]No[/red]", "1.2500", "-0.5000"):
+    for text in ("[INST] Hi [/INST]", "[red]No[/red] :x:", "1.2500", "-0.5000"):
         assert text in shown
