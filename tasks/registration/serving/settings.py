@@ -85,7 +85,7 @@ def settings_from(**values: object) -> ServeSettings:
     Raises:
         ParamsError: a value is out of its range, or others could ask without a token.
     """
-    token = os.environ.get(TOKEN_VARIABLE) or None
+    token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     try:
         return ServeSettings.model_validate({**values, "token": token})
     except ValidationError as error:

@@ -392,5 +392,7 @@ def test_a_server_for_others_needs_a_token(monkeypatch):
         settings_from()
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     assert settings_from(host="0.0.0.0").token == TOKEN
+    monkeypatch.setenv(TOKEN_VARIABLE, f"{TOKEN}\n")  # as a file's text: no header can hold that
+    assert settings_from(host="0.0.0.0").token == TOKEN
     with pytest.raises(ParamsError, match="port"):
         settings_from(port=70_000)
