@@ -156,11 +156,10 @@ def test_a_preference_below_a_half_is_the_pair_the_other_way_round(base, tmp_pat
     for name in ("eval_loss", "eval_accuracy", "eval_margin"):
         assert found[0][1][name] == found[1][1][name]
     assert np.array_equal(found[0][2], found[1][2])
-    if not streams:
-        names = ["pair_id", CHOSEN, REJECTED, "margin", "preference"]
-        assert trainer.train_dataset.select_columns(names)[:] == {
-            name: [row[name] for row in upright] for name in names
-        }
+    names = ["pair_id", CHOSEN, REJECTED, "margin", "preference"]
+    assert [[row[name] for name in names] for row in trainer.train_dataset] == [
+        [row[name] for name in names] for row in upright
+    ]
 
 
 def test_pairs_of_a_sure_second_answer_are_learned_and_counted_right(base, tmp_path):
