@@ -175,12 +175,16 @@ def test_a_bos_in_the_words_of_a_row_is_none_of_the_templates_where_it_is_ordina
     assert tokenizer.decode(ids[1:]) == "<s> is a BOS."
 
 
-def test_text_that_begins_with_the_bos_has_it_once_when_it_is_kept(tmp_path):
+def test_text_that_has_the_tokens_around_it_already_has_them_once_when_they_are_kept(tmp_path):
     model = build_family("llama2", tmp_path / "model")
     row = {"prompt": "<s>The sky is", "chosen": " blue.</s>", "rejected": " green."}
     _, rows = run([row], model, tmp_path, special_tokens_in_text="keep")
     tokenizer = AutoTokenizer.from_pretrained(model.path)
     assert rows[0]["chosen_input_ids"] == tokenizer("The sky is blue.</s>")["input_ids"]
+    closes = closing("llama with add_eos_token", tmp_path / "closing")
+    _, rows = run([row], closes, tmp_path / "closed", special_tokens_in_text="keep")
+    tokenizer = AutoTokenizer.from_pretrained(closes.path)
+    assert rows[0]["chosen_input_ids"] == tokenizer("The sky is blue.")["input_ids"]
 
 
 def closing(kind, directory):
