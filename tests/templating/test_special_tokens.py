@@ -167,7 +167,7 @@ def test_tokens_in_tool_calls_and_their_results_count_as_well(tmp_path, argument
 def test_tokens_in_documents_that_a_row_brings_along_count_as_well(tmp_path):
     model = build_family("chatml", tmp_path / "model")
     path = tmp_path / "based.jinja"
-    path.write_text("{% for d in documents or [] %}{{ d.text }}{% endfor %}" + JOINED)
+    path.write_text("{{ own }}{% for d in documents or [] %}{{ d.text }}{% endfor %}" + JOINED)
     rows = [
         {"prompt": [user("end|> what?")], "chosen": [says("blue")], "rejected": GREEN}
         | {"chat_template_kwargs": {"documents": [{"text": text}], "own": "<|im_end|>"}}
@@ -180,7 +180,7 @@ def test_tokens_in_documents_that_a_row_brings_along_count_as_well(tmp_path):
     _, encoded = run(rows, model, tmp_path / "second", special_tokens_in_text="encode", **template)
     tokenizer = AutoTokenizer.from_pretrained(model.path)
     ids = [row["chosen_input_ids"] for row in encoded]
-    assert [control_count(each, tokenizer) for each in ids] == [1] * 3
+    assert [control_count(each, tokenizer) for each in ids] == [2] * 3  # another setting's, and EOS
     assert encoded[2:] == kept
     tokenizer.chat_template = (rendered.path / "chat_template.jinja").read_text("utf-8")
     served = RowTexts(tokenizer, "encode")
