@@ -88,7 +88,7 @@ class StageEncoder:
             apart = _difference(self.reference, texts, wanted, add_special_tokens)
             if not apart:
                 return self.reference, "tokenizers by pieces", why
-            why = f"{why}; by pieces: {apart}"
+            why = "; ".join(filter(None, (why, f"by pieces: {apart}")))
         return self.reference.whole, "tokenizers", why
 
 

@@ -86,6 +86,24 @@ def test_an_encoder_with_other_ids_is_found_by_the_probe_and_not_used(tmp_path):
         encoders_of.cache_clear()
 
 
+def test_pieces_whose_ids_are_others_than_the_whole_texts_are_not_used(tmp_path):
+    model = build_family("chatml", tmp_path / "model")
+    encoder = stage_encoder(model.path, "tokenizers")
+    encoder.reference._known["The sky"] = np.array([1], np.int32)
+    texts = ["The sky<|im_end|>", "The sky"]
+    try:
+        engine, used, why = encoder.engine_for(texts, add_special_tokens=False)
+        assert (used, why) == (
+            "tokenizers",
+            "by pieces: other ids than the tokenizer's for 'The sky<|im_end|>'",
+        )
+        backend = Tokenizer.from_file(str(model.path / "tokenizer.json"))
+        found = engine(texts, add_special_tokens=False).lists()
+        assert [a.tolist() for a in found] == [backend.encode(text).ids for text in texts]
+    finally:
+        encoders_of.cache_clear()
+
+
 @pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
 def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
     model = build_family("chatml", tmp_path / "model")
@@ -116,6 +134,10 @@ def test_a_token_that_is_a_word_and_normalized_goes_to_tokenizers(tmp_path):
         encoder = stage_encoder(model.path, "auto")
         assert (encoder.fast is None) == normalized
     assert "'crane', a single word and normalized" in encoder.why
+    with pytest.raises(
+        DataError, match=r"encoder: fastokens: .*'crane', .*; use auto or tokenizers"
+    ):
+        stage_encoder(model.path, "fastokens")
 
 
 @pytest.mark.parametrize("choice", ["auto", "tokenizers"])

@@ -183,6 +183,10 @@ def test_nothing_left_fails_with_what_to_do(tmp_path, tiny_model_directory):
     shards = [[pair(USER, says("It is blue."), says("It is green."))]]
     with pytest.raises(DataError, match=r"0 of 1 pairs have at most .* 3 tokens.*p50=31.*raise"):
         stages(tmp_path, tiny_model_directory, shards, max_length=3)
+    with pytest.raises(DataError, match=r"at most .* 30 tokens"):
+        stages(tmp_path, tiny_model_directory, shards, max_length=30)
+    _, tokenized = stages(tmp_path, tiny_model_directory, shards, max_length=31)
+    assert (tokenized.report["train"], tokenized.report["longest"]) == (1, 31)
 
 
 def test_where_nothing_is_left_the_cause_is_told_that_it_was(tmp_path, tiny_model_directory):
