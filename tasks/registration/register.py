@@ -90,12 +90,13 @@ def register(
 
 @contextmanager
 def _ending(client: "MlflowClient", run_id: str) -> Generator[None, None, None]:
-    """Inside, the run is worked on; then it is finished, or failed: it is not left `RUNNING`."""
+    """Inside, the run is worked on; then it is finished, failed or, if that was interrupted,
+    killed: it is not left `RUNNING`."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         with suppress(Exception):  # MLflow may be what failed
-            client.set_terminated(run_id, "FAILED")
+            client.set_terminated(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
         raise
     client.set_terminated(run_id, "FINISHED")
 

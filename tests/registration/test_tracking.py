@@ -125,6 +125,20 @@ def test_a_failed_run_is_closed_and_taken_up_again(place):
     assert run_for(client, place.params, place.root, "other") != sink.run_id
 
 
+@pytest.mark.parametrize(
+    ("raised", "status"), [(KeyboardInterrupt, "KILLED"), (ValueError, "FAILED")]
+)
+def test_the_run_of_a_registration_that_was_stopped_is_told_from_a_failed_one(
+    place, raised, status
+):
+    from tasks.registration.register import _ending
+
+    run_id = run_for(place.client, place.params, place.root, "key")
+    with pytest.raises(raised), _ending(place.client, run_id):
+        raise raised
+    assert place.client.get_run(run_id).info.status == status
+
+
 def test_a_training_does_not_wait_for_mlflow(place):
     sink = MetricsSink(place.params, place.root, "abc")
     with locked(place.root / "mlruns" / ".locks" / "runs", "a slow server"):
