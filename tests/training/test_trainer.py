@@ -5,7 +5,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification, TrainerCallback
 
 from tasks.errors import DataError, ParamsError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
@@ -72,6 +72,28 @@ def test_an_interval_is_a_mean_over_its_pairs_and_an_unfinished_one_is_logged_at
             for name in ("loss", "accuracy", "margin", "mean_reward"):
                 mean = np.average([r[name] for r in alone[own]], weights=each[own])
                 assert record[name] == pytest.approx(mean, abs=1e-6), name
+
+
+def test_a_run_that_begins_anew_counts_nothing_of_one_that_was_broken_off(base, tmp_path):
+    class Once(TrainerCallback):
+        """A Ctrl-C in a notebook, within the second step."""
+
+        def on_substep_end(self, args, state, *_, **__):  # noqa: ARG002
+            if state.global_step == 1 and not broken:
+                broken.append(state.global_step)
+                raise KeyboardInterrupt
+
+    broken: list[int] = []
+    fields = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+    trainer, records = trained(base, tmp_path, make_rows(8), logging_steps=5, **fields)
+    [whole] = records[:1]
+    trainer.add_callback(Once())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train()
+    [again] = [r for r in trainer.state.log_history if "loss" in r][:1]
+    assert again["num_tokens"] == whole["num_tokens"]
+    assert not trainer.guard._pairs
 
 
 def test_a_gradient_is_the_mean_over_the_pairs_of_unequal_micro_batches(base, tmp_path):

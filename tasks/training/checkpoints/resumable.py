@@ -23,6 +23,7 @@ from tasks.training.checkpoints import checkpoint as checkpoints
 from tasks.training.checkpoints import stateful
 from tasks.training.checkpoints.saving import SavingTrainer
 from tasks.training.checkpoints.sharing import check_shared
+from tasks.training.metrics.interval import IntervalSums
 from tasks.training.preflight.forecast import Forecast
 from tasks.training.preflight.recomputing import keep_activations
 from tasks.training.preflight.rehearsal import preflight
@@ -69,6 +70,8 @@ class ResumableTrainer(SavingTrainer):
         self._resumes_after_epoch = self._stopped_early = False
         self._begun = None
         self.keeps_activations = False
+        self.interval = IntervalSums(self.args.device)  # an earlier run may have been broken off
+        self.guard.forget_batches()
         if found is None:
             return super().train(None, trial, ignored)
         process = self.args.process_index
