@@ -85,6 +85,8 @@ def test_the_print_shows_every_figure_and_no_row_can_write_to_the_terminal(pipel
     assert found.to_json()["split_by"] == "prompt"
     for expected in ("empty_response 1", "contradictions: 2", "median", "margin 0.5"):
         assert expected in shown
+    (lengths,) = (line for line in shown.splitlines() if line.startswith("│ rejected"))
+    assert (lengths.split()[3], lengths.split()[-2]) == ("6", "2,009")
     assert "preferring the answer of more characters is right for 50.0% of the pairs" in shown
     assert "Hi [bold]x[/] :smile:" in shown
     assert "[assistant] \\x1b[31mfine\\u202e" in shown
