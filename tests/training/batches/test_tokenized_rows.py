@@ -12,7 +12,7 @@ from tasks.errors import DataError
 from tasks.evaluation.scoring.windows import read_windows, split_files
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.batches.origin import is_from_tokenization
-from tasks.training.batches.pairs import open_pairs, prepare_dataset
+from tasks.training.batches.pairs import SAMPLED_ROWS, data_digest, open_pairs, prepare_dataset
 from tests.training.tiny import QUIET, VOCABULARY, make_rows, make_tokenizer, write_pairs
 
 CHOSEN, REJECTED = "chosen_input_ids", "rejected_input_ids"
@@ -125,6 +125,7 @@ def test_the_first_row_of_each_reason_that_a_stream_leaves_out_is_named(base, tm
     rows[3]["rejected_input_ids"] = rows[3]["chosen_input_ids"]
     for number in (5, 6):
         rows[number]["chosen_input_ids"] = [5] * 30
+    rows[7]["chosen_input_ids"] = [5] * 29
     stream = make(base, tmp_path, Dataset.from_list(rows).to_iterable_dataset(), max_length=29)
     assert len(list(stream.train_dataset)) == 9
     told = [r.getMessage() for r in caplog.records if "not used" in r.getMessage()]
@@ -280,3 +281,12 @@ def test_a_row_whose_id_is_null_or_absent_is_called_by_its_number(base, tmp_path
     for row in rows:
         del row["pair_id"]
     assert ids(rows) == ["row 0", "row 1", "row 2", "row 3"]
+
+
+def test_data_are_told_apart_by_the_length_of_any_row():
+    rows = make_rows(SAMPLED_ROWS + 88)
+    places = np.linspace(0, len(rows) - 1, SAMPLED_ROWS).astype(int)
+    between = next(row for number, row in enumerate(rows) if number not in places)
+    before = data_digest(Dataset.from_list(rows))
+    between[CHOSEN] = [*between[CHOSEN], *[5] * 20]
+    assert data_digest(Dataset.from_list(rows)) != before
