@@ -66,7 +66,14 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
     if isinstance(row, Mapping):
         options = {name: _json(name, row.get(name)) for name in OPTIONS}
         if _is_filled(row.get(CONVERSATION)):
-            return _messages(_json(CONVERSATION, row[CONVERSATION])), options
+            messages = _messages(_json(CONVERSATION, row[CONVERSATION]))
+            if _is_filled(row.get(ANSWER)) and messages[-1]["role"] != "assistant":
+                raise ValueError(
+                    f"a row has {CONVERSATION!r} that end in a turn of role "
+                    f"{messages[-1]['role']!r}, and {ANSWER!r} beside them, which would not be "
+                    f"scored; call the messages 'prompt', or end them in the answer"
+                )
+            return messages, options
         if isinstance(row.get(TEXT), str):
             return row[TEXT], options
         if _is_filled(row.get("prompt")) and _is_filled(row.get(ANSWER)):

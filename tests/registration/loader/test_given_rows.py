@@ -33,3 +33,11 @@ def test_a_row_all_of_whose_cells_are_blank_is_told_with_the_forms_that_there_ar
     table = pd.DataFrame([{"messages": ANSWERED}, {"text": float("nan")}])
     with pytest.raises(ValueError, match=r"a row is .*nan.*; expected a text, a list of messages"):
         content(rows_of(table)[1])
+
+
+def test_an_answer_beside_messages_that_lack_one_is_not_left_out():
+    with pytest.raises(ValueError, match=r"end in a turn of role 'user', and 'completion' beside"):
+        content({"messages": ASKED, "completion": "Blue."})
+    for blank in (None, float("nan")):
+        assert content({"messages": ASKED, "completion": blank})[0] == ASKED
+    assert content({"messages": ANSWERED, "completion": "Blue."})[0] == ANSWERED
