@@ -114,7 +114,7 @@ def encoders_of(file: TokenizerFile, choice: Choice) -> StageEncoder:
     wanted = {
         special: reference.whole(cases, add_special_tokens=special) for special in (False, True)
     }
-    fast, why = (None, "") if choice == "tokenizers" else _fast(file, cases, wanted)
+    fast, why = (None, "") if choice == "tokenizers" else _fast(file, reference, cases, wanted)
     if choice == "fastokens" and fast is None:
         raise DataError(f"tokenization.encoder: fastokens: {why}; use auto or tokenizers")
     if reference.boundaries is not None and _difference(reference, cases, wanted[False], False):
@@ -133,7 +133,10 @@ def slow_engine(tokenizer: object) -> Engine:
 
 
 def _fast(
-    file: TokenizerFile, cases: list[str], wanted: Mapping[bool, FlatIds]
+    file: TokenizerFile,
+    reference: TokenizersEngine,
+    cases: list[str],
+    wanted: Mapping[bool, FlatIds],
 ) -> tuple[FastokensEngine | None, str]:
     if not has_fastokens():
         return None, "fastokens is not installed (extra `fast`)"
@@ -142,7 +145,7 @@ def _fast(
         named = shown(str(words[0]["content"]), 40)
         return None, f"fastokens looks for {named}, a single word and normalized, in other places"
     try:
-        fast = FastokensEngine(file)
+        fast = FastokensEngine(file, reference)
     except BaseException as error:  # a native loader may raise anything for an unknown tokenizer
         if not failed(error):
             raise
@@ -174,6 +177,8 @@ def _cases(tokens: list[str]) -> list[str]:
     twice."""
     some = tokens[:MOST_TOKENS] + tokens[-MOST_TOKENS:]
     around = [
-        f for t in some for f in (t, f"a{t}b", f" a {t} b ", f"\n{t}\n\n{t}{t}", t[:-1] + " " + t)
+        f
+        for t in some
+        for f in (t, f"a{t}b", f" a {t} b ", f"a  {t}  b", f"\n{t}\n\n{t}{t}", t[:-1] + " " + t)
     ]
     return [*CASES, *around, "".join(some), " x ".join(some)]

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "tokenization"
 SHELF = "4_tokenization"
-VERSION = 7
+VERSION = 8
 RENDERING_FIELDS = ("special_tokens_in_text", "date")
 """The settings of templating that serving needs."""
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
 from transformers import AutoTokenizer
 
 from tasks.errors import DataError
@@ -117,6 +117,20 @@ def test_a_tokenizer_that_fastokens_does_not_load_goes_to_tokenizers(tmp_path):
     engine, _, _ = encoder.engine_for(list(CASES), add_special_tokens=False)
     found = engine(CASES, add_special_tokens=False).lists()
     assert [a.tolist() for a in found] == [backend.encode(t).ids for t in CASES]
+
+
+@pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
+def test_white_space_that_is_a_token_goes_to_the_token_that_takes_it_in():
+    letters = sorted(ByteLevel.alphabet())
+    backend = Tokenizer(BPE({letter: i for i, letter in enumerate(letters)}, []))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    backend.add_tokens([AddedToken(" " * n, normalized=True) for n in range(8, 1, -1)])
+    backend.add_special_tokens([AddedToken("[SEP]", normalized=False)])
+    backend.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
+    encoder = encoders_of(TokenizerFile(backend.to_str().encode()), "fastokens")
+    texts = ["a  [MASK] b", "a  [SEP]  b", "a   [MASK]", "no token", "a\n  [MASK]   [SEP]", "    b"]
+    found = encoder.fast(texts, add_special_tokens=False).lists()
+    assert [ids.tolist() for ids in found] == [backend.encode(text).ids for text in texts]
 
 
 @pytest.mark.skipif(not has_fastokens(), reason="fastokens (extra `fast`) is not installed")
