@@ -136,8 +136,8 @@ def failed(error: BaseException) -> bool:
 
 
 def _split_elsewhere(file: TokenizerFile) -> "re.Pattern[str] | None":
-    """Finds the tokens that take in the white space beside them, if some white space is a token,
-    too (as in ModernBERT's): fastokens leaves that token out; None where there are none."""
+    """Finds tokens that take in the white space beside them, where white space is a token as well
+    (ModernBERT's): fastokens would keep that token beside them. None: there are no such tokens."""
     taking = [str(t["content"]) for t in file.added if t["lstrip"] or t["rstrip"]]
     blank = any(str(token["content"]).isspace() for token in file.added)
     return re.compile(one_of(taking)) if taking and blank else None
