@@ -25,7 +25,7 @@ from tasks.training.model.loading import load_reward_model, realign
 from tasks.training.model.padding import fit_tokenizer, pad_id
 from tasks.training.model.quantized import check_trainable, compute_exactly, with_quantization
 from tasks.training.model.score_head import Head, head_digest
-from tasks.training.model.tokenizer import loading_options
+from tasks.training.model.tokenizer import loading_options, tell_of_class
 from tasks.training.scoring import read_by_length
 from tasks.training.settings.config import RewardConfig
 
@@ -51,6 +51,7 @@ def prepare_model(
     if args.chat_template_path is not None:
         grow_embedding(base, tokenizer)
     fit_tokenizer(base, tokenizer)
+    tell_of_class(tokenizer, base.config.model_type)
     if args.eos_token is not None:
         config = base.config
         config.eos_token_id = config.get_text_config().eos_token_id = tokenizer.eos_token_id

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.errors import ModelError, ParamsError, meant, shown
 from tasks.model.directory import tokenizer_files
+from tasks.model.tokenizer_class import CHOOSING_TYPES, PLAIN_CLASSES
 from tasks.templating.template import merged_template, pin, read_template
 from tasks.templating.tokenizer.bos import with_one_bos
 from tasks.templating.tokenizer.loaded import cannot_be_loaded
@@ -117,6 +118,18 @@ def _warn_of_another(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Non
             len(moved),
             len(absent),
             ", ".join(map(shown, [*moved, *absent][:3])),
+        )
+
+
+def tell_of_class(tokenizer: PreTrainedTokenizerBase, model_type: str) -> None:
+    """Warns where the saved model's tokenizer will be loaded as one of another class."""
+    name = type(tokenizer).__name__
+    if name in PLAIN_CLASSES and model_type in CHOOSING_TYPES:
+        logger.warning(
+            "the tokenizer is a %s, and beside a model of type %s AutoTokenizer loads another "
+            "class, which may give other ids than those trained on; pass the tokenizer as "
+            "AutoTokenizer loads it from a directory with the model's config.json",
+            *(name, model_type),
         )
 
 

@@ -4,13 +4,14 @@ import json
 
 import pytest
 from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, Qwen2Config, Qwen3Config
 
 from tasks.errors import ModelError, ParamsError
 from tasks.templating.tokenizer.loaded import loaded
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.handover.contract import write_contract
 from tasks.training.model.tokenizer import load_tokenizer
-from tests.training.tiny import make_model, make_rows, make_tokenizer
+from tests.training.tiny import VOCABULARY, make_model, make_rows, make_tokenizer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 11\n"
 """What a repository has in place of a large file, until `git lfs pull`."""
@@ -59,3 +60,15 @@ def test_a_model_without_any_file_of_a_tokenizer_has_none(tmp_path, family):
         load_tokenizer(str(tmp_path / "m"))
     with pytest.raises(ParamsError, match=r"'no/such', which is no directory here, nor a reposit"):
         load_tokenizer("no/such", local_files_only=True)
+
+
+@pytest.mark.parametrize("config", [Qwen2Config, Qwen3Config])
+def test_a_plain_tokenizer_that_will_be_loaded_as_another_is_told(tmp_path, caplog, config):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = AutoModelForSequenceClassification.from_config(
+        config(vocab_size=VOCABULARY, num_labels=1, num_key_value_heads=1, **sizes)
+    )
+    args = RewardConfig(output_dir=str(tmp_path / "out"), use_cpu=True, report_to="none")
+    RewardTrainer(model, args, Dataset.from_list(make_rows(8)), processing_class=make_tokenizer())
+    told = "beside a model of type qwen2 AutoTokenizer loads another class" in caplog.text
+    assert told == (config is Qwen2Config)
