@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.findings import report_path
 from flows.markdown import count
@@ -14,6 +14,9 @@ from tasks.artifact import Artifact, Ledger, Store
 from tasks.artifact.record import RECORD, read_artifact
 from tasks.artifact.refs import UNFINISHED, params_file, refs, time_of
 from tasks.registration.task import SHOWN
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MOST_WARNINGS = 10
 """Of one stage: ingestion may have some of every file."""
@@ -148,7 +151,6 @@ def stage_rows(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def print_summary(summary: Mapping[str, Any]) -> None:
     """The table of stages, the metrics, and what stands in the registry."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, header_style="bold")
@@ -159,7 +161,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     colours = {"Cached": "green", "Built": "yellow"}
     for name, key, state, *numbers in stage_rows(summary):
         table.add_row(name, key, f"[{colours[state]}]{state.lower()}[/]", *numbers)
-    console = Console(width=None if sys.stdout.isatty() else 140, emoji=False)
+    console = _console()
     console.print(table)
     for line in [*dropped_lines(summary["stages"]), *result_lines(summary)]:
         console.print(line, highlight=False, soft_wrap=True)
@@ -167,7 +169,6 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 
 def print_plan(planned: list[Planned]) -> None:
     """One line per stage: verdict, key and reason."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -178,4 +179,11 @@ def print_plan(planned: list[Planned]) -> None:
     for line in planned:
         verdict = f"[{colours[line.verdict]}]{line.verdict}[/]"
         table.add_row(line.stage, verdict, line.key or "", escape(line.reason))
-    Console(width=None if sys.stdout.isatty() else 140, emoji=False).print(table)
+    _console().print(table)
+
+
+def _console() -> "Console":
+    """Wide where nobody watches; what it is given stays text, `:100:` too."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 140, emoji=False)

@@ -71,7 +71,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
                 raise ValueError(
                     f"a row has {CONVERSATION!r} that end in a turn of role "
                     f"{messages[-1]['role']!r}, and {ANSWER!r} beside them, which would not be "
-                    f"scored; call the messages 'prompt', or end them in the answer"
+                    "scored; call the messages 'prompt', or end them in the answer"
                 )
             return messages, options
         if isinstance(row.get(TEXT), str):

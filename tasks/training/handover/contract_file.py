@@ -119,11 +119,9 @@ def _is_of_row(row: Mapping[str, Any], field: str) -> bool:
     value = row[field]
     if field == "format":
         return value in [*ANSWERS]
-    if value is None:
-        return field not in SIDES
     kinds = {"tools": list, "chat_template_kwargs": dict}
     try:
-        inner = json.loads(value)
+        inner = None if value is None else json.loads(value)
     except (TypeError, ValueError):
         return False
     if inner is None:
