@@ -1,7 +1,7 @@
 """Whether MLflow's store can take what a run is to register, found out before the run's work.
 
-A database is looked at and a server asked whether it is there, without MLflow, whose import alone
-takes seconds. What this cannot know is refused at registration, in the same words.
+A database below the root is looked at, and a server asked whether it is there, without MLflow, whose
+import alone takes seconds. What this cannot know is refused at registration, in the same words.
 """
 
 import os
@@ -19,6 +19,8 @@ EXPERIMENT_QUERY = """
 SELECT experiment_id, lifecycle_stage, artifact_location FROM experiments WHERE name = ?
 """
 HEALTH_SECONDS = 10
+PORTS = {"postgresql": 5432, "mysql": 3306}
+"""Database servers as MLflow's addresses name them (`postgresql+psycopg2://`) -> their usual port."""
 
 ADVICE = {
     "database is locked": "another program has been writing to it, or keeps it open: let that end, "
@@ -92,7 +94,7 @@ def _no_server(uri: str) -> str:
     """Why no server answers at an address, or empty: whatever answers is one, and one whose
     certificate MLflow may be told to trust is there."""
     if not uri.startswith(("http://", "https://")):
-        return ""
+        return _no_database_server(uri)
     import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
@@ -106,4 +108,25 @@ def _no_server(uri: str) -> str:
         return "" if isinstance(error.reason, ssl.SSLError) else f"no answer: {error.reason}"
     except (OSError, HTTPException) as error:
         return f"no answer: {error or type(error).__name__}"
+    return ""
+
+
+def _no_database_server(uri: str) -> str:
+    """Why nothing listens where a database server should, or empty: also for an address whose
+    host the driver alone understands (a socket's file, as MySQL's `localhost` is; several hosts)."""
+    import socket
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(uri)
+        kind, host, given = parts.scheme.partition("+")[0], parts.hostname, parts.port
+    except ValueError:
+        return ""
+    of_a_file = not host or "host=" in parts.query or (kind, host) == ("mysql", "localhost")
+    if of_a_file or kind not in PORTS:
+        return ""
+    try:
+        socket.create_connection((host, given or PORTS[kind]), timeout=HEALTH_SECONDS).close()
+    except OSError as error:
+        return f"no answer: {error}"
     return ""

@@ -216,6 +216,10 @@ def test_a_root_that_mlflow_would_read_as_an_address_is_refused_before_any_work(
     ("registry", "said"),
     [
         ("http://127.0.0.1:9", r"store http://127.0.0.1:9 refuses: no answer: \[Errno 111\] Conn"),
+        (
+            "postgresql+psycopg2://me:word@127.0.0.1:9/a",
+            r"/\*{3}@127.0.0.1:9/a refuses: no answer: ",
+        ),
         ("sqlite:///taken/mlflow.db", "refuses: .*/taken is no directory; see that it is there"),
         ("sqlite:///no.db", "refuses: file is not a database; see that it is there"),
     ],
