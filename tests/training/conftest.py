@@ -25,5 +25,5 @@ def pairs(tmp_path_factory) -> Path:
 @pytest.fixture(params=["oneDNN", "BLAS"])
 def of_gradients(request, monkeypatch) -> str:
     """Whose products gradients are: either library's, whatever processor this is."""
-    monkeypatch.setattr(products, "blas_is_mkl_on_intel", lambda: request.param == "BLAS")
+    monkeypatch.setattr(products, "gradients_are_of_mkl", lambda: request.param == "BLAS")
     return request.param

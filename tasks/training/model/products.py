@@ -6,11 +6,11 @@
 
 torch computes these with its BLAS, MKL, on AMD processors with AVX-512 at half the speed of oneDNN
 (measured: 100 GFLOP/s a core against 180 to 240), which is a part of the same build of torch and
-writes its kernels for the CPU that it finds. On Intel's, for which MKL has kernels, that is the
-faster one for long sums over rows (166 against 128), so gradients are left to it there. Outputs are
-oneDNN's everywhere: a row of them has the same bits whatever rows stand beside it (from oneDNN 3.12
-of torch 2.13 on; 3.10 of torch 2.11 sums in another order where rows are few). Both round like
-float32 sums of products do, in another order.
+writes its kernels for the CPU that it finds. Elsewhere, on Intel's and on AMD's before AVX-512, MKL
+is the faster one for long sums over rows (166 against 128, 84 against 54), so gradients are left to
+it there. Outputs are oneDNN's everywhere: a row of them has the same bits whatever rows stand
+beside it (from oneDNN 3.12 of torch 2.13 on; 3.10 of torch 2.11 sums in another order where rows
+are few). Both round like float32 sums of products do, in another order.
 Everything else (half precision, autocast, GPUs, other processors) is left to torch as it was.
 Travels inside the registered model: it must not import any other part of the project.
 """
@@ -106,7 +106,7 @@ def product(
 def gradient_of_rows(*parts: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     """`Σ ∂y W`, `[T, in]`, over pairs of `∂y [T, out]` and `W [out, in]`."""
     (grad, weight), *others = parts
-    if blas_is_mkl_on_intel():
+    if gradients_are_of_mkl():
         total = grad @ weight
         for grad, weight in others:
             total.addmm_(grad, weight)
@@ -122,7 +122,7 @@ def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Te
 
     For oneDNN the narrower is transposed.
     """
-    if blas_is_mkl_on_intel():
+    if gradients_are_of_mkl():
         return [grad.t() @ x for grad in grads]
     if grads[0].shape[1] <= x.shape[1]:
         return [product(transposed(grad), x.t()) for grad in grads]
@@ -131,12 +131,14 @@ def gradients_of_weights(x: torch.Tensor, *grads: torch.Tensor) -> list[torch.Te
 
 
 @cache
-def blas_is_mkl_on_intel() -> bool:
-    """Whether torch's BLAS is MKL and the processor Intel's."""
+def gradients_are_of_mkl() -> bool:
+    """Whether torch's BLAS is MKL, and the processor one on which that is fast: Intel's, or one
+    without AVX-512."""
     processor = platform.processor()
     with suppress(OSError):
         processor += CPU_INFO.read_text()
-    return torch.backends.mkl.is_available() and "GenuineIntel" in processor
+    fast = "GenuineIntel" in processor or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    return torch.backends.mkl.is_available() and fast
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:

@@ -96,14 +96,25 @@ def test_forward_is_one_product_and_backward_one_for_each_gradient(
         assert products_by_onednn(lambda: module(leaf)) == 1
 
 
-@pytest.mark.parametrize(("vendor", "at_home"), [("GenuineIntel", True), ("AuthenticAMD", False)])
-def test_the_processors_vendor_is_asked_for(vendor, at_home, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("vendor", "capability", "fast"),
+    [
+        ("GenuineIntel", "AVX512", True),
+        ("GenuineIntel", "AVX2", True),
+        ("AuthenticAMD", "AVX512", False),
+        ("AuthenticAMD", "AVX2", True),
+    ],
+)
+def test_the_processor_says_whose_gradients_are_faster(
+    vendor, capability, fast, monkeypatch, tmp_path
+):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
     monkeypatch.setattr(products, "CPU_INFO", file)
     monkeypatch.setattr(platform, "processor", lambda: "")
-    found = products.blas_is_mkl_on_intel.__wrapped__()  # past what is remembered of this processor
-    assert found is (at_home and torch.backends.mkl.is_available())
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    found = products.gradients_are_of_mkl.__wrapped__()  # past what is remembered of this processor
+    assert found is (fast and torch.backends.mkl.is_available())
 
 
 @pytest.mark.parametrize("shape", [(384, 1152), (1152, 384), (64, 64)])
