@@ -1,7 +1,7 @@
 """Whether MLflow's store can take what a run is to register, found out before the run's work.
 
-A database below the root is looked at, and a server asked whether it is there, without MLflow, whose
-import alone takes seconds. What this cannot know is refused at registration, in the same words.
+A database file is looked at, and a server asked whether it is there, without MLflow, whose import
+alone takes seconds. What this cannot know is refused at registration, in the same words.
 """
 
 import os
@@ -20,7 +20,7 @@ SELECT experiment_id, lifecycle_stage, artifact_location FROM experiments WHERE 
 """
 HEALTH_SECONDS = 10
 PORTS = {"postgresql": 5432, "mysql": 3306}
-"""Database servers as MLflow's addresses name them (`postgresql+psycopg2://`) -> their usual port."""
+"""Kinds of database servers (`postgresql+psycopg2://`) -> their usual port."""
 
 ADVICE = {
     "database is locked": "another program has been writing to it, or keeps it open: let that end, "
@@ -112,8 +112,8 @@ def _no_server(uri: str) -> str:
 
 
 def _no_database_server(uri: str) -> str:
-    """Why nothing listens where a database server should, or empty: also for an address whose
-    host the driver alone understands (a socket's file, as MySQL's `localhost` is; several hosts)."""
+    """Why nothing listens where a database server should, or empty: also for an address that the
+    driver alone understands (a socket's file, as MySQL's `localhost` is; several hosts)."""
     import socket
     from urllib.parse import urlsplit
 
