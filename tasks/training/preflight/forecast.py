@@ -95,12 +95,15 @@ def item_lengths(items: Any) -> Lengths | None:
     return longest_sides(items) if isinstance(items, Dataset) and len(items) else None
 
 
-def mean_batch_tokens(lengths: Lengths, size: int) -> float:
-    """Mean tokens of a padded micro-batch of `size` random pairs, `2 * size * longest`."""
-    draw = np.random.default_rng(0)
+def mean_share(lengths: Lengths, size: int, items: int, *, padded: bool) -> float:
+    """What a mean micro-batch of `size` random items costs, as a share of that of the `items`
+    longest; a `padded` one costs as if all of its items were as long as its longest."""
     size = min(size, len(lengths))
+    if not padded:
+        return float(size * lengths.mean() / np.sort(lengths)[-items:].sum())
+    draw = np.random.default_rng(0)
     longest = [draw.choice(lengths, size).max() for _ in range(SAMPLED_BATCHES)]
-    return 2 * size * float(np.mean(longest))
+    return float(size * np.mean(longest) / (items * lengths.max()))
 
 
 def disk_need(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -25,7 +24,7 @@ from tasks.training.preflight.forecast import (
     forget_peak,
     free_disk,
     item_lengths,
-    mean_batch_tokens,
+    mean_share,
     peak_memory,
 )
 from tasks.training.preflight.out_of_memory import attempt
@@ -157,12 +156,8 @@ def _forecast(
     peak, total = peak_memory(args.device)
     seconds = None
     if lengths is not None and rehearsed is not None:
-        size = args.per_device_train_batch_size
-        if trainer.layout == "padded":
-            share = mean_batch_tokens(lengths, size) / rehearsed.tokens
-        else:  # no padding: a batch costs what its rows are long
-            share = float(lengths.mean() / np.sort(lengths)[-rehearsed.items :].mean())
-            share *= size / rehearsed.items
+        size, padded = args.per_device_train_batch_size, trainer.layout == "padded"
+        share = mean_share(lengths, size, rehearsed.items, padded=padded)
         seconds = rehearsed.seconds * share * steps * args.gradient_accumulation_steps
         peak = rehearsed.peak_bytes
         peak += 0 if args.device.type == "cuda" else rehearsed.state_bytes

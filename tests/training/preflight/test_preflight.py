@@ -24,7 +24,7 @@ from tasks.training.preflight.forecast import (
     Forecast,
     disk_need,
     item_lengths,
-    mean_batch_tokens,
+    mean_share,
 )
 from tasks.training.scoring import score
 from tests.training.tiny import make_rows
@@ -104,9 +104,9 @@ def test_the_longest_pairs_are_rehearsed_and_the_needs_are_told(base, tmp_path, 
     expected = {"padded": 8 * max(map(len, longest[0])), "padding_free": own}
     assert found.longest_tokens == expected.get(layout, own - sum(shared))
     lengths = np.array([max(map(len, pair)) for pair in sides])
-    share = mean_batch_tokens(lengths, 4) / found.longest_tokens
-    if layout != "padded":
-        share = lengths.mean() / np.sort(lengths)[-4:].mean()
+    share = lengths.mean() / np.sort(lengths)[-4:].mean()
+    if layout == "padded":
+        share = mean_share(lengths, 4, 4, padded=True)
     assert found.steps == 4
     assert found.seconds == pytest.approx(found.longest_seconds * share * 4)
     assert 1e8 < found.memory_bytes < found.memory_total_bytes  # of a process with torch
@@ -179,9 +179,34 @@ def test_the_forecast_is_told_with_its_units_as_far_as_it_is_known():
     )
 
 
-def test_a_random_batch_of_equal_pairs_has_two_sides_of_each():
-    assert mean_batch_tokens(np.full(9, 5), 4) == 2 * 4 * 5
-    assert mean_batch_tokens(np.full(3, 5), 4) == 2 * 3 * 5  # there are no more
+@pytest.mark.parametrize("layout", ["padded", "prefix_shared"])
+@pytest.mark.parametrize(
+    ("count", "fields"),
+    [
+        (8, {"loss": {"type": "all_pairs"}}),
+        (8, {"pad_to_multiple_of": 64}),
+        (8, {"max_tokens_per_micro_batch": 8}),
+        (3, {}),  # fewer than a batch
+    ],
+)
+def test_a_step_on_items_of_one_length_is_foretold_as_the_one_that_was_rehearsed(
+    base, tmp_path, layout, count, fields
+):
+    rows = [  # of each comparison all pairs of three answers
+        {"chosen_input_ids": [5, a], "rejected_input_ids": [5, b], "comparison": f"{n}"}
+        for n in range(count)
+        for a, b in [(20 + n, 30 + n), (20 + n, 40 + n), (30 + n, 40 + n)][: 3 if fields else 1]
+    ]
+    trainer = make(base, tmp_path, rows=rows, layout=layout, **fields)
+    trainer.train()
+    items, found = min(4, count), trainer.forecast  # of a step
+    rehearsed = 2 if "max_tokens_per_micro_batch" in fields else items  # pairs of 4 or 3 tokens
+    assert found.seconds == pytest.approx(4 * found.longest_seconds * items / rehearsed)
+
+
+def test_a_random_padded_batch_costs_what_its_longest_pair_makes_of_it():
+    assert mean_share(np.array([1, 3]), 1, 1, padded=True) == pytest.approx(2 / 3, abs=0.1)
+    assert mean_share(np.array([1] * 99 + [100]), 2, 2, padded=True) < 0.1
 
 
 @pytest.mark.catalogue(122)
