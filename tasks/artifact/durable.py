@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from tasks.artifact.fsyncs import run_in_order
 from tasks.artifact.threads import threaded_map
-from tasks.errors import ArtifactError
+from tasks.errors import ArtifactError, PipelineError
 
 TEMPORARY_SUFFIX = ".tmp"
 Lasts = Literal["now", "by_mark", "later"]
@@ -143,12 +143,15 @@ def folders_of(names: Iterable[str]) -> set[str]:
 
 @contextmanager
 def explained_disk_errors(directory: Path) -> Generator[None, None, None]:
-    """Turns a full, read-only or failing disk into a sentence that says what to do.
+    """Turns a full, read-only or failing disk into a sentence that says what to do, unless one of
+    this project's own errors says it already.
 
     `directory`: where the work writes, unless the error names a place elsewhere.
     """
     try:
         yield
+    except PipelineError:
+        raise
     except Exception as error:
         number = _number_of(error)
         advice = REFUSALS.get(number)

@@ -11,9 +11,11 @@ from contextlib import suppress
 import pytest
 from transformers import TrainerCallback
 
+from tasks.artifact.durable import explained_disk_errors
 from tasks.errors import TrainingError
 from tasks.training.checkpoints import checkpoint
 from tasks.training.checkpoints.space import checkpoint_bytes, is_full_disk
+from tasks.training.handover.export import export
 from tests.at_length import at_length
 from tests.training.checkpoints.test_checkpoint import make, result
 
@@ -108,6 +110,22 @@ def test_a_file_that_may_not_grow_is_told_alike(base, pairs, tmp_path, limit):
     )
     assert "checkpoint-8 could not be written to" in said
     assert "checkpoint-4 stands" in said
+
+
+def test_a_trained_model_that_finds_no_room_is_told_with_its_figures_in_a_stage_too(
+    base, pairs, tmp_path
+):
+    trainer = make(base, pairs, tmp_path / "run")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with (
+            pytest.raises(TrainingError, match=r"the trained model could .*needs about 0\.0\d MB"),
+            explained_disk_errors(tmp_path),  # as the process of a stage has it, and the store
+        ):
+            export(trainer, tmp_path / "out", tokens=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_another_error_is_no_full_disk():
