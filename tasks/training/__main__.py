@@ -78,12 +78,12 @@ def run(job: Job, request: StopRequest) -> None:
             f"{len(trainer.train_dataset):,} pairs, head {trainer.head.origin}"
             + (f", from checkpoint-{checkpoint.step}" if checkpoint else "")
         )
-    trainer.train(checkpoint)
-    request.saves = False
-    tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
-    trainer.gather_model()
-    if trainer.is_world_process_zero():
-        with explained_disk_errors(Path(job.output)):
+    with explained_disk_errors(Path(job.output)):
+        trainer.train(checkpoint)
+        request.saves = False
+        tokens = trainer.interval.tokens()  # a sum over processes: none may be missing
+        trainer.gather_model()
+        if trainer.is_world_process_zero():
             policy = rendering_policy(Path(job.pairs))
             trainer.formats = tuple(policy["formats"] or ())
             export(trainer, Path(job.output), tokens)

@@ -9,6 +9,12 @@ import pytest
 from transformers import PrinterCallback
 
 from tasks.conversion.shards import PAIRS
+from tasks.errors import ArtifactError
+from tasks.tokenization.shards import TOKENIZER_DIRECTORY
+from tasks.training.__main__ import run
+from tasks.training.checkpoints.stopping import StopRequest
+from tasks.training.params import TrainingParams
+from tasks.training.process.job import Job
 from tasks.training.process.origins import with_origins
 from tasks.training.process.progress import ProgressCallback, line
 from tests.training.settings.test_arguments import make
@@ -54,6 +60,20 @@ def test_a_run_that_goes_on_tells_the_speed_of_its_own_pairs_and_no_forecast(
     assert record["pairs_per_second"] * record["seconds"] == pytest.approx(4, rel=0.2)
     assert capsys.readouterr().out.splitlines() == [line(record)]
     assert not (tmp_path / "preflight.json").exists()
+
+
+def test_a_record_that_finds_no_room_is_told_as_a_full_disk(base, pairs, tmp_path):
+    params = TrainingParams(device="cpu", torch_num_threads=1, logging_steps=1, preflight=False)
+    job = Job(
+        *(str(base), "base", str(pairs / TOKENIZER_DIRECTORY), str(pairs)),
+        *(str(tmp_path / "out"), str(tmp_path)),
+        params=params.model_dump(mode="json"),
+        identity={},
+    )
+    (tmp_path / "out/logs").mkdir(parents=True)
+    (tmp_path / "out/logs/metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(ArtifactError, match=r"write below .*: No space left .* so make room and"):
+        run(job, StopRequest())
 
 
 def test_a_line_has_the_figures_that_tell_how_a_run_goes():
