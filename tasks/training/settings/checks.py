@@ -18,6 +18,10 @@ MINIMUM = {
     "gradient_accumulation_steps": (1, ""),
     "max_tokens_per_micro_batch": (1, " tokens"),
     "learning_rate": (0, ""),
+    "weight_decay": (0, ""),
+    "adam_beta1": (0, ""),
+    "adam_beta2": (0, ""),
+    "adam_epsilon": (0, ""),
     "num_train_epochs": (0, ""),
     "logging_steps": (0, ""),
     "max_grad_norm": (0, ""),
@@ -41,6 +45,11 @@ def check_before_init(config: Any) -> None:
         raise ParamsError(
             f"warmup_ratio={config.warmup_ratio} and warmup_steps={config.warmup_steps} are both "
             "given; leave one of them out"
+        )
+    if config.warmup_ratio is not None and not 0 <= config.warmup_ratio < 1:
+        raise ParamsError(
+            f"warmup_ratio is {config.warmup_ratio}; expected a share of all steps, 0 or more and "
+            "below 1 (a number of steps is warmup_steps)"
         )
     if config.logging_nan_inf_filter:
         raise ParamsError(
