@@ -16,7 +16,7 @@ from typing import Any
 from tasks.errors import ParamsError
 from tasks.training.settings.schedule import check_schedule
 
-ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
+NOT_OF_ALL = ("adam_beta1", "adam_beta2", "adam_epsilon", "optim_target_modules")
 """Settings that not every optimizer reads."""
 WITHOUT_MODEL = "need to pass a"
 """Part of transformers' error for optimizers that can only be made with the model."""
@@ -60,8 +60,14 @@ def check_makable(args: Any, factory: Factory) -> None:
     """Checks that transformers can make the optimizer; one that needs the model for it passes.
 
     Raises:
-        ParamsError: its package or a setting is missing; quotes transformers.
+        ParamsError: its package or a setting is missing (quotes transformers), or `optim_args` are
+            no names with values.
     """
+    given = args.optim_args
+    if given and not all(each.count("=") == 1 for each in given.split(",")):
+        raise ParamsError(
+            f"optim_args is {given!r}; expected name=value, or several with commas between"
+        )
     try:
         factory(args)
     except (ImportError, ValueError, TypeError, NotImplementedError) as error:
@@ -80,7 +86,7 @@ def check_optimizer(args: Any, factory: Factory) -> None:
     Raises:
         ParamsError: it ignores a setting that is not at its default.
     """
-    defaults = {each.name: each.default for each in fields(args) if each.name in ADAM}
+    defaults = {each.name: each.default for each in fields(args) if each.name in NOT_OF_ALL}
     others: dict[str, list[dict[str, Any]]] = {
         f"{name}={getattr(args, name)}": [{name: default}]
         for name, default in defaults.items()

@@ -66,6 +66,12 @@ def test_an_unknown_name_is_refused_before_any_work_and_in_a_script(tmp_path, fi
         ),
         ({"optim": "rmsprop", "optim_args": "momentum=0.9, typo=true"}, r"read typo=true"),
         ({"optim": "adamw_torch", "optim_args": "momentum=0.9"}, r"momentum=0.9"),
+        (
+            {"optim_target_modules": ["q_proj"]},
+            r"optim_target_modules=\['q_proj'\]; leave that out",
+        ),
+        ({"optim_args": "fused"}, "optim_args is 'fused'; expected name=value"),
+        ({"optim_args": "fused=true,"}, "optim_args is 'fused=true,'; expected name=value"),
     ],
 )
 def test_what_an_optimizer_does_not_read_is_refused_before_the_model_is_loaded(
@@ -92,7 +98,8 @@ def test_what_an_optimizer_reads_is_taken_its_defaults_too(tmp_path, given):
 
 
 def test_what_an_optimizer_reads_is_not_asked_where_it_cannot_be_made(tmp_path):
-    args = config(tmp_path, optim="galore_adamw", optim_args="rank=8")  # for the model alone
+    given = {"optim_args": "rank=8", "optim_target_modules": ["q_proj"]}
+    args = config(tmp_path, optim="galore_adamw", **given)  # for the model alone
     check_optimizer(args, RewardTrainer.get_optimizer_cls_and_kwargs)
 
 
