@@ -92,7 +92,7 @@ def item_lengths(items: Any) -> Lengths | None:
     if isinstance(items, Comparisons):
         sides = longest_sides(items.pairs)
         return np.array([sides[group].sum() for group in items.groups], dtype=np.int64)
-    return longest_sides(items) if isinstance(items, Dataset) and len(items) else None
+    return longest_sides(items) if isinstance(items, Dataset) else None
 
 
 def mean_share(lengths: Lengths, size: int, items: int, *, padded: bool) -> float:

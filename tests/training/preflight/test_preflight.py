@@ -173,6 +173,7 @@ def test_the_forecast_is_told_with_its_units_as_far_as_it_is_known():
         "computed twice; micro-batch halved 2 times to fit the memory"
     )
     assert "about 20 min for" in replace(known, seconds=1200.0).line()
+    assert "about 1 s for" in replace(known, seconds=0.2).line()
     unknown = replace(known, seconds=None, longest_seconds=None, keeps_activations=False)
     assert replace(unknown, halvings=0).line() == (
         "preflight took 12.3 s; peak memory 3.2 GB of 8 GB; disk 1.2 GB of 0.4 GB"
@@ -184,7 +185,7 @@ def test_the_forecast_is_told_with_its_units_as_far_as_it_is_known():
     ("count", "fields"),
     [
         (8, {"loss": {"type": "all_pairs"}}),
-        (8, {"pad_to_multiple_of": 64}),
+        (8, {"pad_to_multiple_of": 64, "gradient_accumulation_steps": 2}),
         (8, {"max_tokens_per_micro_batch": 8}),
         (3, {}),  # fewer than a batch
     ],
@@ -201,7 +202,8 @@ def test_a_step_on_items_of_one_length_is_foretold_as_the_one_that_was_rehearsed
     trainer.train()
     items, found = min(4, count), trainer.forecast  # of a step
     rehearsed = 2 if "max_tokens_per_micro_batch" in fields else items  # pairs of 4 or 3 tokens
-    assert found.seconds == pytest.approx(4 * found.longest_seconds * items / rehearsed)
+    steps = 4 * fields.get("gradient_accumulation_steps", 1)
+    assert found.seconds == pytest.approx(steps * found.longest_seconds * items / rehearsed)
 
 
 def test_a_random_padded_batch_costs_what_its_longest_pair_makes_of_it():
