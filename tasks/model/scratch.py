@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tasks.errors import ModelError, shown
 from tasks.model.bars import without_bars
+from tasks.model.family import check_family
 from tasks.model.params import ScratchParams
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def _save_weights(params: ScratchParams, tokenizer: "Tokenizer", directory: Path
                 f"model.scratch.architecture: {params.architecture} reads more than text, and the "
                 f"sizes are not those of its text part; expected that alone: {of_text.model_type}"
             )
+        check_family("model.scratch.architecture", params.architecture)
         torch.manual_seed(params.seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():  # sizes that do not fit together may show here first

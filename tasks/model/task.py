@@ -13,7 +13,8 @@ from tasks.artifact.durable import read_json
 from tasks.errors import ModelError
 from tasks.ingestion import row_shards
 from tasks.ingestion.places.hub import resolve_commit
-from tasks.model.directory import BaseModel, describe
+from tasks.model.directory import BaseModel, config_of, describe
+from tasks.model.family import check_family
 from tasks.model.hub import download
 from tasks.model.params import ModelParams, ScratchParams
 
@@ -50,6 +51,7 @@ def step(params: ModelParams, ingestion: Artifact | None) -> Step:
     model = describe(directory, provenance)
 
     def build(workspace: Workspace) -> None:
+        check_family(model.path, config_of(model.path).get("model_type"))
         workspace.write_json(DESCRIPTION, {"path": str(model.path), "provenance": provenance})
         workspace.report.update(provenance)
         workspace.report["warnings"] = warnings_of(model.path)

@@ -365,6 +365,17 @@ def test_an_architecture_whose_sizes_would_not_be_used_is_refused(tmp_path, inge
         Store(tmp_path).obtain(step(params, ingestion))
 
 
+def test_a_family_without_a_reward_head_is_told_before_any_data_are_prepared(tmp_path, ingestion):
+    params = ModelParams(scratch=ScratchParams(architecture="granite"))
+    with pytest.raises(ModelError, match=r"architecture is of the family 'granite', for which"):
+        Store(tmp_path / "a").obtain(step(params, ingestion))
+    base = Store(tmp_path / "a").obtain(step(SCRATCH, ingestion)).path
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"model_type": "granite"}))
+    with pytest.raises(ModelError, match=rf"{base} is of the family 'granite', for which"):
+        Store(tmp_path / "b").obtain(step(ModelParams(path=str(base)), None))
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

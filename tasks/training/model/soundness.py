@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 
 from tasks.errors import ModelError, some
 from tasks.model.directory import check_single_stack, config_of
+from tasks.model.family import without_classifier
 from tasks.model.weights import check_safetensors
 from tasks.training.scoring import head_names
 
@@ -69,8 +70,8 @@ def check_directory(path: Path, trusted: bool) -> None:
 
 
 def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) -> None:
-    """Refuses a classifier of several labels, and an encoder with a decoder, by the config that
-    `from_pretrained` will read.
+    """Refuses a classifier of several labels, an encoder with a decoder, and a family without a
+    sequence classifier, by the config that `from_pretrained` will read.
 
     Raises:
         ModelError: it is one; or there is no config that can be read.
@@ -84,6 +85,9 @@ def check_labels(path: str | Path, trusted: bool, options: Mapping[str, Any]) ->
             "a saved model, or the name of one on the hub, owner/name"
         ) from error
     check_single_stack(path, config.is_encoder_decoder)
+    families: Any = AutoModelForSequenceClassification._model_mapping  # pyright: ignore[reportPrivateUsage]
+    if type(config) not in families and not trusted:
+        raise without_classifier(path, config.model_type)
     trained = any(str(a).endswith("SequenceClassification") for a in config.architectures or [])
     if trained and config.num_labels != 1:
         raise ModelError(
