@@ -32,7 +32,8 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
     """Scores rows of three tokens alone and behind padding: the rewards must be the same.
 
     Raises:
-        ModelError: padding changes the family's rewards; or it cannot compute in its dtype.
+        ModelError: padding changes the family's rewards; or it cannot compute in its dtype, or not
+            as it is configured.
     """
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
@@ -48,10 +49,12 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         with torch.no_grad():
             bare = score(model, alone, torch.ones_like(alone))
             behind = score(model, padded, mask)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
+        dtype = body_dtype(model)
+        mend = "load it in float32" if dtype.itemsize < 4 else "change what its config.json says"
         raise ModelError(
-            f"{type(model).__name__} cannot score three tokens in {body_dtype(model)}: {error}; "
-            "load it in float32, or use another family"
+            f"{type(model).__name__} cannot score three tokens in {dtype}: {error}; {mend}, or use "
+            "another family"
         ) from error
     finally:
         model.train(training)

@@ -245,6 +245,16 @@ def test_a_family_that_cannot_compute_in_the_dtype_says_so_before_training(tmp_p
         trained(base, tmp_path, model_init_kwargs={"dtype": "bfloat16"})
 
 
+def test_a_model_that_cannot_score_as_it_is_configured_says_so_before_training():
+    fields = {**BASE, "languages": ["en_XX", "de_DE"], "num_labels": 1}
+    model = AutoModelForSequenceClassification.from_config(AutoConfig.for_model("xmod", **fields))
+    read_by_length(model)
+    with pytest.raises(
+        ModelError, match=r"in torch\.float32: .*language.*; change what its config"
+    ):
+        check_padding_unseen(model, PAD)
+
+
 def test_a_family_without_a_sequence_classifier_says_so_before_training(tmp_path):
     config = {"model_type": "mamba", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
