@@ -16,12 +16,6 @@ from tasks.conversion.preference.pair import TIE
 
 Floats = npt.NDArray[Any]
 
-NAMES = (
-    *("accuracy", "margin", "min_reward", "mean_reward", "max_reward"),
-    *("tied_pairs", "equal_rewards", "accuracy_ties_half"),
-)
-"""Keys of `table_metrics`; the first two are missing if all pairs are ties, the last three if there
-are no ties and no equal rewards."""
 _SUMS = ("pairs", "weight", "loss", "decided", "correct", "reward", "margin", "tokens")
 
 
@@ -142,6 +136,13 @@ def table_metrics(rewards: Floats, preference: Floats) -> dict[str, float]:
         "max_reward": float(max(chosen.max(), rejected.max())),
         **_of_equal(correct, equal, int(decided.sum())),
     }
+
+
+def names_of(tied: npt.NDArray[np.bool_]) -> list[str]:
+    """The keys that `table_metrics` has whatever the rewards of these pairs are; `tied` `[N]`."""
+    decided = [] if tied.all() else ["accuracy", "margin"]
+    ties = ["tied_pairs"] if tied.any() else []
+    return [*decided, "min_reward", "mean_reward", "max_reward", *ties]
 
 
 def _of_equal(correct: int, equal: int, decided: int) -> dict[str, float]:

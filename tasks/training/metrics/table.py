@@ -12,10 +12,11 @@ import torch
 from datasets import Dataset
 
 from tasks.conversion.preference.pair import TIE
+from tasks.training.batches.columns import numbers
 from tasks.training.batches.comparisons import Comparisons, level_starts, ranking
 from tasks.training.loss.losses import centering, plackett_luce
 from tasks.training.loss.objective import Objective
-from tasks.training.metrics.interval import NAMES, Floats, table_metrics
+from tasks.training.metrics.interval import Floats, names_of, table_metrics
 
 TERMS = ("margin", "weight", "preference")
 """Columns of the labels that an evaluation gathers beside the rewards, in this order."""
@@ -51,10 +52,17 @@ class EvaluationTable:
 
 
 def metric_names(rows: Any) -> list[str]:
-    """All names that the metrics of these rows may have: `loss`, ..., `<source>_loss`, ..."""
-    sources = _several(_sources(rows if isinstance(rows, Dataset) else None))
-    starts = ["", *(f"{source}_" for source in sorted(sources))]
-    return [start + name for start in starts for name in ("loss", *NAMES)]
+    """The names that every table of these rows has: `loss`, ..., `<source>_loss`, ...
+
+    A stream is taken for one of a single source, without ties.
+    """
+    if not isinstance(rows, Dataset):
+        return ["loss", *names_of(np.zeros(1, bool))]
+    tied, sources = numbers(rows, "preference", 1.0, "eval") == TIE, _sources(rows)
+    parts = {"": tied}
+    for source in sorted(_several(sources)):
+        parts[f"{source}_"] = tied[[name == source for name in sources]]
+    return [start + name for start, own in parts.items() for name in ("loss", *names_of(own))]
 
 
 def labels(terms: Floats) -> npt.NDArray[np.int64]:

@@ -42,7 +42,7 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
 
 
 def check_best_metric(args: Any, rows: Any) -> None:
-    """Checks that an evaluation of `rows` without `compute_metrics` has `metric_for_best_model`.
+    """Checks that every evaluation of `rows` without `compute_metrics` has the best model's metric.
 
     Raises:
         ParamsError: it is none of them; the message lists them.
@@ -59,8 +59,8 @@ def check_best_metric(args: Any, rows: Any) -> None:
     name = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
     if name not in known:
         raise ParamsError(
-            f"metric_for_best_model is {wanted!r}, which no evaluation gives; expected one of "
-            f"{', '.join(known)}{meant(name, known, str)}"
+            f"metric_for_best_model is {wanted!r}, which not every evaluation gives; expected one "
+            f"of {', '.join(known)}{meant(name, known, str)}"
         )
 
 

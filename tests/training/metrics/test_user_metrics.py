@@ -52,16 +52,21 @@ def test_a_prediction_step_that_returns_other_tables_is_told_which_are_expected(
 
 BEST = {"eval_strategy": "epoch", "num_train_epochs": 1}
 SOURCES = [row | {"source": "ab"[number % 2]} for number, row in enumerate(make_rows(4))]
+TIES = [row | {"preference": 0.5} for row in SOURCES[::2]]
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "said"),
     [
         ("eval_acc", SOURCES, r"eval_loss, eval_accuracy, .*eval_a_loss.* mean eval_accuracy"),
-        ("acuracy", SOURCES, "which no evaluation gives.*mean eval_accuracy"),
+        ("acuracy", SOURCES, "which not every evaluation gives.*mean eval_accuracy"),
         ("c_loss", SOURCES, "eval_a_loss"),
         ("loss", {"x": SOURCES[:2], "y": SOURCES[2:]}, "expected one of eval_x_loss"),
-        ("made_accuracy", make_rows(4), "no evaluation gives"),  # of one source alone
+        ("made_accuracy", make_rows(4), "not every evaluation gives"),  # of one source alone
+        ("accuracy_ties_half", SOURCES, "not every"),  # of equal rewards alone
+        ("tied_pairs", SOURCES, "not every"),
+        ("margin", TIES, "expected one of eval_loss, eval_min_reward, .*, eval_tied_pairs, .*num"),
+        ("a_margin", [*TIES, *SOURCES[1::2]], "eval_margin, .*eval_a_tied_pairs.*, eval_b_margin"),
     ],
 )
 def test_a_best_metric_that_no_evaluation_gives_is_refused_at_the_start(
@@ -93,16 +98,18 @@ def test_rows_whose_source_is_null_are_beside_those_of_a_source(base, tmp_path):
     assert "eval_loss" in make(base, tmp_path, eval_dataset=nobody).evaluate()
 
 
-def test_every_metric_of_a_table_is_among_the_names(base, tmp_path):
-    rows = [*SOURCES, SOURCES[0] | {"preference": 0.5}]
+@pytest.mark.parametrize("rows", [SOURCES, TIES, [*TIES, *SOURCES[1:]]])
+def test_the_names_are_those_of_a_table_but_for_equal_rewards(base, tmp_path, rows):
     rows = [row | {"preference": row.get("preference", 1.0)} for row in rows]
     trainer = make(base, tmp_path, eval_dataset=rows)
+    names = {f"eval_{name}" for name in metric_names(Dataset.from_list(rows))}
+    added = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
+    added = {"epoch", *(f"eval_{name}" for name in (*added, "num_tokens"))}
+    assert {*trainer.evaluate()} == names | added
     for weight in trainer.model.score.parameters():
         weight.data.zero_()  # equal rewards
-    found = {name.removeprefix("eval_") for name in trainer.evaluate()}
-    assert {"tied_pairs", "equal_rewards", "accuracy_ties_half", "b_equal_rewards"} <= found
-    times = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
-    assert found - times - {"num_tokens", "epoch"} <= set(metric_names(Dataset.from_list(rows)))
+    more = {*trainer.evaluate()} - names - added
+    assert all(name.endswith(("equal_rewards", "accuracy_ties_half")) for name in more)
 
 
 def test_metrics_see_the_batches_where_they_are_not_joined(base, tmp_path):
