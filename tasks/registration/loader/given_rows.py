@@ -3,6 +3,9 @@
     "text" · [{"role": "user", ...}, ...] · {"messages": ..., "tools": ...} · {"text": ...}
     {"prompt": ..., "completion": ...} · a list of them · a DataFrame with such columns
 
+A table gives every row the keys of all others, null in them: in calls' arguments and in template
+settings such keys are left out, as conversion leaves them out of tables.
+
 Travels inside the registered model: it may import only modules that travel with it.
 """
 
@@ -12,9 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from tasks.conversion.conversation.printed_nulls import without_printed_nulls
+
 CONVERSATION, TEXT, ANSWER = "messages", "text", "completion"
 KEYS = f"{CONVERSATION!r}, {TEXT!r}, or 'prompt' and {ANSWER!r}"
 OPTIONS = ("tools", "chat_template_kwargs")
+FILLED = ("arguments", "chat_template_kwargs")
+"""Where a table's nulls would be printed; those of tools go from every row (row_text.py)."""
 EXPECTED = {
     CONVERSATION: f"a list of messages with role and content (a plain text is given as {TEXT!r})",
     "tools": "a list of tools",
@@ -95,15 +102,27 @@ def rows_of(data: Any) -> list[Any]:
     if hasattr(data, "columns"):  # a DataFrame
         if not {CONVERSATION, TEXT, ANSWER} & set(data.columns):
             raise ValueError(f"the columns are {list(data.columns)}; expected {KEYS}")
-        return data.to_dict("records")
+        return [without_printed_nulls(plain(row), FILLED) for row in data.to_dict("records")]
     if isinstance(data, str | Mapping):
         return [data]
     if not isinstance(data, Iterable):
         raise ValueError(f"the rows are {str(data)[:80]!r}; expected a list of them")
     rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
+    if hasattr(data, "column_names"):  # a Dataset of `datasets`
+        rows = [without_printed_nulls(row, FILLED) for row in rows]
     # One conversation alone, not a list of them.
     alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
     return [rows] if alone else rows
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types: a DataFrame holds lists as arrays, which are not searched for
+    special tokens."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    return value
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:

@@ -26,11 +26,8 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.conversion.conversation.printed_nulls import without_printed_nulls
-from tasks.registration.loader.given_rows import OPTIONS, check_options, conversations
+from tasks.registration.loader.given_rows import FILLED, OPTIONS, check_options, conversations
 from tasks.registration.loader.inference import ServedModel
-
-FILLED = ("arguments", "chat_template_kwargs")
-"""Where a table's nulls would be printed; those of tools go from every row (row_text.py)."""
 
 
 class RewardFunction:

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tasks.conversion.conversation.message_names import RENDERING
 from tasks.conversion.conversation.schema_nulls import schema_without_nulls
 from tasks.registration.loader.given_messages import as_in_training
+from tasks.registration.loader.given_rows import plain
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
@@ -80,8 +79,8 @@ class RowTexts:
         return self._literal(text, literals, forged, where, what_to_do)
 
     def _conversation(self, content: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
-        messages = as_in_training(_plain(content))
-        tools = _plain(options.get("tools")) or _plain(self.options.get("tools"))
+        messages = as_in_training(plain(content))
+        tools = plain(options.get("tools")) or plain(self.options.get("tools"))
         tools = schema_without_nulls(tools) or None
         settings = {**_settings(self.options), **_settings(options)}
         if self.special and self.policy == "quarantine":
@@ -127,7 +126,7 @@ def encodable(text: str) -> str:
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = _plain(options.get("chat_template_kwargs")) or {}
+    settings: dict[str, Any] = plain(options.get("chat_template_kwargs")) or {}
     if names := sorted(RENDERING.intersection(settings)):
         raise ValueError(
             f"chat_template_kwargs holds {names[0]!r}; expected settings for the template that the "
@@ -154,13 +153,3 @@ def _forgery(where: str, forged: str, what_to_do: str = REMOVE) -> ValueError:
         "model with special_tokens_in_text='encode', or start its server with "
         "--special-tokens-in-text encode"
     )
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types: a DataFrame holds lists as arrays, which are not searched for
-    special tokens."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
-    return value

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from datasets import Dataset
 
 from tasks.registration.loader.given_rows import content, rows_of
 
@@ -9,6 +10,11 @@ ASKED = [{"role": "user", "content": "What color is the sky?"}]
 ANSWERED = [*ASKED, {"role": "assistant", "content": "Blue."}]
 TOOLS = [{"type": "function", "function": {"name": "look"}}]
 NO_OPTIONS = {"tools": None, "chat_template_kwargs": None}
+
+
+def called(**arguments):
+    calls = [{"type": "function", "function": {"name": "look", "arguments": arguments}}]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
 def test_a_cell_that_a_table_leaves_blank_is_no_part_of_its_row():
@@ -41,3 +47,18 @@ def test_an_answer_beside_messages_that_lack_one_is_not_left_out():
     for blank in (None, float("nan")):
         assert content({"messages": ASKED, "completion": blank})[0] == ASKED
     assert content({"messages": ANSWERED, "completion": "Blue."})[0] == ANSWERED
+
+
+@pytest.mark.parametrize("kind", ["dataset", "frame"])
+def test_keys_that_only_other_rows_of_a_table_have_are_none_of_a_rows_own(kind):
+    rows = [
+        {"messages": [*ASKED, called(days=3)], "chat_template_kwargs": {"enable_thinking": False}},
+        {"messages": [*ASKED, called(city="Rome")], "chat_template_kwargs": {"date": "today"}},
+    ]
+    table = Dataset.from_list(rows)
+    assert table[1]["chat_template_kwargs"]["enable_thinking"] is None
+    given = rows_of(table.to_pandas() if kind == "frame" else table)
+    for (messages, options), row in zip(map(content, given), rows, strict=True):
+        call = messages[1]["tool_calls"][0]["function"]
+        assert call["arguments"] == row["messages"][1]["tool_calls"][0]["function"]["arguments"]
+        assert options["chat_template_kwargs"] == row["chat_template_kwargs"]
