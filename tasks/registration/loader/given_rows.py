@@ -66,7 +66,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
     """The text or the messages of a row, and its options.
 
     Raises:
-        ValueError: the row is of no form.
+        ValueError: the row is of no form, or has an answer that would not be scored.
     """
     if isinstance(row, str):
         return row, {}
@@ -82,6 +82,11 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
                 )
             return messages, options
         if isinstance(row.get(TEXT), str):
+            if isinstance(answer := row.get(ANSWER), str) and answer not in row[TEXT]:
+                raise ValueError(
+                    f"a row has {TEXT!r} without the {ANSWER!r} that stands beside it, which would "
+                    "not be scored; call the text 'prompt', or leave out one of them"
+                )
             return row[TEXT], options
         if _is_filled(row.get("prompt")) and _is_filled(row.get(ANSWER)):
             return content(conversation(row["prompt"], row[ANSWER], options))

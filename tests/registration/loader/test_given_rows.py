@@ -41,12 +41,18 @@ def test_a_row_all_of_whose_cells_are_blank_is_told_with_the_forms_that_there_ar
         content(rows_of(table)[1])
 
 
-def test_an_answer_beside_messages_that_lack_one_is_not_left_out():
+def test_an_answer_beside_messages_or_a_text_that_lack_it_is_not_left_out():
     with pytest.raises(ValueError, match=r"end in a turn of role 'user', and 'completion' beside"):
         content({"messages": ASKED, "completion": "Blue."})
     for blank in (None, float("nan")):
         assert content({"messages": ASKED, "completion": blank})[0] == ASKED
+        assert content({"text": "The sky", "completion": blank})[0] == "The sky"
     assert content({"messages": ANSWERED, "completion": "Blue."})[0] == ANSWERED
+    with pytest.raises(ValueError, match=r"has 'text' without the 'completion' that stands beside"):
+        content({"text": "The sky is", "completion": " blue."})
+    assert (
+        content({"text": "The sky is blue.\n", "completion": " blue."})[0] == "The sky is blue.\n"
+    )
 
 
 @pytest.mark.parametrize("kind", ["dataset", "frame"])
