@@ -155,7 +155,8 @@ def turns(value: Any) -> Iterator[tuple[str, str]]:
     for turn in cast(list[dict[str, Any]], value):
         calls = turn.get("tool_calls")
         parts = [f"[{name}] {turn[name]}" for name in REASONING if turn.get(name)]
-        parts += [_content_text(turn.get("content"))] + ([json.dumps(calls)] if calls else [])
+        parts.append(_content_text(turn.get("content")))
+        parts += [json.dumps(calls, ensure_ascii=False)] if calls else []
         yield turn["role"], "\n".join(part for part in parts if part)
 
 

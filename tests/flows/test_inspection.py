@@ -47,10 +47,10 @@ def pipeline(tmp_path):
 
 def test_a_turn_is_shown_with_its_reasoning_and_its_calls():
     turn = {"role": "assistant", "content": "4", "tool_calls": [], "reasoning": "2 + 2"}
-    calls = [{"function": {"name": "f"}}]
+    calls = [{"function": {"name": "f", "arguments": {"city": "東京"}}}]
     assert [*turns([turn, {"role": "assistant", "content": None, "tool_calls": calls}])] == [
         ("assistant", "[reasoning] 2 + 2\n4"),
-        ("assistant", json.dumps(calls)),
+        ("assistant", '[{"function": {"name": "f", "arguments": {"city": "東京"}}}]'),
     ]
 
 
