@@ -4,12 +4,13 @@ In:  a params file's pipeline; its ingestion and conversion are run, or found in
 Out: an `Inspection`: rows per source and reason, with the first of each, lengths, ties, duplicates,
      contradictions, the length-only baseline and a few pairs; `inspection_print` prints it.
 
-Where a run would fail because too much is wrong with the rows, this is of a conversion that
-tolerates it.
+Where a run would fail because too much is wrong with the rows, or because a split is empty, this is
+of a conversion that tolerates it.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -93,18 +94,19 @@ def inspect(pipeline: Pipeline, pairs: int) -> Inspection:
 
 def _converted(pipeline: Pipeline, ingestion: Artifact) -> tuple[Artifact | None, str | None]:
     """The conversion, and why it fails as the params have it: then it is one that tolerates what
-    is wrong with rows, if there is one."""
+    is wrong with rows, or else holds nothing out as well, if there is one."""
     params, done = pipeline.params, {"ingestion": ingestion}
     try:
         return pipeline.store.obtain(pipeline.step("conversion", done)), None
     except DataError as error:
         failure = str(error)
-    tolerant = params.conversion.model_copy(update={"max_bad_fraction": 1.0, "min_rows": 1})
-    other = replace(pipeline, params=params.model_copy(update={"conversion": tolerant}))
-    try:
-        return pipeline.store.obtain(other.step("conversion", done)), failure
-    except DataError:
-        return None, failure
+    tolerated = {"max_bad_fraction": 1.0, "min_rows": 1}
+    for update in (tolerated, {**tolerated, "eval_fraction": 0.0}):
+        tolerant = params.conversion.model_copy(update=update)
+        other = replace(pipeline, params=params.model_copy(update={"conversion": tolerant}))
+        with suppress(DataError):
+            return pipeline.store.obtain(other.step("conversion", done)), failure
+    return None, failure
 
 
 def _measured(

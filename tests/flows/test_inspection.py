@@ -153,6 +153,7 @@ def test_the_command_prints_one_object_and_imports_no_torch(pipeline, tmp_path):
     [
         ("conversion.max_bad_fraction=0", ["median", "a run fails (see the end)"], []),
         ("conversion.min_rows=5", ["median", "pairs: 2 (2 train, 0 eval)"], []),
+        ("conversion.eval_fraction=0.001", ["median", "pairs: 2 (2 train, 0 eval)"], []),
         ("ingestion.sources.0.layout=hh_rlhf", ["bad_json 1"], ["median", "all pairs"]),
     ],
 )
