@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.conversion.first_pass.shard_records import hashes
+from tasks.conversion.first_pass.shard_records import field_of, hashes
 from tasks.conversion.second_pass.duplicates import KEEP
 from tasks.conversion.second_pass.hash_tables import distinct, may_repeat, sorted_set
 
@@ -80,20 +80,27 @@ def _held_out(prompts: Sequence[_Prompts], looked_at: Array) -> tuple[Array, Arr
 
 def _prompts(keys: Sequence[Array], codes: Array) -> Iterator[_Prompts]:
     """The prompts of every shard. A dropped pair counts, too, if it has its group's stretches and
-    another pair of the group is kept."""
+    another pair of the group is kept in the same split."""
     start = 0
-    groups = np.sort(np.concatenate([mine["group"] for mine in keys])[codes == KEEP])
+    groups, splits = (field_of(keys, name)[codes == KEEP] for name in ("group", "eval"))
+    kept_in = {split: np.sort(groups[splits == split]) for split in (False, True)}
     for mine in keys:
         kept = codes[start : start + len(mine)] == KEEP
         start += len(mine)
         noted, counts = mine["group"], mine["stretches"]
         some = counts > 0
-        lost = np.flatnonzero(~kept & some)
-        if len(groups):
-            at = np.minimum(np.searchsorted(groups, noted[lost]), len(groups) - 1)
-            kept[lost] = groups[at] == noted[lost]
+        for split, ordered in kept_in.items():
+            lost = np.flatnonzero(~kept & some & (mine["eval"] == split))
+            kept[lost] = _among(noted[lost], ordered)
         held_out = kept & mine["eval"]
         yield _Prompts(hashes(mine), noted, counts, held_out & some, kept & ~held_out)
+
+
+def _among(values: Array, ordered: Array) -> Array:
+    """A mask of the values that are among sorted others."""
+    if not len(ordered):
+        return np.zeros(len(values), bool)
+    return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
 
 
 def _seen(wanted: Array, prompts: Sequence[_Prompts]) -> Array:

@@ -14,7 +14,7 @@ from tasks.conversion.first_pass.shard_records import hashes, records, write_rec
 from tasks.conversion.first_pass.stretches import LONGEST, in_order, stretches_of, without_repeats
 from tasks.conversion.first_pass.tables import KEYS
 from tasks.conversion.second_pass import leakage
-from tasks.conversion.second_pass.duplicates import CONTRADICTION, DUPLICATE
+from tasks.conversion.second_pass.duplicates import CONTRADICTION, DUPLICATE, ELSEWHERE
 from tasks.conversion.second_pass.leakage import near_duplicates
 
 
@@ -154,3 +154,10 @@ def test_each_prompt_counts_once_and_only_where_a_pair_of_it_is_kept(near):
     none_is_held_out = np.array([CONTRADICTION, CONTRADICTION, 0, 0, CONTRADICTION, 0], np.uint8)
     assert near(*shards, codes=none_is_held_out) == {"looked_at": 1, "near_duplicates": 1}
     assert near([], [("short", True)]) == {"looked_at": 0, "near_duplicates": 0}
+
+
+def test_a_training_pair_that_is_left_out_for_a_held_out_one_is_not_trained_on(near):
+    gold, more = (words(1), True), (words(1), False)
+    none = {"looked_at": 1, "near_duplicates": 0}
+    assert near([gold], [more], codes=np.array([0, ELSEWHERE], np.uint8)) == none
+    assert near([more], [gold], codes=np.array([ELSEWHERE, 0], np.uint8)) == none
