@@ -161,3 +161,14 @@ def test_a_training_pair_that_is_left_out_for_a_held_out_one_is_not_trained_on(n
     none = {"looked_at": 1, "near_duplicates": 0}
     assert near([gold], [more], codes=np.array([0, ELSEWHERE], np.uint8)) == none
     assert near([more], [gold], codes=np.array([ELSEWHERE, 0], np.uint8)) == none
+
+
+def test_of_many_held_out_prompts_those_with_the_smallest_groups_are_looked_at(near, monkeypatch):
+    texts = sorted((words(n, count=20 * n) for n in range(1, 6)), key=lambda t: crc32(t.encode()))
+    for n, text in enumerate(texts):
+        found = near([(each, True) for each in texts], [(text + " too", False)])
+        assert found == {"looked_at": 5, "near_duplicates": 1}
+        monkeypatch.setattr(leakage, "MOST_HELD_OUT", 3)
+        found = near([(each, True) for each in texts], [(text + " too", False)])
+        assert found == {"looked_at": 3, "near_duplicates": int(n < 3)}
+        monkeypatch.undo()
