@@ -82,7 +82,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
                 )
             return messages, options
         if isinstance(row.get(TEXT), str):
-            if isinstance(answer := row.get(ANSWER), str) and answer not in row[TEXT]:
+            if isinstance(answer := row.get(ANSWER), str) and answer.strip() not in row[TEXT]:
                 raise ValueError(
                     f"a row has {TEXT!r} without the {ANSWER!r} that stands beside it, which would "
                     "not be scored; call the text 'prompt', or leave out one of them"

@@ -50,9 +50,8 @@ def test_an_answer_beside_messages_or_a_text_that_lack_it_is_not_left_out():
     assert content({"messages": ANSWERED, "completion": "Blue."})[0] == ANSWERED
     with pytest.raises(ValueError, match=r"has 'text' without the 'completion' that stands beside"):
         content({"text": "The sky is", "completion": " blue."})
-    assert (
-        content({"text": "The sky is blue.\n", "completion": " blue."})[0] == "The sky is blue.\n"
-    )
+    for answer in (" blue.", "blue.\n"):  # a template may have taken its white space off
+        assert content({"text": "The sky is blue.", "completion": answer})[0] == "The sky is blue."
 
 
 @pytest.mark.parametrize("kind", ["dataset", "frame"])
