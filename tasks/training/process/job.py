@@ -81,8 +81,9 @@ def read_job(path: Path) -> Job:
 
 
 def write_failure(job: Job, error: BaseException) -> None:
-    """Writes the error file for the parent, unless another process has failed before."""
+    """Writes the error file for the parent, unless another process has failed before, or the disk
+    has no room for it: what is printed tells of the failure then."""
     own = isinstance(error, PipelineError)
     message = str(error) if own else f"{type(error).__name__}: {error}"
-    with suppress(FileExistsError), job.error.open("x", encoding="utf-8") as file:
+    with suppress(OSError), job.error.open("x", encoding="utf-8") as file:
         json.dump({"kind": type(error).__name__, "message": message, "own": own}, file)

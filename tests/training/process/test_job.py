@@ -1,12 +1,14 @@
 """The file in which a training process says why it failed."""
 
 import json
+import resource
 import threading
 
 import pytest
 
 from tasks.errors import DataError, TrainingError
 from tasks.training.process.job import Job, read_job, write_failure
+from tasks.training.process.outcome import raise_failure
 
 
 @pytest.fixture
@@ -32,6 +34,17 @@ def test_the_first_failure_is_kept_until_the_job_is_written_again(job):
     }
     with pytest.raises(TrainingError, match=r"error\.json is no training job; it is written by"):
         read_job(job.error)
+
+
+def test_a_disk_without_room_for_a_failure_hides_none_and_the_last_lines_tell_of_it(job):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        write_failure(job, DataError("row 7 is wrong"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(TrainingError, match=r"ends with:\nerror: row 7 is wrong$"):
+        raise_failure(job, 1, ["error: row 7 is wrong"], job.error)
 
 
 def test_of_failures_at_once_one_is_kept_whole(job):
