@@ -1,7 +1,8 @@
 """What a repetition of a training promises: the same weights, on a GPU up to rounding.
 
 On a CPU every sum has a fixed order, given the threads, the processes and the instruction set that
-the kernels are chosen for. On a GPU kernels may add in another order each time.
+the kernels are chosen for, unless memory runs short: then sums are cut, where it does. On a GPU
+kernels may add in another order each time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def determinism(trainer: "RewardTrainer") -> dict[str, Any]:
         "seed": args.seed,
         "data_seed": args.seed if args.data_seed is None else args.data_seed,
         "full_determinism": args.full_determinism,
-        "bit_exact": on_cpu,
+        "bit_exact": on_cpu and not trainer.halvings,
     }
 
 
@@ -39,4 +40,6 @@ def promise(pinned: dict[str, Any]) -> str:
     """The same as a sentence, for people."""
     if pinned["bit_exact"]:
         return f"{CONDITION}, bit for bit, on a CPU with these instructions and as many threads."
+    if pinned["device"] == "cpu":
+        return f"{CONDITION} up to rounding: memory ran short, and micro-batches were halved."
     return f"{CONDITION} up to rounding: on a GPU, kernels may add in another order each time."

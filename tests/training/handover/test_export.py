@@ -101,6 +101,13 @@ def test_a_run_leaves_its_exact_history_and_its_numbers(base, tmp_path):
     assert found["rows"] == found["train_pairs"] == 16
     assert (found["global_step"], found["num_tokens"], found["batch_adapted"]) == (3, 1234, None)
     assert found["parameters"] == sum(p.numel() for p in trainer.model.parameters())
+    assert found["determinism"]["bit_exact"] is True
+    trainer.halvings = 1  # where memory runs short is no setting
+    export(trainer, tmp_path / "adapted", tokens=1234)
+    adapted = json.loads((tmp_path / "adapted/training.json").read_text())
+    assert adapted["determinism"]["bit_exact"] is False
+    card = (tmp_path / "adapted/model/README.md").read_text()
+    assert "up to rounding: memory ran short" in card
     assert found["head"] == {
         "origin": "new",
         "sha256_before": trainer.head.sha256,
