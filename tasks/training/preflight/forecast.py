@@ -121,7 +121,9 @@ def disk_need(
     epochs = state.num_train_epochs if state.num_train_epochs < sys.maxsize else 1
     after_steps = ceil(state.max_steps / every) if every > 0 else 1  # 0: after the last alone
     saved = {"no": 0, "epoch": epochs, "steps": after_steps}[when]
-    kept = min(saved, max(2, args.save_total_limit) + 1) if args.save_total_limit else saved
+    limit = args.save_total_limit or 0
+    least = limit if args.save_only_model else max(2, limit)  # as `_rotate` keeps them
+    kept = min(saved, least + 1) if limit else saved
     return int(DISK_RESERVE * (kept * checkpoint_bytes + model_bytes))
 
 
