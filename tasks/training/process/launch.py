@@ -39,7 +39,8 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
     """Runs the job in a child process until it ends.
 
     A child that the kernel kills (often for want of memory) is started again from its newest
-    checkpoint, MOST_RESTARTS times, as long as each child came further than the one before.
+    checkpoint, MOST_RESTARTS times, as long as each child came further than the one before. Each
+    restart is a warning of the workspace's report.
 
     Raises:
         TrainingError: the child failed; the message is its own if it wrote one.
@@ -54,11 +55,10 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
         if restarts == MOST_RESTARTS or after <= before or not was_killed(job, code, last):
             return raise_failure(job, code, last, workspace.logs / "log.txt")
         restarts += 1
-        logger.warning(
-            "the training process was killed (often by the kernel, for want of memory); it starts "
-            "again from checkpoint-%d",
-            after,
-        )
+        told = "the training process was killed (often by the kernel, for want of memory); it"
+        logger.warning("%s starts again from checkpoint-%d", told, after)
+        warnings = workspace.report.setdefault("warnings", [])
+        warnings.append(f"{told} went on from checkpoint-{after}")
 
 
 def _train_once(job: Job, workspace: Workspace, records: "_Records") -> tuple[int, list[str]]:

@@ -44,21 +44,25 @@ sys.exit(int(sys.argv[3]))
 
 
 @pytest.fixture
-def started(tmp_path, monkeypatch):
-    """Runs a script in the place of a training process."""
+def workspace(tmp_path):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    yield Workspace(tmp_path, lock)
+    os.close(lock)
+
+
+@pytest.fixture
+def started(tmp_path, workspace, monkeypatch):
+    """Runs a script in the place of a training process."""
     params = TrainingParams(device="cpu").model_dump(mode="json")
     names = ("model", "base", "tokenizer", "pairs", "output", "scratch")
     job = Job(**{name: str(tmp_path) for name in names}, params=params, identity={})
-    workspace = Workspace(tmp_path, lock)
 
     def run(script, *arguments, on_metrics=None):
         words = [sys.executable, "-c", script, str(tmp_path), *arguments]
         monkeypatch.setattr(launch, "launch_command", lambda *_: words)
         launch.train(job, workspace, on_metrics)
 
-    yield run
-    os.close(lock)
+    return run
 
 
 def test_each_record_is_handed_on_once_and_whole(started, tmp_path):
@@ -118,8 +122,29 @@ print("rank 1 handles SIGTERM, not SIGKILL", flush=True)
 """
 
 
+KILLED = """
+import os, pathlib, signal, sys
+place = pathlib.Path(sys.argv[1])
+directory = place / "checkpoints/checkpoint-5"
+if not directory.exists():
+    directory.mkdir(parents=True)
+    (directory / sys.argv[2]).write_text("{}")
+    os.kill(os.getpid(), signal.SIGKILL)
+(place / "training.json").write_text("{}")
+"""
+
+
+def test_a_process_that_was_killed_and_went_on_is_a_warning_of_the_run(started, workspace):
+    started(KILLED, checkpoint.MANIFEST)
+    assert workspace.report["warnings"] == [
+        "the training process was killed (often by the kernel, for want of memory); it went on "
+        "from checkpoint-5"
+    ]
+
+
 def test_a_process_that_has_done_its_job_is_not_started_again_whatever_it_printed(
-    started, tmp_path
+    started, workspace, tmp_path
 ):
     started(DONE, checkpoint.MANIFEST)
+    assert "warnings" not in workspace.report
     assert (tmp_path / "logs/log.txt").read_text().count("rank 1 handles") == 1
