@@ -243,6 +243,8 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path):
         config(tmp_path, logging_nan_inf_filter=True)
     with pytest.raises(ParamsError, match=r"warmup_ratio=0\.1 and warmup_steps=5"):
         config(tmp_path, warmup_ratio=0.1, warmup_steps=5)
+    with pytest.raises(ParamsError, match=r"warmup_ratio=0\.0 and warmup_steps=5"):
+        config(tmp_path, warmup_ratio=0.0, warmup_steps=5)
     assert config(tmp_path, warmup_ratio=0.1).get_warmup_steps(50) == 5
 
 

@@ -195,6 +195,8 @@ def test_a_warm_up_of_all_steps_before_a_polynomial_is_refused_before_the_first(
     assert trainer.state.global_step == 0
     longer = make(base, tmp_path, fields={**fields, "max_steps": steps + 1})
     assert longer.train().global_step == steps + 1
+    warms = make(base, tmp_path, fields={**fields, "warmup_steps": steps + 1})  # it never decays
+    assert warms.train().global_step == steps
 
 
 def test_a_warm_up_that_the_optimizer_has_needs_no_schedule_that_has_one(tmp_path, monkeypatch):
