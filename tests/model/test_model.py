@@ -12,12 +12,10 @@ from pydantic import ValidationError
 
 from flows.summary import summary_of
 from tasks.artifact import Artifact, Store
-from tasks.errors import DataError, ModelError
-from tasks.ingestion.places.hub import resolve_commit
-from tasks.model import ModelParams, ScratchParams, base_model, step
-from tasks.model.directory import BaseModel, describe, weights_digest
+from tasks.errors import ModelError
+from tasks.model import ModelParams, ScratchParams, base_model, scratch, step
+from tasks.model.directory import describe, weights_digest
 from tasks.model.scratch import LONGEST_RUN, MOST_TOKEN_CHARACTERS, texts, train_tokenizer
-from tests.ingestion.places.servers import Hub, serving
 
 TEXT = "A heron stood in the shallow water and waited for the evening to come. "
 
@@ -86,6 +84,13 @@ def test_no_run_of_one_kind_reaches_the_training_whole_and_no_character_is_lost(
     assert "".join(pieces) == "".join(written)
     assert pieces[-2:] == written[-2:]
     assert max(map(len, pieces[:-2])) == LONGEST_RUN
+
+
+def test_a_tokenizer_reads_no_more_rows_once_it_has_read_enough_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "TOKENIZER_TEXT_BYTES", 2 * len(TEXT))
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"raw": [json.dumps({"text": TEXT})] * 9}), path)
+    assert [*texts([path, path])] == [TEXT] * 3
 
 
 def test_a_local_directory_is_described_and_its_keys_follow_the_bytes(
@@ -315,48 +320,6 @@ def test_a_url_is_no_path(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValidationError, match="path is a URL; give a local directory, or `hub`"):
         ModelParams(path="https://host/model?sig=x")
-
-
-KINDS = [("dataset", DataError), ("model", ModelError)]
-
-
-@pytest.mark.parametrize(("kind", "failed"), KINDS)
-def test_a_commit_needs_no_network_and_a_branch_that_cannot_be_asked_for_says_what_to_do(
-    kind, failed, monkeypatch
-):
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    assert resolve_commit(kind, "owner/name", commit, failed) == commit
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    says = rf"{kind} owner/name@main: HF_HUB_OFFLINE is set: unset it.* or give `path` with a local"
-    with pytest.raises(failed, match=says):
-        resolve_commit(kind, "owner/name", "main", failed)
-
-
-@pytest.mark.parametrize(("kind", "failed"), KINDS)
-def test_datasets_and_models_are_resolved_alike_and_fail_with_a_class_of_their_own(
-    kind, failed, monkeypatch
-):
-    hub = Hub("me/it", {"a" * 40: {}}, {"main": "a" * 40}, kind=f"{kind}s")
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serving(hub.answer) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        assert resolve_commit(kind, "me/it", "main", failed) == "a" * 40
-        for repository, revision, says in [
-            ("me/it", "v9", "it has no such revision: correct `revision`"),
-            ("me/other", "main", "there is none, or it is private: correct `hub`, or set HF_TOKEN"),
-        ]:
-            with pytest.raises(failed, match=f"{kind} {repository}@{revision}: {says}"):
-                resolve_commit(kind, repository, revision, failed)
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(failed, match=r"set HF_ENDPOINT to a mirror \(now http://127\.0\.0\.1:1\)"):
-        resolve_commit(kind, "me/it", "main", failed)
-
-
-def test_a_model_of_the_hub_is_called_by_its_repository_and_commit(tmp_path):
-    place = tmp_path / "models--me--it/snapshots" / ("a" * 40)
-    model = BaseModel(place, "", "", {"hub": "me/it", "commit": "a" * 40})
-    assert model.name == f"me/it@{'a' * 40}"
 
 
 def test_an_architecture_whose_sizes_would_not_be_used_is_refused(tmp_path, ingestion):
