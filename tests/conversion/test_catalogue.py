@@ -191,7 +191,7 @@ def test_cycles_of_preferences_are_counted(convert):
         return {"prompt": prompt, "chosen": better, "rejected": worse}
 
     cycle = [over("a", "b"), over("b", "c"), over("c", "a"), over("a", "x"), over("y", "a")]
-    order = [over(x, y, "Ho") for x, y in ("ab", "bc", "ac", "cd")]
+    order = [over(x, y, "Ho") for x, y in ("ab", "bc", "ac", "cd", "de", "ef")]
     rows = [*cycle, *order, *cycle]  # each pair once
     assert convert(rows, shard_rows=2).report["cycles"] == {"pairs": 3, "prompts": 1}
     assert convert(order).report["cycles"] == {"pairs": 0, "prompts": 0}
