@@ -27,7 +27,9 @@ def with_texts(turns: list[int], languages: list[str], formats: list[str]) -> Te
 
 
 def members(slices: Slices) -> dict[str, list[int]]:
-    return {label: np.flatnonzero(rows).tolist() for label, rows in slices}
+    found = {label: np.flatnonzero(rows).tolist() for label, rows in slices}
+    assert len(found) == len(slices)  # each label once
+    return found
 
 
 def long(prompts: list[int], answers: list[tuple[int, int]]) -> Scores:
@@ -78,3 +80,13 @@ def test_numbers_half_of_whose_pairs_repeat_keep_their_own_slices():
     more = members(slices_of_labels(np.asarray([*often, *once, "158"])))
     # of 0 0 1 1 .. 28 28 100 .. 158, those at places 23, 46, 70 and 93 of 0 to 116
     assert list(more) == ["<11", "11 to <23", "23 to <112", "112 to <135", ">=135"]
+
+
+def test_of_many_words_the_commonest_have_slices_and_of_equally_common_ones_the_first():
+    words = [f"w{n:02}" for n in range(40)]
+    found = members(slices_of_labels(np.asarray([*reversed(words), *words])))
+    assert list(found) == [*words[:29], "(11 other values)"]
+    assert found["w00"] == [39, 40]
+    assert found["(11 other values)"] == [*range(11), *range(69, 80)]
+    # Words that do not repeat are no numbers to be cut into fifths.
+    assert list(members(slices_of_labels(np.asarray(words)))) == ["(40 other values)"]
