@@ -166,14 +166,14 @@ def test_the_first_tokens_say_the_same_where_the_verdict_is_the_same_ties_includ
 
 
 def test_accuracy_by_length_is_of_the_right_pairs():
-    tokens = [(22, 12), (22, 12), (12, 22), (22, 22), (23, 22)]
-    made = made_scores([1.0, -1.0, -1.0, 1.0, 1.0], tokens=tokens)
+    tokens = [(22, 12), (22, 12), (12, 22), (22, 22), (24, 22), (22, 24), (25, 22), (22, 25)]
+    made = made_scores([1.0, -1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0], tokens=tokens)
     found = panel(made, None)["length"]
-    # answers of 20 and 20, and of 21 and 20 tokens are as long
-    assert (found["matched"]["pairs"], found["matched"]["accuracy"]) == (2, 1.0)
-    assert (found["chosen_longer"]["pairs"], found["chosen_longer"]["accuracy"]) == (3, 2 / 3)
-    assert (found["chosen_shorter"]["pairs"], found["chosen_shorter"]["accuracy"]) == (1, 0.0)
-    assert found["balanced_accuracy"] == pytest.approx(1 / 3)
+    # answers of 20 and 20, and of 22 and 20 tokens are as long; those of 23 and 20 are not
+    assert (found["matched"]["pairs"], found["matched"]["accuracy"]) == (3, 2 / 3)
+    assert (found["chosen_longer"]["pairs"], found["chosen_longer"]["accuracy"]) == (4, 3 / 4)
+    assert (found["chosen_shorter"]["pairs"], found["chosen_shorter"]["accuracy"]) == (3, 1 / 3)
+    assert found["balanced_accuracy"] == pytest.approx(13 / 24)
 
 
 def test_the_fit_is_that_of_a_logistic_regression_on_mirrored_pairs():
