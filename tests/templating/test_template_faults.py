@@ -143,10 +143,11 @@ def test_turns_in_an_unusual_order_are_kept_unless_the_template_refuses_or_drops
         pair(assistant("Hello."), user("Hi")),
         pair(user("Hi"), {"role": "system", "content": "Be brief."}),
         pair(user("Hi"), user("Ho")),
+        pair(user("Hi"), assistant("Ho"), *[{"role": "tool", "content": "It is."}] * 2),
     ]
     rendered, rows = render_rows(orders, CHATML + OPENS)
     assert quarantined(rendered) == {}
-    assert len(rows) == 4
+    assert len(rows) == 5
     strict = (
         "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
         "{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + CHATML
@@ -156,6 +157,7 @@ def test_turns_in_an_unusual_order_are_kept_unless_the_template_refuses_or_drops
         2: "starts_with_assistant",
         3: "system_position",
         4: "roles_do_not_alternate",
+        5: "template_error",  # the results of two calls are in the usual order
     }
     assert "turns 1 and 2; join them; the chat template refuses" in quarantined(refused)[4][1]
     assert len(rows) == 1
