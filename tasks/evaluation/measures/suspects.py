@@ -58,7 +58,8 @@ def suspect_figures(scores: Scores) -> dict[str, Any]:
 
 
 def suspect_table(scores: Scores, conversion: Path, most: int) -> pa.Table:
-    """The `most` pairs of highest contradiction, the first first; equal ones by pair_id."""
+    """The `most` pairs of highest contradiction, the first first; equal ones by margin, then by
+    pair_id."""
     scores = scores.take(scores.order())
     against = contradiction(scores)
     ranked = np.lexsort((np.arange(len(scores)), scores.margin, -against))[:most]

@@ -42,6 +42,8 @@ def test_pairs_are_ranked_by_how_far_label_and_model_are_apart(tmp_path):
     shuffled = made.take(np.array([3, 1, 0, 5, 4, 2]))
     assert suspect_table(shuffled, tmp_path, 100).equals(found)
     assert suspect_table(made, tmp_path, 2).equals(found.slice(0, 2))
+    far = suspect_table(made_scores([-800.0, -900.0, 1.0, -900.0]), tmp_path, 9)
+    assert far["pair_id"].to_pylist() == ["0001", "0003", "0000"]  # all are 1 apart
     assert suspect_table(made_scores([1.0]), tmp_path, 9).equals(found.slice(0, 0))
     # a model that agrees contradicts nothing, however unsure it is; nor does a tie
     assert contradiction(made_scores([0.5, 0.0, -0.5])).tolist() == [
