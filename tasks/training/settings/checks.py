@@ -46,6 +46,7 @@ def check_before_init(config: Any) -> None:
             f"warmup_ratio={config.warmup_ratio} and warmup_steps={config.warmup_steps} are both "
             "given; leave one of them out"
         )
+    _refuse_text("warmup_ratio", config.warmup_ratio)
     if config.warmup_ratio is not None and not 0 <= config.warmup_ratio < 1:
         raise ParamsError(
             f"warmup_ratio is {config.warmup_ratio}; expected a share of all steps, 0 or more and "
@@ -83,11 +84,7 @@ def check_after_init(config: Any) -> None:
             )
     for name, (least, unit) in MINIMUM.items():
         value: Any = getattr(config, name)
-        if isinstance(value, str):
-            raise ParamsError(
-                f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, 1.0e-4 "
-                "as a number)"
-            )
+        _refuse_text(name, value)
         if value is not None and not value >= least:  # NaN is neither
             raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
     if config.train_sampling_strategy == "batch_rebalance":
@@ -122,6 +119,15 @@ def on_gpu(config: Any) -> bool:
 def gpu_has_bf16() -> bool:
     """Whether there is a GPU that computes in bfloat16 natively."""
     return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _refuse_text(name: str, value: object) -> None:
+    """Refuses text in a number's place."""
+    if isinstance(value, str):
+        raise ParamsError(
+            f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, 1.0e-4 as "
+            "a number)"
+        )
 
 
 def _check_dtype(config: Any) -> None:

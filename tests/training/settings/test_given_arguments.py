@@ -131,6 +131,7 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
         ("warmup_ratio", 3, "is 3; expected a share of all steps"),
         ("warmup_ratio", 1.0, "is 1.0; expected a share of all steps"),
         ("warmup_ratio", -0.1, "is -0.1; expected a share of all steps"),
+        ("warmup_ratio", "1e-1", r"is the text '1e-1'; expected a number"),
         ("logging_steps", -5, "is -5; expected 0 or more"),
         ("max_grad_norm", -1.0, "is -1.0; expected 0 or more"),
         ("learning_rate", "1e-4", r"is the text '1e-4'; expected a number .*1\.0e-4"),
