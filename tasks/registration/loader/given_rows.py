@@ -1,7 +1,7 @@
 """The rows that a caller may give a registered model, in any of their forms.
 
     "text" · [{"role": "user", ...}, ...] · {"messages": ..., "tools": ...} · {"text": ...}
-    {"prompt": ..., "completion": ...} · a list of them · a DataFrame with such columns
+    {"prompt": ..., "completion": ...} · a list of them · a table with such columns
 
 A table gives every row the keys of all others, null in them: in calls' arguments and in template
 settings such keys are left out, as conversion leaves them out of tables.
@@ -62,16 +62,26 @@ def check_options(options: Mapping[str, Any]) -> None:
         raise ValueError(f"there is no option {unknown[0]!r}; expected one of {OPTIONS}")
 
 
+def options_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The options among a row's fields; None for those that it has not.
+
+    Raises:
+        ValueError: one is no JSON, or of another kind.
+    """
+    return {name: _json(name, plain(row.get(name))) for name in OPTIONS}
+
+
 def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
     """The text or the messages of a row, and its options.
 
     Raises:
         ValueError: the row is of no form, or has an answer that would not be scored.
     """
+    row = plain(row)
     if isinstance(row, str):
         return row, {}
     if isinstance(row, Mapping):
-        options = {name: _json(name, row.get(name)) for name in OPTIONS}
+        options = options_of(row)
         if _is_filled(row.get(CONVERSATION)):
             messages = _messages(_json(CONVERSATION, row[CONVERSATION]))
             if _is_filled(row.get(ANSWER)) and messages[-1]["role"] != "assistant":
@@ -90,7 +100,7 @@ def content(row: Any) -> tuple[Any, Mapping[str, Any]]:
             return row[TEXT], options
         if _is_filled(row.get("prompt")) and _is_filled(row.get(ANSWER)):
             return content(conversation(row["prompt"], row[ANSWER], options))
-    elif isinstance(row, list | tuple | np.ndarray):
+    elif isinstance(row, list):
         return _messages(row), {}
     raise ValueError(
         f"a row is {str(row)[:80]!r}; expected a text, a list of messages with role and content, "
@@ -102,30 +112,44 @@ def rows_of(data: Any) -> list[Any]:
     """The rows of a list or table; a single text, mapping or conversation is one row.
 
     Raises:
-        ValueError: a DataFrame without a column of rows, or nothing that holds rows.
+        ValueError: a table without a column of rows, or nothing that holds rows.
     """
-    if hasattr(data, "columns"):  # a DataFrame
-        if not {CONVERSATION, TEXT, ANSWER} & set(data.columns):
-            raise ValueError(f"the columns are {list(data.columns)}; expected {KEYS}")
-        return [without_printed_nulls(plain(row), FILLED) for row in data.to_dict("records")]
+    for names in ("column_names", "columns"):
+        if hasattr(data, names):
+            return _rows_of_table(data, getattr(data, names))
+    if isinstance(data, np.ndarray):  # of no dimension: MLflow's server got a text
+        data = data.tolist()
     if isinstance(data, str | Mapping):
         return [data]
     if not isinstance(data, Iterable):
         raise ValueError(f"the rows are {str(data)[:80]!r}; expected a list of them")
-    rows: list[Any] = data.tolist() if isinstance(data, np.ndarray) else list(data)
-    if hasattr(data, "column_names"):  # a Dataset of `datasets`
-        rows = [without_printed_nulls(row, FILLED) for row in rows]
+    rows: list[Any] = list(data)
     # One conversation alone, not a list of them.
     alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
     return [rows] if alone else rows
 
 
+def _rows_of_table(table: Any, columns: Iterable[str] | None) -> list[Any]:
+    """The rows of a table of pandas, polars or Arrow, or of a Dataset, whose columns a stream may
+    not know."""
+    if columns is not None and not {CONVERSATION, TEXT, ANSWER} & {*columns}:
+        raise ValueError(f"the columns are {[*columns]}; expected {KEYS}")
+    if hasattr(table, "to_pylist"):
+        table = table.to_pylist()
+    elif hasattr(table, "to_dicts"):
+        table = table.to_dicts()
+    elif hasattr(table, "notna"):  # pandas has several values for a blank cell
+        table = table.astype(object).where(table.notna(), None).to_dict("records")
+    return [without_printed_nulls(plain(row), FILLED) for row in table]
+
+
 def plain(value: Any) -> Any:
-    """The value in JSON's own types: a DataFrame holds lists as arrays, which are not searched for
-    special tokens."""
+    """The value in JSON's own types: tables hold lists as arrays, MLflow's server texts as well."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
 
@@ -142,17 +166,16 @@ def _messages(value: Any) -> list[dict[str, Any]]:
 
 def _json(name: str, value: Any) -> Any:
     """A field's value, parsed where a table holds it as JSON; None for an absent or blank one."""
-    if isinstance(value, str) and not value.strip():
+    if not _is_filled(value) or (isinstance(value, str) and not value.strip()):
         return None
-    if not isinstance(value, str):
-        return value if _is_filled(value) else None
     try:
-        return json.loads(value)
+        parsed = json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ValueError(
             f"{name!r} is the text {value[:80]!r}, which is no JSON ({error}); expected "
             f"{EXPECTED[name]}, or JSON of that"
         ) from error
+    return parsed
 
 
 def _is_filled(value: Any) -> bool:

@@ -26,7 +26,13 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.conversion.conversation.printed_nulls import without_printed_nulls
-from tasks.registration.loader.given_rows import FILLED, OPTIONS, check_options, conversations
+from tasks.registration.loader.given_rows import (
+    FILLED,
+    OPTIONS,
+    check_options,
+    conversations,
+    options_of,
+)
 from tasks.registration.loader.inference import ServedModel
 
 
@@ -41,7 +47,7 @@ class RewardFunction:
         self.model = model
         self.__name__ = name
         self.options = options
-        self.texts = replace(model.texts_of_policies, options=options)
+        self.texts = replace(model.texts_of_policies, options=options_of(options))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RewardFunction, (self.model, self.__name__, self.options)

@@ -17,7 +17,6 @@ from typing import Any
 from tasks.conversion.conversation.message_names import RENDERING
 from tasks.conversion.conversation.schema_nulls import schema_without_nulls
 from tasks.registration.loader.given_messages import as_in_training
-from tasks.registration.loader.given_rows import plain
 from tasks.templating.tokenizer.own_tokens import own_tokens
 from tasks.templating.tokenizer.special_tokens import (
     ALIASES,
@@ -79,9 +78,8 @@ class RowTexts:
         return self._literal(text, literals, forged, where, what_to_do)
 
     def _conversation(self, content: Any, options: Mapping[str, Any]) -> tuple[str, Literals]:
-        messages = as_in_training(plain(content))
-        tools = plain(options.get("tools")) or plain(self.options.get("tools"))
-        tools = schema_without_nulls(tools) or None
+        messages = as_in_training(content)
+        tools = schema_without_nulls(options.get("tools") or self.options.get("tools")) or None
         settings = {**_settings(self.options), **_settings(options)}
         if self.special and self.policy == "quarantine":
             _check_words(messages, tools, settings, self.special)
@@ -126,7 +124,7 @@ def encodable(text: str) -> str:
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = plain(options.get("chat_template_kwargs")) or {}
+    settings: dict[str, Any] = options.get("chat_template_kwargs") or {}
     if names := sorted(RENDERING.intersection(settings)):
         raise ValueError(
             f"chat_template_kwargs holds {names[0]!r}; expected settings for the template that the "

@@ -1,5 +1,7 @@
 """Rows of a table: each is of the form that its filled cells say."""
 
+import json
+
 import pandas as pd
 import pytest
 from datasets import Dataset
@@ -37,7 +39,7 @@ def test_a_cell_that_a_table_leaves_blank_is_no_part_of_its_row():
 
 def test_a_row_all_of_whose_cells_are_blank_is_told_with_the_forms_that_there_are():
     table = pd.DataFrame([{"messages": ANSWERED}, {"text": float("nan")}])
-    with pytest.raises(ValueError, match=r"a row is .*nan.*; expected a text, a list of messages"):
+    with pytest.raises(ValueError, match=r"a row is .*: None.*; expected a text, a list of"):
         content(rows_of(table)[1])
 
 
@@ -54,15 +56,44 @@ def test_an_answer_beside_messages_or_a_text_that_lack_it_is_not_left_out():
         assert content({"text": "The sky is blue.", "completion": answer})[0] == "The sky is blue."
 
 
-@pytest.mark.parametrize("kind", ["dataset", "frame"])
-def test_keys_that_only_other_rows_of_a_table_have_are_none_of_a_rows_own(kind):
+@pytest.mark.parametrize(
+    "given", [ANSWERED, "Blue.", {"text": "Blue."}, {"prompt": ASKED, "completion": "Blue."}]
+)
+def test_what_mlflows_server_makes_arrays_of_is_the_row_that_it_was(given):
+    from mlflow.utils.proto_json_utils import parse_tf_serving_input
+
+    for inputs in (given, [given]):
+        rows = rows_of(parse_tf_serving_input({"inputs": inputs}))
+        assert [content(row) for row in rows] == [content(given)]
+
+
+@pytest.mark.parametrize("kind", ["numpy_nullable", "pyarrow"])
+def test_a_cell_is_blank_whatever_pandas_calls_that(kind):
+    rows = [{"text": "Blue."}, {"messages": json.dumps(ANSWERED)}]
+    table = pd.DataFrame(rows).convert_dtypes(dtype_backend=kind)
+    assert table["messages"][0] is pd.NA
+    assert [content(row)[0] for row in rows_of(table)] == ["Blue.", ANSWERED]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda table: table,
+        Dataset.to_iterable_dataset,
+        Dataset.to_pandas,
+        lambda table: table.data.table,
+        lambda table: table.data.table.combine_chunks().to_batches()[0],
+    ],
+    ids=["dataset", "stream", "frame", "arrow", "batch"],
+)
+def test_keys_that_only_other_rows_of_a_table_have_are_none_of_a_rows_own(form):
     rows = [
         {"messages": [*ASKED, called(days=3)], "chat_template_kwargs": {"enable_thinking": False}},
         {"messages": [*ASKED, called(city="Rome")], "chat_template_kwargs": {"date": "today"}},
     ]
     table = Dataset.from_list(rows)
     assert table[1]["chat_template_kwargs"]["enable_thinking"] is None
-    given = rows_of(table.to_pandas() if kind == "frame" else table)
+    given = rows_of(form(table))
     for (messages, options), row in zip(map(content, given), rows, strict=True):
         call = messages[1]["tool_calls"][0]["function"]
         assert call["arguments"] == row["messages"][1]["tool_calls"][0]["function"]["arguments"]
