@@ -23,9 +23,12 @@ OPTIONS = ("tools", "chat_template_kwargs")
 FILLED = ("arguments", "chat_template_kwargs")
 """Where a table's nulls would be printed; those of tools go from every row (row_text.py)."""
 EXPECTED = {
-    CONVERSATION: f"a list of messages with role and content (a plain text is given as {TEXT!r})",
-    "tools": "a list of tools",
-    "chat_template_kwargs": "a mapping of settings",
+    CONVERSATION: (
+        list,
+        f"a list of messages with role and content (a plain text is given as {TEXT!r})",
+    ),
+    "tools": (list, "a list of tools"),
+    "chat_template_kwargs": (dict, "a mapping of settings"),
 }
 
 
@@ -168,13 +171,16 @@ def _json(name: str, value: Any) -> Any:
     """A field's value, parsed where a table holds it as JSON; None for an absent or blank one."""
     if not _is_filled(value) or (isinstance(value, str) and not value.strip()):
         return None
+    kind, expected = EXPECTED[name]
     try:
         parsed = json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ValueError(
             f"{name!r} is the text {value[:80]!r}, which is no JSON ({error}); expected "
-            f"{EXPECTED[name]}, or JSON of that"
+            f"{expected}, or JSON of that"
         ) from error
+    if parsed is not None and not isinstance(parsed, kind):
+        raise ValueError(f"{name!r} is {str(value)[:80]!r}; expected {expected}")
     return parsed
 
 

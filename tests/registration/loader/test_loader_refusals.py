@@ -158,6 +158,14 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
             "row 1: 'tools' is the text '{', ",
         ),
         (
+            {"messages": [{"role": "user", "content": "a"}], "tools": {"name": "look"}},
+            r"row 1: 'tools' is .*'look'.*; expected a list of tools",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": "[1]"},
+            r"row 1: 'chat_template_kwargs' is '\[1\]'; expected a mapping of settings",
+        ),
+        (
             {"messages": "Hi"},
             r"row 1: 'messages' is the text 'Hi', which is no JSON \(Expecting .*",
         ),
