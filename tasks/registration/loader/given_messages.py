@@ -7,14 +7,16 @@ Conversion brings every message into one form before it is rendered: other names
 mapped, keys that are null or that no chat template reads are left out, text parts are joined.
 Clients and tables write such keys into every message, and a template that tests whether a message
 has a key would render other text than in training. A role or content that is no text is refused, as
-in conversion: some templates would fail on it, others would print it. Whatever else conversion
-refuses is left to the template. Travels inside the registered model: it may import only modules
-that travel, too.
+in conversion, and so are calls that are no list of mappings: some templates would fail on them,
+others would print them. So is a `function_call`, which no template reads: its message would be
+scored as empty. Whatever else conversion refuses is left to the template. Travels inside the
+registered model: it may import only modules that travel, too.
 """
 
 from typing import Any
 
 from tasks.conversion.conversation.message_names import KEYS, ROLE_MAP, ROLES, TEXT_KEYS
+from tasks.conversion.conversation.printed_nulls import without_nulls
 
 
 def as_in_training(messages: list[Any]) -> list[Any]:
@@ -22,7 +24,7 @@ def as_in_training(messages: list[Any]) -> list[Any]:
 
     Raises:
         ValueError: a role, name or reasoning is no text; a content is absent, or neither text nor
-            parts of it.
+            parts of it; a call does not stand in a list of mappings, `tool_calls`.
     """
     return [_message(number, message) for number, message in enumerate(messages)]
 
@@ -33,8 +35,12 @@ def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
     for key in TEXT_KEYS:
         if not isinstance(text := kept.get(key, ""), str):
             raise ValueError(f"messages[{number}].{key} is {str(text)[:80]!r}; expected text")
+    if without_nulls(legacy := message.get("function_call")):
+        raise _no_calls(f"messages[{number}].function_call", legacy)
     if calls := kept.pop("tool_calls", None):
-        kept["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise _no_calls(f"messages[{number}].tool_calls", calls)
+        kept["tool_calls"] = [_call(call) for call in calls]
     content = _content(message.get("content"), f"messages[{number}]", calls=bool(calls))
     return kept if content is None else {**kept, "content": content}
 
@@ -66,6 +72,13 @@ def _content(content: Any, where: str, *, calls: bool) -> str | None:
 
 def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and type(part.get("text")) is str
+
+
+def _no_calls(where: str, value: Any) -> ValueError:
+    return ValueError(
+        f"{where} is {str(value)[:80]!r}; expected the calls in tool_calls: "
+        '[{"type": "function", "function": {"name": ..., "arguments": ...}}]'
+    )
 
 
 def _call(call: Any) -> Any:

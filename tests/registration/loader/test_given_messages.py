@@ -26,6 +26,7 @@ USER = {"role": "user", "content": "What?"}
 ANSWER = {"role": "assistant", "content": "It is blue."}
 GIVEN = {
     "keys that are null": [USER, ANSWER | {"tool_calls": None, "name": None, "refusal": None}],
+    "a legacy call that is none": [USER, ANSWER | {"function_call": {"name": None}}],
     "no calls": [USER, ANSWER | {"tool_calls": []}],
     "nulls of a call": [
         USER,

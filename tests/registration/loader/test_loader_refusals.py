@@ -153,6 +153,17 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
             r"row 1: messages\[0\]\.thinking is \"\['b'\]\"; expected text",
         ),
         ([{"role": "user", "content": "a"}, "b"], "row 1: messages are"),
+        *(
+            (
+                [{"role": "assistant", "content": "", name: calls}],
+                rf"row 1: messages\[0\]\.{name} is .*; expected the calls in tool_calls: \[",
+            )
+            for name, calls in (
+                ("function_call", {"name": "add", "arguments": "{}"}),
+                ("tool_calls", '[{"name": "add"}]'),
+                ("tool_calls", ["add"]),
+            )
+        ),
         (
             {"messages": [{"role": "user", "content": "a"}], "tools": "{"},
             "row 1: 'tools' is the text '{', ",
