@@ -12,6 +12,7 @@ from tasks.artifact import Inert, Params, physical_cores
 from tasks.training.loss.params import LossParams
 
 Strategy = Literal["no", "steps", "epoch"]
+Sampling = Literal["random", "sequential", "group_by_length"]
 
 
 class LoraParams(Params):
@@ -113,7 +114,7 @@ class TrainingParams(Params):
     """Seed of the order of the pairs alone; None: `seed`."""
     dataloader_drop_last: bool = False
     """Leaves out the last, smaller batch of an epoch; of rows that are evaluated none."""
-    train_sampling_strategy: Literal["random", "sequential", "group_by_length"] = "random"
+    train_sampling_strategy: Sampling = "random"
     """`group_by_length` makes batches of pairs of like length: other batches, another result."""
 
     # what is logged, evaluated and saved

@@ -1,6 +1,7 @@
 """Checks of a RewardConfig before anything is loaded; each refusal says what to set instead."""
 
 import os
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from tasks.errors import ParamsError
 from tasks.templating.tokenizer.special_tokens import Policy
 from tasks.training.layout.choice import WantedLayout
 from tasks.training.loss.params import loss_params
+from tasks.training.params import Sampling
 from tasks.training.settings.names import NAMES, check_name
 
 MINIMUM = {
@@ -31,6 +33,13 @@ MINIMUM = {
 }
 """Smallest allowed value of a setting, and its unit for messages."""
 
+CHOICES = {
+    "special_tokens_in_text": Policy,
+    "layout": WantedLayout,
+    "train_sampling_strategy": Sampling,
+}
+"""Settings that are one of a few words."""
+
 CUDA_GRAPH_MODES = ("reduce-overhead", "max-autotune")
 """Modes of torch.compile with CUDA graphs."""
 
@@ -41,12 +50,12 @@ def check_before_init(config: Any) -> None:
     Raises:
         ParamsError: a setting cannot be used here, or two contradict each other.
     """
+    _check_numbers(config)
     if config.warmup_ratio is not None and config.warmup_steps:
         raise ParamsError(
             f"warmup_ratio={config.warmup_ratio} and warmup_steps={config.warmup_steps} are both "
             "given; leave one of them out"
         )
-    _refuse_text("warmup_ratio", config.warmup_ratio)
     if config.warmup_ratio is not None and not 0 <= config.warmup_ratio < 1:
         raise ParamsError(
             f"warmup_ratio is {config.warmup_ratio}; expected a share of all steps, 0 or more and "
@@ -74,24 +83,17 @@ def check_after_init(config: Any) -> None:
     """Checks settings after `__post_init__`, which turns text into values.
 
     Raises:
-        ParamsError: an unknown name, text instead of a number, a batch size below 1, or a grouping
-            by lengths other than those of pairs.
+        ParamsError: an unknown name, or a number that is too small.
     """
-    for name, known in (("special_tokens_in_text", Policy), ("layout", WantedLayout)):
+    for name, known in CHOICES.items():
         if getattr(config, name) not in get_args(known):
             raise ParamsError(
                 f"{name} is {getattr(config, name)!r}; expected one of {', '.join(get_args(known))}"
             )
     for name, (least, unit) in MINIMUM.items():
         value: Any = getattr(config, name)
-        _refuse_text(name, value)
         if value is not None and not value >= least:  # NaN is neither
             raise ParamsError(f"{name} is {value}; expected {least} or more{unit}")
-    if config.train_sampling_strategy == "batch_rebalance":
-        raise ParamsError(
-            "train_sampling_strategy is 'batch_rebalance', which is not made for pairs; leave it "
-            "out: several processes get nearly equal tokens of every batch here"
-        )
     loss_params(config.loss)  # refused here, not in the first step
 
 
@@ -121,13 +123,15 @@ def gpu_has_bf16() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def _refuse_text(name: str, value: object) -> None:
-    """Refuses text in a number's place."""
-    if isinstance(value, str):
-        raise ParamsError(
-            f"{name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, 1.0e-4 as "
-            "a number)"
-        )
+def _check_numbers(config: Any) -> None:
+    """Refuses text in the place of any number, by the types that the settings declare."""
+    for each in fields(config):
+        value, kinds = getattr(config, each.name), {*(get_args(each.type) or [each.type])}
+        if isinstance(value, str) and kinds & {int, float} and str not in kinds:
+            raise ParamsError(
+                f"{each.name} is the text {value!r}; expected a number (YAML reads 1e-4 as text, "
+                "1.0e-4 as a number)"
+            )
 
 
 def _check_dtype(config: Any) -> None:

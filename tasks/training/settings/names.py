@@ -17,7 +17,7 @@ NAMES = {
 """Setting -> file and Enum that list its values, and usual values that are not looked up."""
 
 
-def check_name(setting: str, name: str) -> None:
+def check_name(setting: str, name: str | None) -> None:
     """Checks the name of an optimizer or a schedule, the value of `setting`.
 
     Raises:
@@ -28,7 +28,7 @@ def check_name(setting: str, name: str) -> None:
     if name in usual or name in (known := _names(file, enumeration)) or not known:
         return
     raise ParamsError(
-        f"{setting} is {name!r}; expected one of {', '.join(known)}{meant(name, known, str)}"
+        f"{setting} is {name!r}; expected one of {', '.join(known)}{meant(str(name), known, str)}"
     )
 
 

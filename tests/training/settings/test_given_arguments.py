@@ -139,7 +139,15 @@ def test_a_multiple_to_pad_to_that_is_none_is_refused(tmp_path, given):
         ("max_length", 0, "is 0; expected 1 or more tokens"),
         ("center_rewards_coefficient", "1e-2", r"is the text .*1\.0e-4 as a number"),
         ("dataset_num_proc", -1, "is -1; expected 0 or more"),
-        ("train_sampling_strategy", "batch_rebalance", "is .*not made for pairs; leave it out"),
+        ("train_sampling_strategy", "batch_rebalance", "is .*; expected one of random, sequential"),
+        ("train_sampling_strategy", "lengths", "is 'lengths'; expected one of random, sequential"),
+        ("warmup_steps", "10", "is the text '10'; expected a number"),
+        ("save_steps", "100", "is the text '100'; expected a number"),
+        ("max_steps", "5", "is the text '5'; expected a number"),
+        ("seed", "42", "is the text '42'; expected a number"),
+        ("data_seed", "42", "is the text '42'; expected a number"),
+        ("optim", None, "is None; expected one of .*adamw_torch_fused"),
+        ("lr_scheduler_type", None, "is None; expected one of linear"),
     ],
 )
 def test_batches_that_cannot_be_made_are_refused_by_their_setting(tmp_path, setting, value, said):
