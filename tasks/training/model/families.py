@@ -26,6 +26,7 @@ SEEN = 1e-4
 a new head are near 0, and grow with it."""
 SEEN_HALF = 5e-2
 """The same in half precision, relative to max(1, |reward|)."""
+OTHERS = "a decoder (Llama, Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
 
 
 def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
@@ -33,8 +34,12 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
 
     Raises:
         ModelError: padding changes the family's rewards; or it cannot compute in its dtype, or not
-            as it is configured.
+            as it is configured, or in training not rows of any length.
     """
+    if model.config.model_type == "reformer":
+        raise ModelError(
+            f"{type(model).__name__} trains on rows of certain lengths alone; use {OTHERS}"
+        )
     if any(parameter.numel() == 0 for parameter in model.parameters()):
         return  # sharded from the start: there is nothing here to score with
     ids = torch.tensor([n for n in range(embedding(model).num_embeddings) if n != pad])
@@ -66,8 +71,7 @@ def check_padding_unseen(model: PreTrainedModel, pad: int) -> None:
         raise ModelError(
             f"{type(model).__name__} gives three tokens the reward {bare[row]:.4g}, and "
             f"{behind[row]:.4g} once they are padded: the family pools its reward at the padding, "
-            "or does not mask it, so a reward would depend on the batch; use a decoder (Llama, "
-            "Qwen, ...) or an encoder (BERT, ModernBERT, ...)"
+            f"or does not mask it, so a reward would depend on the batch; use {OTHERS}"
         )
 
 

@@ -255,6 +255,17 @@ def test_a_model_that_cannot_score_as_it_is_configured_says_so_before_training()
         check_padding_unseen(model, PAD)
 
 
+def test_a_family_that_trains_on_rows_of_certain_lengths_alone_says_so_before_training(tmp_path):
+    fields = {"axial_pos_embds": False, "attn_layers": ["local"], "local_attn_chunk_length": 4}
+    config = AutoConfig.for_model("reformer", **BASE, **fields, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "base")
+    make_tokenizer().save_pretrained(tmp_path / "base")
+    with pytest.raises(
+        ModelError, match=r"Reformer\w+ trains on rows of certain lengths alone; use"
+    ):
+        trained(tmp_path / "base", tmp_path)
+
+
 def test_a_family_without_a_sequence_classifier_says_so_before_training(tmp_path):
     config = {"model_type": "mamba", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
