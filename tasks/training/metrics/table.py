@@ -106,10 +106,13 @@ def _metrics(rewards: Floats, terms: Floats, losses: Floats, weight: Floats) -> 
 
 
 def _several(sources: Sequence[str | None]) -> list[str]:
-    """The sources that have metrics of their own: each, unless all rows are of one. Rows whose
-    source is null count in the metrics of all rows alone."""
-    found = dict.fromkeys(sources)
-    return [source for source in found if source is not None] if len(found) > 1 else []
+    """The sources that have metrics of their own: each, unless all rows are of one, or fewer than
+    two rows have the same on average: then the column names rows. Rows whose source is null count
+    in the metrics of all rows alone."""
+    named = [source for source in sources if source is not None]
+    found = dict.fromkeys(named)
+    of_one = len(found) == 1 and len(named) == len(sources)
+    return [] if of_one or 2 * len(found) > len(named) else [*found]
 
 
 def _sources(rows: Dataset | None) -> list[str | None]:

@@ -98,6 +98,17 @@ def test_rows_whose_source_is_null_are_beside_those_of_a_source(base, tmp_path):
     assert "eval_loss" in make(base, tmp_path, eval_dataset=nobody).evaluate()
 
 
+@pytest.mark.parametrize(
+    ("sources", "named"),
+    [("abcdef", ""), ("aaabcd", ""), ("aaabbc", "abc"), ("abc   ", ""), ("aaab  ", "ab")],
+)
+def test_a_column_with_fewer_than_two_rows_to_a_name_names_rows_and_no_sources(sources, named):
+    names = [None if name == " " else name for name in sources]
+    rows = [row | {"source": name} for row, name in zip(make_rows(6), names, strict=True)]
+    by_source = [n for n in metric_names(Dataset.from_list(rows)) if n.endswith("_loss")]
+    assert by_source == [f"{name}_loss" for name in named]
+
+
 @pytest.mark.parametrize("rows", [SOURCES, TIES, [*TIES, *SOURCES[1:]]])
 def test_the_names_are_those_of_a_table_but_for_equal_rewards(base, tmp_path, rows):
     rows = [row | {"preference": row.get("preference", 1.0)} for row in rows]
