@@ -116,6 +116,7 @@ class RewardTrainer(BatchLossTrainer):
         )
         loss = loss_params(args.loss)
         self.objective = Objective(loss, args.center_rewards_coefficient)
+        self.has_own_loss = type(self).compute_loss is not RewardTrainer.compute_loss
         super().__init__(
             model=trained,  # pyright: ignore[reportArgumentType]
             args=args,
@@ -131,7 +132,7 @@ class RewardTrainer(BatchLossTrainer):
         check_positions(base_of(trained), self.train_dataset, "train")
         check_positions(base_of(trained), self.eval_dataset, "eval")
         if compute_metrics is None and type(self).evaluate is RewardTrainer.evaluate:
-            check_best_metric(args, self.eval_dataset)
+            check_best_metric(args, self.eval_dataset, own_loss=self.has_own_loss)
         self.layout = self._prepare_layers(base_of(trained))
         self.base_name, self.formats = name, formats_of(train_dataset)
         self._tag()
@@ -144,7 +145,9 @@ class RewardTrainer(BatchLossTrainer):
         self.guard = FiniteGuard(self.args.device, norm_may_overflow=self.args.fp16)
         self.job = self._default_job()
         self._table = EvaluationTable(self.objective, None)
-        self._average_own_loss()
+        if self.has_own_loss:  # averaged over the pairs of the global batch
+            own_loss: Any = with_weighted_mean(self)
+            self.compute_loss = own_loss
         show_bar(self)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
@@ -187,14 +190,6 @@ class RewardTrainer(BatchLossTrainer):
             layout = collator.layout = choose_layout(wanted, model, self.args)
         compile_layers(body, self.args, self.accelerator)
         return layout
-
-    def _average_own_loss(self) -> None:
-        """Has the `compute_loss` of a subclass averaged over the pairs of the global batch."""
-        if type(self).compute_loss is RewardTrainer.compute_loss:
-            return
-        self.has_own_loss = True
-        own_loss: Any = with_weighted_mean(self)
-        self.compute_loss = own_loss
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = list(COLUMNS)

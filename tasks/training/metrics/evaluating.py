@@ -35,7 +35,7 @@ class EvaluatingTrainer(HeldOutTrainer):
     user_metrics: Metrics | None
     user_preprocessing: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     _table: EvaluationTable
-    has_own_loss: bool = False
+    has_own_loss: bool
     """Whether a subclass overrides RewardTrainer's `compute_loss`."""
 
     def prediction_step(

@@ -41,8 +41,10 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
         ) from error
 
 
-def check_best_metric(args: Any, rows: Any) -> None:
+def check_best_metric(args: Any, rows: Any, *, own_loss: bool) -> None:
     """Checks that every evaluation of `rows` without `compute_metrics` has the best model's metric.
+
+    Under a `compute_loss` of one's own (`own_loss`) there is no loss of a source.
 
     Raises:
         ParamsError: it is none of them; the message lists them.
@@ -55,6 +57,7 @@ def check_best_metric(args: Any, rows: Any) -> None:
         f"eval_{key}_{name}" if key else f"eval_{name}"
         for key, part in parts.items()
         for name in (*metric_names(part), *TRAINER_METRICS)
+        if not (own_loss and name.endswith("_loss"))
     ]
     name = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
     if name not in known:

@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import logsigmoid
 
-from tasks.errors import TrainingError
+from tasks.errors import ParamsError, TrainingError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.model.loading import load_reward_model
 from tests.at_length import at_length
@@ -121,6 +121,26 @@ def test_a_loss_that_is_doubled_is_logged_and_evaluated_doubled(base, tmp_path):
     assert record["num_tokens"] == expected["num_tokens"]
     # Adam's first step is as long for a gradient twice as large
     assert twice.evaluate()["eval_loss"] == pytest.approx(2 * usual.evaluate()["eval_loss"], 1e-4)
+
+
+def test_the_best_model_s_loss_is_that_of_all_rows_where_it_is_one_s_own(base, tmp_path):
+    rows = [row | {"source": "ab"[number % 2]} for number, row in enumerate(make_rows(6))]
+
+    def best_by(name):
+        fields = {**FIELDS, "max_steps": 1, "eval_strategy": "steps", "metric_for_best_model": name}
+        trainer = Twice(
+            str(base),
+            RewardConfig(output_dir=str(tmp_path), **fields),
+            train_dataset=Dataset.from_list(rows),
+            eval_dataset=Dataset.from_list(rows),
+        )
+        trainer.train()
+        return trainer.state.best_metric, trainer.state.log_history
+
+    with pytest.raises(ParamsError, match=r"'a_loss', which not every .* eval_loss, .*eval_a_acc"):
+        best_by("a_loss")
+    best, records = best_by("loss")
+    assert best in [record.get("eval_loss") for record in records]
 
 
 def test_metrics_get_the_losses_of_one_s_own(base, tmp_path):
