@@ -8,6 +8,7 @@ variables, so these are set here instead. Every flag is given, so that neither a
 nor a config file in the user's home changes a run.
 """
 
+import logging
 import os
 import re
 import sys
@@ -19,6 +20,8 @@ import yaml
 
 from tasks.errors import ParamsError
 from tasks.training.params import TrainingParams
+
+logger = logging.getLogger("tasks.training")
 
 ROOT = Path(__file__).parents[3]
 ACCELERATE_CONFIGS = ROOT / "params" / "accelerate"
@@ -67,6 +70,22 @@ def accelerate_config(params: TrainingParams) -> Path:
     if params.accelerate_config is not None:
         return Path(params.accelerate_config).resolve()
     return ACCELERATE_CONFIGS / ("ddp.yaml" if params.num_processes > 1 else "one_gpu.yaml")
+
+
+def tell_of_flags(params: TrainingParams) -> None:
+    """Warns of what the user's own accelerate config says otherwise than the launch's flags."""
+    config = accelerate_config(params)
+    if config.parent == ACCELERATE_CONFIGS:
+        return
+    found: Any = yaml.safe_load(config.read_bytes())
+    processes = found.get("num_processes", params.num_processes)
+    half = found.get("mixed_precision") or "no"  # YAML reads a bare no as false
+    for said, differs, decides in (
+        (f"num_processes {processes}", processes != params.num_processes, "num_processes"),
+        (f"mixed_precision {half}", half != "no", "bf16"),
+    ):
+        if differs:
+            logger.warning("%s of %s is not read: training.%s decides", said, config, decides)
 
 
 def check_accelerate_config(config: Path, *, cpu: bool = False) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tasks.artifact import Workspace
 from tasks.training.params import TrainingParams
-from tasks.training.process.command import environment, launch_command
+from tasks.training.process.command import environment, launch_command, tell_of_flags
 from tasks.training.process.job import Job
 from tasks.training.process.outcome import newest_step, raise_failure, was_killed
 
@@ -46,6 +46,7 @@ def train(job: Job, workspace: Workspace, on_metrics: OnMetrics | None = None) -
         TrainingError: the child failed; the message is its own if it wrote one.
         Interrupted: the child was stopped from outside, with its work saved in a checkpoint.
     """
+    tell_of_flags(job.training_params)
     records = _Records(workspace.logs / "metrics.jsonl", on_metrics)
     restarts = 0
     while True:

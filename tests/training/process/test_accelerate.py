@@ -24,6 +24,7 @@ from tasks.training.process.command import (
     environment,
     launch_command,
     on_cpu,
+    tell_of_flags,
 )
 from tests.training.tiny import make_rows
 
@@ -97,6 +98,28 @@ def test_every_flag_of_a_launch_is_given():
     assert several[several.index("--config_file") + 1] == str(ACCELERATE_CONFIGS / "ddp.yaml")
     assert accelerate_config(TrainingParams()) == Path(config)  # what the key of one process has
     assert "--cpu" not in several
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "num_processes: 4\nmixed_precision: bf16",
+            ["num_processes 4 of", "mixed_precision bf16 of"],
+        ),
+        ("num_processes: 2\nmixed_precision: no", []),
+        ("distributed_type: MULTI_GPU", []),
+    ],
+)
+def test_what_an_accelerate_config_of_one_s_own_says_otherwise_is_told(
+    tmp_path, caplog, said, told
+):
+    (tmp_path / "own.yaml").write_text(said)
+    tell_of_flags(TrainingParams(num_processes=2, accelerate_config=str(tmp_path / "own.yaml")))
+    ours = str(ACCELERATE_CONFIGS / "one_gpu.yaml")
+    for config in (None, ours):
+        tell_of_flags(TrainingParams(num_processes=2, accelerate_config=config))
+    assert [text.partition(" /")[0] for text in caplog.messages] == told
 
 
 @pytest.mark.parametrize("gpu", [False, True])
