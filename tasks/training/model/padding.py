@@ -1,5 +1,6 @@
 """A padding token of its own for every tokenizer, and its row in the model's embedding."""
 
+import logging
 from typing import cast
 
 import torch
@@ -8,6 +9,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasks.errors import ModelError, TemplateError, shown
 from tasks.templating.render import render
+
+logger = logging.getLogger(__name__)
 
 OWN_PAD_TOKENS = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|vocab_pad|>")
 """Tokens that a vocabulary may keep for padding; the first is added where there is none."""
@@ -33,7 +36,10 @@ def fit_tokenizer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     if tokenizer.pad_token_id is None or _ends_rows(tokenizer):
         vocabulary = tokenizer.get_vocab()
         kept = [token for token in OWN_PAD_TOKENS if token in vocabulary]
-        tokenizer.add_special_tokens({"pad_token": kept[0] if kept else OWN_PAD_TOKENS[0]})
+        given, own = tokenizer.pad_token, kept[0] if kept else OWN_PAD_TOKENS[0]
+        tokenizer.add_special_tokens({"pad_token": own})
+        if given is not None:
+            logger.warning("pad_token is %s instead of %s, which rows end in", own, given)
     pad = pad_id(tokenizer)
     if pad >= rows:
         grow(model, pad + 1)

@@ -224,11 +224,14 @@ def test_a_tokenizer_with_ids_beyond_the_embedding_is_refused(base):
 
 
 @pytest.mark.catalogue(95)
-def test_a_tokenizer_that_pads_with_eos_gets_a_padding_token_of_its_own(base):
+@pytest.mark.parametrize("given", ["<eos>", None])
+def test_a_tokenizer_that_pads_with_eos_gets_a_padding_token_of_its_own(base, caplog, given):
     model = load_reward_model(base).model
     tokenizer = make_tokenizer(pad=None)
-    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.pad_token = given
     fit_tokenizer(model, tokenizer)
+    said = ["pad_token is <|pad|> instead of <eos>, which rows end in"]
+    assert caplog.messages == (said if given else [])
     assert tokenizer.pad_token == "<|pad|>"
     assert tokenizer.pad_token_id not in (None, EOS)
     assert model.config.pad_token_id == tokenizer.pad_token_id == 64
