@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 19
+VERSION = 20
 SHELF = "6_evaluation"
 
 

@@ -8,13 +8,21 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.artifact import Store
+from tasks.artifact import Store, Workspace
 from tasks.errors import DataError
 from tasks.evaluation import EvaluationParams, step
-from tasks.evaluation.measures.metrics import flat
+from tasks.evaluation.measures.metrics import all_metrics, flat
+from tasks.evaluation.report.curves import draw_all
 from tasks.evaluation.report.plots import plot_margins, plot_rewards
 from tasks.evaluation.tables.scores import SCHEMA, read_scores
-from tests.evaluation.pieces import conversations, everything, stored, upstream, write_arrow
+from tests.evaluation.pieces import (
+    conversations,
+    everything,
+    made_scores,
+    stored,
+    upstream,
+    write_arrow,
+)
 
 
 @pytest.fixture
@@ -177,6 +185,17 @@ def test_plots_survive_equal_rewards_and_give_the_same_bytes_twice(made, tmp_pat
     equal = replace(scores, chosen=nothing, rejected=nothing, margin=nothing)
     plot_rewards(equal, tmp_path / "a.png", 5)
     plot_margins(equal, tmp_path / "b.png", 5)
+
+
+def test_pairs_without_a_better_side_are_in_no_plot(tmp_path):
+    drawn = []
+    for margins, preferences in (([2.0, -1.0], None), ([2.0, -1.0, 9.0], [1, 1, 0.5])):
+        scores = made_scores(margins, preferences=preferences)
+        place = tmp_path / f"{len(margins)}"
+        draw_all(scores, all_metrics(scores), 10, Workspace(place, -1))
+        names = ("rewards", "margins", "calibration", "length_ratio", "dark/margins")
+        drawn.append([(place / f"plots/{name}.png").read_bytes() for name in names])
+    assert drawn[0] == drawn[1]
 
 
 def test_deciding_the_step_imports_no_torch():

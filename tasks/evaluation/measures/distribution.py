@@ -13,12 +13,17 @@ def reward_distribution(scores: Scores) -> dict[str, Any]:
     """`{levels: [...], chosen: {mean, std, quantiles}, rejected, all, margin}`.
 
     `all` is over every side of every pair; its mean and deviation are what a consumer subtracts and
-    divides by. Quantiles are interpolated linearly.
+    divides by. The others leave out pairs without a better side, whose order says nothing.
+    Quantiles are interpolated linearly.
     """
-    rewards = np.concatenate([scores.chosen, scores.rejected])
-    sides = {"chosen": scores.chosen, "rejected": scores.rejected, "all": rewards}
-    found = {name: _described(values) for name, values in sides.items()}
-    return {"levels": list(QUANTILES), **found, "margin": _described(scores.margin)}
+    decided = scores.take(scores.decided)
+    values = {
+        "chosen": decided.chosen,
+        "rejected": decided.rejected,
+        "all": np.concatenate([scores.chosen, scores.rejected]),
+        "margin": decided.margin,
+    }
+    return {"levels": list(QUANTILES)} | {name: _described(v) for name, v in values.items()}
 
 
 def _described(values: Floats) -> dict[str, Any]:

@@ -31,7 +31,9 @@ HISTOGRAMS = {"rewards": plot_rewards, "margins": plot_margins}
 
 
 def draw_all(scores: Scores, metrics: Mapping[str, Any], bins: int, workspace: "Workspace") -> None:
-    """Writes every plot that the figures give, for light and for dark pages."""
+    """Writes every plot that the figures give, for light and for dark pages; pairs without a better
+    side are in none."""
+    scores = scores.take(scores.decided)
     for place, theme in THEMES.items():
         for name, histogram in HISTOGRAMS.items():
             with workspace.writing(f"plots/{place}{name}.png") as path:

@@ -181,6 +181,10 @@ def test_undecided_pairs_are_counted_apart_and_change_no_other_figure():
     assert found.pop("undecided") == 2
     assert expected.pop("undecided") == 0
     assert found == expected
+    found, expected = reward_distribution(mixed), reward_distribution(decided)
+    assert found.pop("all")["mean"] == (2 - 1 + 5 - 7) / 10  # every answer has a reward
+    assert expected.pop("all")["mean"] == (2 - 1) / 6
+    assert found == expected
     nothing = metrics_of(made_scores([1.0], preferences=[0.5]))
     assert (nothing["pairs"], nothing["undecided"], nothing["accuracy"]) == (0, 1, None)
     with pytest.raises(DataError, match="none of the 1 held-out pairs has a better side"):
