@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STAGE = "conversion"
 SHELF = "2_conversion"
-VERSION = 22
+VERSION = 23
 SAMPLE_ROWS = 20
 """First good rows of a source by which its layout is recognised."""
 

@@ -11,7 +11,7 @@ Older files have both answers in one list, the better one first: {"output": ["Go
 from typing import Any, cast
 
 from tasks.conversion.conversation.turns import listed
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, required, with_system
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.unusable import Unusable, found
@@ -40,14 +40,12 @@ def pairs(row: Row) -> list[Pair]:
     parts = [_text("instruction", required(row, "instruction")), _text("input", row.get("input"))]
     if not any(part.strip() for part in parts):
         raise Unusable("no_prompt", "instruction", "found neither it nor an input, expected text")
-    system = _text("system", row.get("system"))
-    prompt: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    prompt += _earlier(row.get("history") or [])
-    prompt.append({"role": "user", "content": "\n".join(part for part in parts if part)})
+    asked = {"role": "user", "content": "\n".join(part for part in parts if part)}
+    prompt = [*_earlier(row.get("history") or []), asked]
     chosen, rejected = _answers(row)
     return [
         Pair(
-            prompt=prompt,
+            prompt=with_system(row.get("system"), prompt),
             chosen=answer_turn(chosen),
             rejected=answer_turn(rejected),
             tools=tools_of(row.get("tools")),

@@ -69,7 +69,4 @@ def _prompt(row: Row) -> Any:
     prompt = as_messages(required(row, name))
     if not isinstance(prompt, str | list):
         raise not_as_expected(prompt, name, "text or messages")
-    system = row.get(_first(SYSTEMS, row))
-    if not isinstance(system, str) or not system.strip():
-        return prompt
-    return with_system(system, prompt)
+    return with_system(row.get(_first(SYSTEMS, row)), prompt)

@@ -11,7 +11,7 @@ may also be plain text, or a list of turns. Optional: `system` (put before the c
 from typing import Any
 
 from tasks.conversion.conversation.turns import as_messages
-from tasks.conversion.layouts.columns import Row, required
+from tasks.conversion.layouts.columns import Row, required, with_system
 from tasks.conversion.layouts.trl import is_whole
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
@@ -40,12 +40,9 @@ def pairs(row: Row) -> list[Pair]:
     turns = required(row, name)
     if not isinstance(turns, list):
         raise Unusable("wrong_type", name, f"found {found(turns)}, expected a list")
-    prompt = as_messages(turns)
-    if row.get("system"):
-        prompt.insert(0, {"role": "system", "content": row["system"]})
     return [
         Pair(
-            prompt=prompt,
+            prompt=with_system(row.get("system"), as_messages(turns)),
             chosen=_answer(required(row, "chosen")),
             rejected=_answer(required(row, "rejected")),
             tools=tools_of(row.get("tools")),

@@ -189,7 +189,7 @@ def test_scores_give_an_exact_margin_only_where_they_are_mapped():
             "rejected": {"from": "gpt", "value": "No."}}),
         ("sharegpt_ranking", {
             "conversations": [{"from": "human", "value": "Hi"}], "chosen": "Hello.",
-            "rejected": "No."}),
+            "rejected": "No.", "system": " "}),
         ("sharegpt_ranking", {
             "conversations": [turn("human", "Hi")], "chosen": [turn("gpt", "Hello.")],
             "rejected": [turn("gpt", "No.")]}),

@@ -44,7 +44,8 @@ ARENA = {"model_a": "x", "model_b": "y", "language": "English", "turn": 1}
 PARTS = [{"type": "text", "text": "Hi", "image": None, "mimeType": None}]
 
 RECOGNISED = {
-    "alpaca preferences": ("alpaca", [TEXTS | {"instruction": "Hi", "input": ""}], None),
+    "alpaca preferences": ("alpaca", [
+        TEXTS | {"instruction": "Hi", "input": "", "system": "\n"}], None),
     "older alpaca preferences": (
         "alpaca", [{"instruction": "Hi", "input": "", "output": ["Hello.", "No."]}], None,
     ),
@@ -128,7 +129,7 @@ RECOGNISED = {
         "prompt": "Hi", "rating_chosen": 5, "rating_rejected": 4, "chosen_model": "a",
         "rejected_model": "b"}], None),
     "distilabel, Intel orca": ("distilabel", [TEXTS | {
-        "system": "", "input": "Hi", "generations": ["Hello.", "No."], "order": ["a", "b"],
+        "system": " ", "input": "Hi", "generations": ["Hello.", "No."], "order": ["a", "b"],
         "labelling_model": "j", "rating": [9.0, 7.0], "rationale": "x", "status": "unchanged",
         "original_chosen": "x", "original_rejected": "y", "chosen_score": 9.0}], 2.0),
     "distilabel, a task's own output": ("distilabel", [{
@@ -292,6 +293,9 @@ BAD = [
     ("nectar", {"prompt": "\n\nAssistant: ", "answers": []}, "no_prompt", "prompt"),
     ("alpaca", ALPACA | {"instruction": None, "input": " "}, "no_prompt", "instruction"),
     ("alpaca", ALPACA | {"input": 3}, "wrong_type", "input"),
+    *((name, row | {"system": ["Be kind."]}, "wrong_type", "system")
+      for name, row in (("alpaca", ALPACA), ("distilabel", {
+          "instruction": "Hi", "generations": ["a", "b"], "ratings": [1, 2]}))),
     ("alpaca", ALPACA | {"rejected": ["No."]}, "wrong_type", "rejected"),
     ("alpaca", BOTH | {"output": ["Yes.", "No.", "So?"]}, "wrong_type", "output"),
     ("alpaca", BOTH | {"output": ["Yes.", None]}, "empty_response", "rejected"),
