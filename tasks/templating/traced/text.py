@@ -27,14 +27,13 @@ _CONTENT = re.compile(r"c\[(\d+)\]")
 _BARE = r"c\[(\d+)\](?:\.[lr]?strip\((?:None|'(?: |\\[nrt])+')?\))*"
 """A content, possibly stripped of white space."""
 _MARK = r"""(?P<quote>['"])(?P<mark>[^\w'"\\][^'"\\]*)(?P=quote)"""
+"""A marker whose first character is no letter, digit or underscore: these are in nearly every text,
+so finding one would say nothing."""
 _WHOLE, _ANYTHING = re.compile(_BARE), re.compile(rf"bool\({_BARE}\)")
 _IN = re.compile(rf"\({_MARK} in {_BARE}\)")
 _AT_AN_END = re.compile(rf"{_BARE}\.(?:starts|ends)with\({_MARK}\)")
 _ALWAYS = re.compile(r"bool\(c\[\d+\]\)")
 """A test that every content passes, since none is empty."""
-_LOOKED_FOR = re.compile(r"""\((['"])([^\w'"\\][^'"\\]*)\1 in c\[\d+\]\)""")
-"""A search for a marker whose first character is no letter, digit or underscore: these are in
-nearly every text, so finding one would say nothing."""
 
 
 class Replays(NamedTuple):
@@ -78,13 +77,19 @@ def replays_of(parts: Sequence[Part], tests: dict[tuple[str, bool], None]) -> Re
             merged.append(part)
     joined = "".join(f"{_encoded(part)}, " for part in merged)
     checks = [(test, answer) for test, answer in tests if not (answer and _ALWAYS.fullmatch(test))]
-    marks = {(test, answer): m[2] for test, answer in checks if (m := _LOOKED_FOR.fullmatch(test))}
+    marks = {test: mark for test, _ in checks if (mark := _mark(test))}
     whole = _function(joined, checks)
-    calm = None if any(answer for _, answer in marks) else whole
+    calm = None if any(answer for test, answer in checks if test in marks) else whole
     if calm and marks:
-        calm = _function(joined, [test for test in checks if test not in marks])
+        calm = _function(joined, [check for check in checks if check[0] not in marks])
     firsts = frozenset(mark[0] for mark in marks.values())
     return Replays(whole, calm, firsts, _joint(merged, tests))
+
+
+def _mark(test: str) -> str | None:
+    """The marker that a test searches a content for; None where the test is another one."""
+    search = _IN.fullmatch(test) or _AT_AN_END.fullmatch(test)
+    return search and search["mark"]
 
 
 def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint | None:
@@ -96,10 +101,10 @@ def _joint(merged: Sequence[Part], tests: Iterable[tuple[str, bool]]) -> Joint |
         if answer and _ANYTHING.fullmatch(test):
             bared = bared or not _ALWAYS.fullmatch(test)
             continue
-        search = _IN.fullmatch(test) or _AT_AN_END.fullmatch(test)
-        if answer or search is None or not search["mark"].isascii():
+        mark = _mark(test)
+        if answer or mark is None or not mark.isascii():
             return None
-        firsts.add(search["mark"][0])
+        firsts.add(mark[0])
     parts: list[bytes | int] = []
     for is_code, text in merged:
         content = _WHOLE.fullmatch(text) if is_code else None
