@@ -80,9 +80,10 @@ def tell_of_flags(params: TrainingParams) -> None:
     found: Any = yaml.safe_load(config.read_bytes())
     processes = found.get("num_processes", params.num_processes)
     half = found.get("mixed_precision") or "no"  # YAML reads a bare no as false
+    bf16 = not on_cpu(params) if params.bf16 is None else params.bf16
     for said, differs, decides in (
         (f"num_processes {processes}", processes != params.num_processes, "num_processes"),
-        (f"mixed_precision {half}", half != "no", "bf16"),
+        (f"mixed_precision {half}", half not in ("no", "bf16" if bf16 else "no"), "bf16"),
     ):
         if differs:
             logger.warning("%s of %s is not read: training.%s decides", said, config, decides)

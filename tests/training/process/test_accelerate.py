@@ -101,21 +101,25 @@ def test_every_flag_of_a_launch_is_given():
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "bf16", "told"),
     [
         (
             "num_processes: 4\nmixed_precision: bf16",
+            False,
             ["num_processes 4 of", "mixed_precision bf16 of"],
         ),
-        ("num_processes: 2\nmixed_precision: no", []),
-        ("distributed_type: MULTI_GPU", []),
+        ("num_processes: 2\nmixed_precision: bf16", True, []),
+        ("num_processes: 2\nmixed_precision: fp16", True, ["mixed_precision fp16 of"]),
+        ("num_processes: 2\nmixed_precision: no", True, []),
+        ("distributed_type: MULTI_GPU", None, []),
     ],
 )
 def test_what_an_accelerate_config_of_one_s_own_says_otherwise_is_told(
-    tmp_path, caplog, said, told
+    tmp_path, caplog, said, bf16, told
 ):
-    (tmp_path / "own.yaml").write_text(said)
-    tell_of_flags(TrainingParams(num_processes=2, accelerate_config=str(tmp_path / "own.yaml")))
+    own = tmp_path / "own.yaml"
+    own.write_text(said)
+    tell_of_flags(TrainingParams(num_processes=2, bf16=bf16, accelerate_config=str(own)))
     ours = str(ACCELERATE_CONFIGS / "one_gpu.yaml")
     for config in (None, ours):
         tell_of_flags(TrainingParams(num_processes=2, accelerate_config=config))
