@@ -20,6 +20,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file's tests go to one process; those of `registration` all to the same one, since making
+    the registered models that they share takes longer than most of them."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            shared = "tests/registration/"
+            return shared if nodeid.startswith(shared) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 REPOSITORY = Path(__file__).parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 

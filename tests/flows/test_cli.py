@@ -16,6 +16,7 @@ from flows.console import errors_in_one_sentence
 from tasks.artifact import Step, Store
 from tasks.artifact.collection import size_of
 from tasks.artifact.lock import locked
+from tests.at_length import at_length
 
 REPOSITORY = Path(__file__).parents[2]
 SMALLER = [
@@ -110,6 +111,7 @@ def test_a_directory_that_is_no_model_is_refused_before_any_work(tmp_path):
     assert list(root.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_evaluated_ends_the_run_before_training(tmp_path):
     for setting, said in (
         ("tokenization.max_length=17", "held-out pairs is left"),
@@ -332,7 +334,7 @@ def test_the_level_of_the_log_is_read_as_people_write_it(tmp_path, level):
     assert done.returncode == (level == "loud")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", *at_length("1")])
 @pytest.mark.parametrize("command", [("verify",), ("gc", "--dry-run"), ("--help",)])
 def test_a_stdout_that_takes_no_more_ends_a_command_once(tmp_path, command, unbuffered):
     words = [sys.executable, "-m", "flows", *command]

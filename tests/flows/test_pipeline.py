@@ -141,6 +141,7 @@ def test_the_printed_summary_says_what_the_baseline_counts(first, capsys):
     assert f"baseline: preferring the answer of more tokens gives {said}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
     bad = ("conversion.max_bad_fraction=0.001", "ingestion.sources.1.limit=400")
     done = run(tmp_path, *bad, "--until", "conversion")
@@ -152,6 +153,7 @@ def test_too_many_bad_rows_fail_the_run_in_one_sentence(tmp_path):
 
 
 @pytest.mark.usefixtures("first")
+@pytest.mark.slow
 def test_of_a_pair_that_the_loss_cannot_use_the_file_and_row_are_told(root, template):
     done = run(root, template, "training.loss.type=plackett_luce", "--until", "training")
     assert done.returncode == 1

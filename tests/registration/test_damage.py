@@ -142,6 +142,7 @@ def test_a_version_without_a_score_contract_is_promoted_by_nobody(defended):
     assert place.client.get_registered_model("reward-model").aliases["champion"] == 1
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_other_pairs_is_told_and_says_nothing_about_the_version(
     defended, tmp_path
 ):

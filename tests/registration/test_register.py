@@ -25,6 +25,7 @@ from tasks.registration.aliases.locked_aliases import LockedAliases
 from tasks.registration.loader import too_long
 from tasks.registration.proving import proof
 from tasks.registration.task import receipt
+from tests.at_length import cases_at_length
 
 
 def versions(place) -> list:
@@ -244,9 +245,11 @@ def test_a_champion_that_cannot_be_scored_is_not_overtaken(defended):
     [
         (judgement, "champion_scores", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
         (shutil, "copyfile", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
-        (judgement, "download", MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)),
-        (MlflowClient, "download_artifacts", MlflowException("[Errno 28] No space left")),
-        (judgement, "read_trained_on", MlflowException("('Connection broken: Incomplete")),
+        *cases_at_length(
+            (judgement, "download", MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)),
+            (MlflowClient, "download_artifacts", MlflowException("[Errno 28] No space left")),
+            (judgement, "read_trained_on", MlflowException("('Connection broken: Incomplete")),
+        ),
     ],
 )
 def test_a_comparison_that_the_machine_cut_short_is_made_by_the_next_run(

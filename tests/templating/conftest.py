@@ -12,7 +12,7 @@ from tests.at_length import at_length
 from tests.templating.families import NEEDS_DATE, build_family
 from tests.templating.stage_runs import DAY
 
-SOME = ("chatml", "qwen3", "llama3", "mistral", *at_length("gemma", "deepseek"))
+SOME = ("chatml", "qwen3", "llama3", *at_length("mistral", "gemma", "deepseek"))
 
 
 @pytest.fixture(autouse=True)

@@ -17,11 +17,12 @@ from tasks.conversion.layouts import LAYOUTS
 from tasks.conversion.options import CellOptions, Options
 from tasks.conversion.plan import Plan
 from tasks.conversion.preference.pair import TIE, Pair
+from tests.at_length import at_length
 from tests.conversion.first_pass.test_any_row import NESTED, ROW
 from tests.conversion.row_shapes import SAID, SOUND, SOURCES, shaped
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, 2, *at_length(*range(3, 8))])
 def test_rows_of_every_shape_come_to_the_same_both_ways(seed):
     draw = random.Random(seed)
     split_by = ("prompt", "opening")[seed % 2]

@@ -10,6 +10,7 @@ from tasks.conversion import ConversionParams, step
 from tasks.conversion.first_pass import lanes
 from tasks.conversion.first_pass.usual_pairs import PIECE_ROWS
 from tasks.ingestion import Source
+from tests.at_length import at_length
 from tests.conversion.row_shapes import talk
 
 ROWS = 2 * PIECE_ROWS + 88
@@ -103,7 +104,7 @@ def test_odd_rows_at_any_place_of_a_piece_change_nothing(both_ways, pairs_of, pl
     assert len(origins) == ROWS - sum(i % 7 == 3 for i in places)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *at_length(2, 3)])
 def test_sources_that_take_turns_in_a_shard_change_nothing(both_ways, seed):
     draw = random.Random(seed)
     shards = [

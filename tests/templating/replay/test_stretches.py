@@ -20,6 +20,7 @@ from tasks.templating.shards.batch import Batch
 from tasks.templating.shards.shard import renderers
 from tasks.templating.shards.shard_rows import SAMPLE_FIRST
 from tasks.templating.tokenizer.special_tokens import special_tokens
+from tests.at_length import at_length
 from tests.templating.families import FAMILIES
 from tests.templating.outcomes import WORDS, outcome, table
 
@@ -328,7 +329,9 @@ def test_characters_that_are_spelled_out_are_looked_at(tokenizer):
     assert known.columns.joined(Batch.of(given)).mask.tolist() == [*[True] * 9, False]
 
 
-@pytest.mark.parametrize("place", [0, 1, ROWS - 2, ROWS - 1, ROWS, 2 * ROWS - 1, 2 * ROWS + 3])
+@pytest.mark.parametrize(
+    "place", [0, ROWS - 1, ROWS, *at_length(1, ROWS - 2, 2 * ROWS - 1, 2 * ROWS + 3)]
+)
 def test_one_row_that_needs_a_look_leaves_its_neighbours_replayed(tokenizer, place):
     usual = {"prompt": [{"role": "user", "content": "What?"}]}
     usual["chosen"] = [{"role": "assistant", "content": "blue"}]

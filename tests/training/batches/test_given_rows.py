@@ -6,6 +6,7 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from tasks.errors import DataError, ParamsError
 from tasks.training import RewardConfig, RewardTrainer
 from tasks.training.metrics.held_out import check_no_stream
+from tests.at_length import at_length
 from tests.training.tiny import QUIET, make_rows
 
 TEXT = [
@@ -86,7 +87,7 @@ def test_evaluations_are_given_as_lists_streams_and_dicts(tiny_model_directory, 
     assert trainer.predict(TALK).predictions.shape == (3, 2)
 
 
-@pytest.mark.parametrize("form", ["torch", "numpy", "pandas", "arrow"])
+@pytest.mark.parametrize("form", ["numpy", "arrow", *at_length("torch", "pandas")])
 @pytest.mark.parametrize("rows", [TALK, FILLED, make_rows(4, margin=True)])
 def test_rows_in_a_format_of_tensors_are_the_rows(tiny_model_directory, tmp_path, rows, form):
     plain = Dataset.from_list(rows)

@@ -23,6 +23,8 @@ WORDS = (
     *("What color is the sky?", " It is blue.", "or so they say \n\n", "naïve 天空 🦩", "a  b\t"),
     *('"quoted" \\ back', "\u2028 line", "see and go " * 12, "<think>so</think>yes", "x" * 300),
 )
+USUAL = ("chatml", "gemma", "llama3", "plain", "qwen3")
+OTHERS = sorted(FAMILIES.keys() - {*USUAL, "vision"})
 TOOLS = '[{"type": "function", "function": {"name": "look", "parameters": {}}}]'
 
 
@@ -76,7 +78,7 @@ def together(made, places):
 
 
 @pytest.mark.parametrize("policy", ["quarantine", "encode", *at_length("keep")])
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"vision"}))
+@pytest.mark.parametrize("family", [*USUAL, *at_length(*OTHERS)])
 def test_a_batch_has_the_ids_of_its_rows(family, policy, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(build_family(family, tmp_path / "model").path)
     made, reader = PairIds(tokenizer, policy), RowReader(tokenizer, policy)

@@ -53,13 +53,23 @@ UNSOUND = [
 ]
 
 
+def with_unsound(field, value):
+    """Sound rows, and the same with an unsound row 7."""
+    sound = [{"preference": 1.0, "margin": None, **row} for row in make_rows(12)]
+    return sound, [{**row, field: value} if n == 7 else row for n, row in enumerate(sound)]
+
+
 @pytest.mark.parametrize(("field", "value", "said"), UNSOUND)
 def test_an_unsound_row_is_refused_by_its_number_and_field(base, tmp_path, field, value, said):
-    sound = [{"preference": 1.0, "margin": None, **row} for row in make_rows(12)]
-    rows = [{**row, field: value} if n == 7 else row for n, row in enumerate(sound)]
+    _, rows = with_unsound(field, value)
     named = rf"the train dataset's row 7 \('pair0007'\): .*{said}"
     with pytest.raises(DataError, match=named):
         make(base, tmp_path, rows)
+
+
+@pytest.mark.parametrize(("field", "value", "said"), [UNSOUND[0], UNSOUND[-2]])
+def test_an_unsound_row_is_refused_wherever_it_comes_from(base, tmp_path, field, value, said):
+    sound, rows = with_unsound(field, value)
     for row in rows:
         del row["pair_id"]
     shuffled = Dataset.from_list(rows).select([*range(8, 12), 7, *range(7)])

@@ -86,7 +86,7 @@ CASES = {
 }
 IN_MATRIX = ("accumulation, uneven", "dropout", "evaluation", "adapters")
 """Cases that `test_resume_matrix` holds in the default run as well."""
-LONG = (*IN_MATRIX, "one long interval", "by max_steps")
+LONG = (*IN_MATRIX, "plain", "one long interval", "by max_steps")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 
 from tasks.training.checkpoints import checkpoint
 from tasks.training.params import LoraParams
-from tests.at_length import at_length
+from tests.at_length import at_length, cases_at_length
 from tests.training.checkpoints.test_checkpoint import make, result
 
 EVERY_STEP = {"max_steps": 8, "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
@@ -72,7 +72,10 @@ def test_rotation_goes_by_step_though_the_clock_went_back(tmp_path):
     assert sorted(c.step for c in checkpoint.checkpoints(tmp_path)) == [200, 300, 400]
 
 
-@pytest.mark.parametrize(("limit", "left"), [(1, [1]), (2, [1, 8]), (3, [1, 7, 8])])
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [(2, [1, 8]), *cases_at_length((1, [1]), (3, [1, 7, 8]))],
+)
 def test_the_best_checkpoint_stays_and_is_loaded_at_the_end(
     base, pairs, tmp_path, limit, left, caplog
 ):
@@ -105,7 +108,7 @@ def test_while_a_run_lasts_the_newest_stays_beside_the_best(base, pairs, tmp_pat
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("torn", [True, *at_length(False)])
 def test_a_killed_run_ends_with_the_same_best_model(base, pairs, tmp_path, torn):
     fields = {**EVERY_STEP, **SMALLEST_MARGIN}
     whole = make(base, pairs, tmp_path / "whole", **fields)
@@ -129,7 +132,10 @@ def test_a_finished_run_that_is_taken_over_has_its_best_model(base, pairs, tmp_p
     assert result(again, tmp_path / "a") == result(first, tmp_path / "b")
 
 
-@pytest.mark.parametrize(("limit", "left"), [(1, [8]), (2, [7, 8]), (None, [*range(1, 9)])])
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [(2, [7, 8]), (None, [*range(1, 9)]), *cases_at_length((1, [8]))],
+)
 def test_checkpoints_of_models_alone_are_rotated(base, pairs, tmp_path, limit, left):
     fields = {**EVERY_STEP, "save_only_model": True, "save_total_limit": limit}
     make(base, pairs, tmp_path / "run", **fields).train()

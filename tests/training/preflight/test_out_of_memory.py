@@ -16,6 +16,7 @@ from tasks.training.batches.pieces import split
 from tasks.training.handover.export import exact_history
 from tasks.training.loss.params import LossParams
 from tasks.training.preflight.out_of_memory import is_out_of_memory
+from tests.at_length import cases_at_length
 from tests.training.tiny import make_rows
 
 FIELDS = {
@@ -73,7 +74,10 @@ def history_of(trainer):
 
 @pytest.mark.catalogue(120)
 @pytest.mark.parametrize("by_preflight", [True, False])
-@pytest.mark.parametrize(("room", "size", "accumulation"), [(8, 4, 2), (4, 2, 4), (2, 1, 8)])
+@pytest.mark.parametrize(
+    ("room", "size", "accumulation"),
+    [(8, 4, 2), *cases_at_length((4, 2, 4), (2, 1, 8))],
+)
 def test_the_adapted_run_is_the_run_with_the_smaller_micro_batch(
     base, tmp_path, room, size, accumulation, by_preflight
 ):

@@ -21,6 +21,7 @@ from tasks.training.settings.optimization import (
     check_optimizer,
 )
 from tasks.training.task import check_launch
+from tests.at_length import cases_at_length
 from tests.training.settings.test_arguments import make
 
 
@@ -184,7 +185,10 @@ def test_a_warm_up_that_a_schedule_does_not_have_is_refused(tmp_path, kind):
     taken(tmp_path, **fields)
 
 
-@pytest.mark.parametrize(("steps", "warm_up"), [(1, 1), (3, 3), (1, 0.5)])
+@pytest.mark.parametrize(
+    ("steps", "warm_up"),
+    [(3, 3), *cases_at_length((1, 1), (1, 0.5))],
+)
 def test_a_warm_up_of_all_steps_before_a_polynomial_is_refused_before_the_first(
     base, tmp_path, steps, warm_up
 ):
