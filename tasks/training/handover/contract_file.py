@@ -1,20 +1,23 @@
 """The file of a score contract, read where a model is verified and where it is loaded.
 
-Travels inside the registered model: it must not import any other part of the project.
+Travels inside the registered model: it may import only modules that travel with it.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+from tasks.templating.tokenizer.special_tokens import Policy
 
 CONTRACT, FORMAT = "reward_contract.json", 1
 OBJECTS = {
-    "rendering": ("special_tokens_in_text", "date", "eos_token"),
+    "rendering": ("special_tokens_in_text", "date", "eos_token", "formats"),
     "tolerance": ("float32",),
 }
 LISTS = {"probes": ("name", "row", "ids", "rewards"), "pairs": ("pair_id", "ids", "rewards")}
-"""What is read of a contract. A probe that is refused has neither ids nor rewards."""
+"""What is read of a contract. A probe that is refused has neither ids nor rewards, and the first
+contracts had no formats."""
 SIDES = ("chosen", "rejected")
 OF_TWO = ("eos_token", "ids", "rewards")
 """Text and id; of the chosen and the rejected side."""
@@ -92,7 +95,7 @@ def _absent(name: str, part: Any, fields: Sequence[str]) -> Iterator[str]:
         return
     given = cast(dict[str, Any], part)
     for field in fields:
-        if field not in given or not _fits(field, given[field]):
+        if not _fits(field, given[field]) if field in given else field != "formats":
             yield f"{name}.{field}"
 
 
@@ -100,6 +103,12 @@ def _fits(field: str, value: Any) -> bool:
     """Whether a field has what is reckoned with."""
     if field == "float32":
         return _is_number(value)
+    if field == "formats":
+        return value is None or (
+            isinstance(value, list) and all(each in [*ANSWERS] for each in cast(list[Any], value))
+        )
+    if field == "special_tokens_in_text":
+        return value in [*get_args(Policy)]
     if field not in OF_TWO:
         return True
     if not isinstance(value, list) or len(both := cast(list[Any], value)) != 2:

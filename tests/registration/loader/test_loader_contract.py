@@ -169,6 +169,10 @@ def test_what_a_contract_lacks_is_named(copied, place, name):
 @pytest.mark.parametrize(
     ("place", "value"),
     [
+        (("rendering", "special_tokens_in_text"), "quarantined"),
+        (("rendering", "formats"), "standard"),
+        (("rendering", "formats"), ["conversation"]),
+        (("rendering", "formats"), 2),
         (("tolerance", "float32"), None),
         (("pairs", 0, "rewards"), ["a", "b"]),
         (("pairs", 0, "ids"), [[1], ["b"]]),
@@ -190,6 +194,13 @@ def test_what_a_contract_has_of_another_kind_is_named(copied, place, value):
     file.write_text(json.dumps(contract))
     with pytest.raises(ValueError, match=rf"lacks {place[0]}.*{place[-1]}, or has something else"):
         load_reward_model(copied, "cpu")
+
+
+def test_a_contract_of_the_first_ones_has_no_formats(copied):
+    file, contract, rendering = opened(copied, ("rendering", "formats"))
+    del rendering["formats"]
+    file.write_text(json.dumps(contract | {"pairs": []}))
+    assert load_reward_model(copied, "cpu").formats == ()
 
 
 def test_a_probe_that_says_refused_without_a_reason_is_not_taken_for_compared(copied):
