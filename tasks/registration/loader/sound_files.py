@@ -34,7 +34,8 @@ def model_of(directory: Path) -> Any:
     """The model, in float32.
 
     Raises:
-        ValueError: a file is cut or damaged, or a weight is missing or of another shape.
+        ValueError: a file is cut or damaged, a weight is missing or of another shape, or its head
+            gives several figures.
     """
     try:
         with loaded_whole():
@@ -61,5 +62,10 @@ def model_of(directory: Path) -> Any:
             f"{directory} lacks {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}, so "
             "its rewards would be random; give a trained reward model: a registered version, or "
             "the folder `model` of a training"
+        )
+    if model.config.num_labels != 1:
+        raise ValueError(
+            f"{directory} classifies into {model.config.num_labels} labels, and a reward model has "
+            "one; give a model that was trained with num_labels=1"
         )
     return model

@@ -58,6 +58,19 @@ def test_a_model_without_a_trained_head_gives_no_rewards(copied):
         load_reward_model(copied, "cpu")
 
 
+def test_a_classifier_of_several_labels_is_no_reward_model(copied):
+    (copied / "reward_contract.json").unlink()
+    config = json.loads((copied / "config.json").read_text())
+    labels = {"id2label": {"0": "bad", "1": "good"}, "label2id": {"bad": 0, "good": 1}}
+    (copied / "config.json").write_text(json.dumps(config | labels))
+    file = copied / "model.safetensors"
+    weights = load_file(file)
+    weights["score.weight"] = weights["score.weight"].repeat(2, 1)
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(ValueError, match="classifies into 2 labels, and a reward model has one"):
+        load_reward_model(copied, "cpu")
+
+
 def test_weights_of_another_shape_are_named(copied):
     file = copied / "model.safetensors"
     weights = load_file(file)
