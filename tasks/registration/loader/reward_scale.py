@@ -77,8 +77,8 @@ def read(directory: Path) -> RewardScale | None:
         return None
     try:
         scale = RewardScale(**json.loads(path.read_bytes()))
+        if not scale.std > 0:
+            raise ValueError(f"std is {scale.std!r}, expected a positive number")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no scale of rewards: {error}") from error
-    if not scale.std > 0:
-        raise ValueError(f"{path}: std is {scale.std!r}, expected a positive number")
     return scale

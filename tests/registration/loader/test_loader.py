@@ -247,9 +247,10 @@ def test_rewards_are_raw_unless_a_scale_is_asked_for(copied, model):
     (copied / "normalization.json").write_text(json.dumps({"mean": 0, "std": 1}))
     with pytest.raises(ValueError, match="holds no scale of rewards"):
         load_reward_model(copied, "cpu")
-    write(replace(scale, std=0.0), copied)
-    with pytest.raises(ValueError, match=r"std is 0\.0, expected a positive number"):
-        load_reward_model(copied, "cpu")
+    for std, told in ((0.0, r"std is 0\.0, expected a positive number"), ("1.4", "holds no scale")):
+        write(replace(scale, std=std), copied)
+        with pytest.raises(ValueError, match=told):
+            load_reward_model(copied, "cpu")
     with pytest.raises(ValueError, match="2 rewards without any spread have no scale"):
         fit([2.0, 2.0])
 
