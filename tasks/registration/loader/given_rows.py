@@ -128,7 +128,7 @@ def rows_of(data: Any) -> list[Any]:
         raise ValueError(f"the rows are {str(data)[:80]!r}; expected a list of them")
     rows: list[Any] = list(data)
     # One conversation alone, not a list of them.
-    alone = bool(rows) and all(isinstance(r, Mapping) and "role" in r for r in rows)
+    alone = bool(rows) and isinstance(rows[0], Mapping) and "role" in rows[0]
     return [rows] if alone else rows
 
 

@@ -103,7 +103,7 @@ class ServedModel:
 
         A row is a list of messages, a text, or a mapping with `messages` (and `tools`,
         `chat_template_kwargs`), `text`, or `prompt` and `completion`; one alone is read as a list
-        of one.
+        of one. Tools and settings beside text are passed over, as in training.
 
         Raises:
             ValueError: as `ids_of_rows`.

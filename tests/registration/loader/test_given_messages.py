@@ -43,6 +43,10 @@ GIVEN = {
             ],
         },
     ],
+    "a call that hands over null": [
+        USER,
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": None}}]},
+    ],
     "a call without content": [USER, {"role": "assistant", "tool_calls": [CALL]}],
     "a key that no template reads": [USER, ANSWER | {"weight": 1}],
     "texts in parts": [

@@ -139,6 +139,7 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         expected = model.rewards([row]).tolist()
         assert model.rewards(given).tolist() == expected
         assert model.predict(given).tolist() == expected
+    assert model.rewards([]).tolist() == []  # no row, and not an empty one
     with pytest.raises(ValueError, match="answers are the text 'blue'; expected a list of answers"):
         model.rewards_of_answers("The sky is ", "blue")
     for answers in ({"blue": 1}, None):
