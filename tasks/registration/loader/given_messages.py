@@ -38,7 +38,7 @@ def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
     if without_nulls(legacy := message.get("function_call")):
         raise _no_calls(f"messages[{number}].function_call", legacy)
     if calls := kept.pop("tool_calls", None):
-        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
             raise _no_calls(f"messages[{number}].tool_calls", calls)
         kept["tool_calls"] = [_call(call) for call in calls]
     content = _content(message.get("content"), f"messages[{number}]", calls=bool(calls))
@@ -74,6 +74,10 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and type(part.get("text")) is str
 
 
+def _is_call(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function") or {}, dict)
+
+
 def _no_calls(where: str, value: Any) -> ValueError:
     return ValueError(
         f"{where} is {str(value)[:80]!r}; expected the calls in tool_calls: "
@@ -81,10 +85,8 @@ def _no_calls(where: str, value: Any) -> ValueError:
     )
 
 
-def _call(call: Any) -> Any:
+def _call(call: dict[str, Any]) -> dict[str, Any]:
     """A call without the keys that are null; its arguments stay, templates print them."""
-    if not isinstance(call, dict):
-        return call
     return {
         key: _call(value) if key == "function" else value
         for key, value in call.items()

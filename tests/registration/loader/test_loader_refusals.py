@@ -176,6 +176,7 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
                 ("function_call", {"name": "add", "arguments": "{}"}),
                 ("tool_calls", '[{"name": "add"}]'),
                 ("tool_calls", ["add"]),
+                ("tool_calls", [{"function": "add"}]),
             )
         ),
         (
@@ -198,6 +199,10 @@ def test_a_row_alone_is_one_row_and_not_its_letters_keys_or_columns(model):
         (
             [{"role": "user", "content": [{"type": "image", "image": "a.png"}]}],
             r"row 1: messages\[0\].content is or holds .*'image'.*; expected text, or a list of",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": None}]}],
+            r"row 1: messages\[0\].content is or holds .*None.*; expected text, or a list of",
         ),
         (
             [{"role": "user", "content": "a"}, {"role": "assistant", "content": 5}],
