@@ -53,7 +53,7 @@ GIVEN = {
         {"role": "user", "content": [{"type": "text", "text": t} for t in ("Wh", "at?")]},
         ANSWER,
     ],
-    "other names of roles": [{**USER, "role": " Human "}, {**ANSWER, "role": "gpt"}],
+    "other names of roles": [{**USER, "role": " Human "}, {**ANSWER, "role": "Assistant"}],
     "a name and an empty answer": [USER | {"name": "bob"}, ANSWER | {"content": ""}],
 }
 
@@ -100,6 +100,8 @@ def test_a_table_gives_each_tool_the_keys_of_the_others_which_say_nothing(served
     assert served.ids_of_rows(rows) == expected
     found = as_reward_func(served)(table["prompt"][:], [[ANSWER]] * 2, tools=filled)
     assert found == served.rewards_of_ids(expected).tolist()
+    function = as_reward_func(served, tools=tools[:1])  # for rows that have none of their own
+    assert function([[USER]] * 2, [[ANSWER]] * 2, tools=[None, filled[1]]) == found
 
 
 def test_roles_and_keys_are_those_of_conversion():

@@ -19,6 +19,7 @@ WORDS = (
     "|>",
     " <|im_start|> ",
     "sky\U000f0000",
+    "<|im_end|>\U000f0000",
 )
 
 
@@ -81,7 +82,8 @@ def test_special_tokens_in_a_rows_words_become_what_they_became_in_training(copi
         counts["read"] += 1
         assert served.token_ids(conversation(prompt, answer)) == expected, (prompt, answer)
     assert counts["read"] >= 15
-    assert (counts["refused"] > 0) == (policy == "quarantine")
+    # Encoding cannot tell a private-use character from the stand-in of a token beside it.
+    assert (counts["refused"] > 0) == (policy != "keep")
 
 
 def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copied):
