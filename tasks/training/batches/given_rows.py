@@ -1,5 +1,6 @@
 """The rows that a script gives to a trainer, a data set or a list, as a data set."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -7,6 +8,9 @@ import pyarrow as pa
 from datasets import Dataset, IterableDataset, Value
 
 from tasks.errors import DataError, shown
+
+UNLIKE = (pa.ArrowInvalid, pa.ArrowTypeError)
+"""What Arrow raises for a column of several kinds."""
 
 
 def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
@@ -40,12 +44,8 @@ def as_dataset(rows: Any, name: str) -> Dataset | IterableDataset:
         values[:] = [cast(Mapping[str, Any], row).get(column) for row in listed]
     try:
         return Dataset.from_dict(columns)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        column, number, first, other = _unlike(columns)
-        raise DataError(
-            f"the {name} dataset's row {number}: {column} is {other}, but {first} in the rows "
-            "before it; all rows of a list have one format: give the kinds as lists of their own"
-        ) from error
+    except UNLIKE as error:
+        raise DataError(f"the {name} dataset's {_unlike(columns)}") from error
 
 
 def formats_of(rows: Any) -> tuple[str, ...]:
@@ -71,11 +71,30 @@ def _of_plain_values(rows: Dataset | IterableDataset) -> Dataset | IterableDatas
     return rows.with_format(None).select_columns(own["columns"])
 
 
-def _unlike(columns: Mapping[str, list[Any]]) -> tuple[str, int, str, str]:
-    """The first value that differs in type from its column's first: column, row and both types."""
-    for column, values in columns.items():
-        kinds = [(n, type(v).__name__) for n, v in enumerate(values) if v is not None]
-        for number, kind in kinds:
-            if kind != kinds[0][1]:
-                return column, number, kinds[0][1], kind
-    return "a value", 0, "of another kind", "nested otherwise"
+def _unlike(columns: Mapping[str, list[Any]]) -> str:
+    """The first value that its column cannot hold beside those before it, and what to do."""
+    places = ((name, _first_unlike(values), values) for name, values in columns.items())
+    column, number, values = next(found for found in places if found[1] < len(found[2]))
+    kinds = [type(value).__name__ for value in values[: number + 1] if value is not None]
+    if kinds[-1] != kinds[0]:
+        return (
+            f"row {number}: {column} is {kinds[-1]}, but {kinds[0]} in the rows before it; all "
+            "rows of a list have one format: give the kinds as lists of their own"
+        )
+    return (
+        f"row {number}: {column} holds values of several kinds in one place, within the row or "
+        "beside those before it; write what differs (tools, a call's arguments) as JSON text"
+    )
+
+
+def _first_unlike(values: list[Any]) -> int:
+    """The place of the first value that makes a column of no single kind; their number if none."""
+
+    def fails(place: int) -> bool:
+        try:
+            Dataset.from_dict({"": values[: place + 1]})
+        except UNLIKE:
+            return True
+        return False
+
+    return bisect_left(range(len(values)), True, key=fails)

@@ -22,6 +22,8 @@ TALK = [
         "rejected": [USER, {"role": "assistant", "content": "It is green."}],
     }
 ] * 3
+TOOL = {"function": {"name": "f", "parameters": {"properties": {"n": {"default": 1}}}}}
+OTHER = {"function": {"name": "f", "parameters": {"properties": {"n": {"default": "one"}}}}}
 COLUMNS = ["chosen_input_ids", "rejected_input_ids", "margin", "pair_id"]
 
 
@@ -124,6 +126,14 @@ def test_a_stream_may_hold_tensors(tiny_model_directory, tmp_path):
         ([TEXT[0], "a line"], "the train dataset's row 1 is 'a line'; expected a mapping"),
         ({"train": TEXT}, r"a dict of the data sets \['train'\]; training takes one"),
         ([TEXT[0], *TALK], "row 1: chosen is list, but str in the rows before it"),
+        (
+            [
+                {"margin": (1, 0.5, 1)[n], **TALK[n], "tools": [(TOOL, TOOL, OTHER)[n]]}
+                for n in range(3)
+            ],
+            "row 2: tools holds values of several kinds in one place.*as JSON text",
+        ),
+        ([TALK[0] | {"tools": [TOOL, OTHER]}], "row 0: tools holds values of several kinds"),
     ],
 )
 def test_what_holds_no_rows_is_refused_by_its_kind(tiny_model_directory, tmp_path, rows, said):
