@@ -116,4 +116,6 @@ def _several(sources: Sequence[str | None]) -> list[str]:
 
 
 def _sources(rows: Dataset | None) -> list[str | None]:
-    return list(rows["source"]) if rows is not None and "source" in rows.column_names else []
+    if rows is None or "source" not in rows.column_names:
+        return []
+    return [None if source is None else str(source) for source in rows["source"]]

@@ -87,6 +87,11 @@ def test_a_best_metric_that_an_evaluation_gives_is_taken(base, tmp_path, name):
     assert trainer.state.best_metric is not None
 
 
+def test_a_source_may_be_anything_that_has_a_text(base, tmp_path):
+    rows = [row | {"source": [["a", "b"], ["c"]][n % 2]} for n, row in enumerate(make_rows(4))]
+    assert "eval_['c']_loss" in make(base, tmp_path, eval_dataset=rows).evaluate()
+
+
 def test_rows_whose_source_is_null_are_beside_those_of_a_source(base, tmp_path):
     rows = [row | {"source": None} if number % 2 else row for number, row in enumerate(SOURCES)]
     fields = {**BEST, "metric_for_best_model": "a_loss"}
