@@ -97,7 +97,7 @@ def _trainer(job: Job, request: StopRequest) -> "RewardTrainer":
     """The trainer of the job.
 
     Raises:
-        TrainingError: there are no training pairs.
+        TrainingError: there are no training pairs, or none to evaluate though params ask for it.
     """
     from transformers import PrinterCallback
     from transformers.utils import logging as transformers_logging
@@ -117,6 +117,11 @@ def _trainer(job: Job, request: StopRequest) -> "RewardTrainer":
     train, held_out = (open_pairs(Path(job.pairs) / split) for split in ("train", "eval"))
     if train is None:
         raise TrainingError(f"{job.pairs} holds no training pairs")
+    if held_out is None and params.evaluates:
+        raise TrainingError(
+            f"{job.pairs} holds no held-out pairs, which training.eval_strategy or eval_on_start "
+            "asks to evaluate; leave these out, or hold some out (conversion.eval_fraction)"
+        )
     trainer = RewardTrainer(
         model=job.model,
         args=args,

@@ -9,7 +9,7 @@ import pytest
 from transformers import PrinterCallback
 
 from tasks.conversion.shards import PAIRS
-from tasks.errors import ArtifactError
+from tasks.errors import ArtifactError, TrainingError
 from tasks.tokenization.shards import TOKENIZER_DIRECTORY
 from tasks.training.__main__ import run
 from tasks.training.checkpoints.stopping import StopRequest
@@ -18,7 +18,7 @@ from tasks.training.process.job import Job
 from tasks.training.process.origins import with_origins
 from tasks.training.process.progress import ProgressCallback, line
 from tests.training.settings.test_arguments import make
-from tests.training.tiny import make_rows
+from tests.training.tiny import make_rows, write_pairs
 
 
 def test_every_record_is_a_printed_line_and_one_of_json_with_its_speed(base, tmp_path, capsys):
@@ -62,14 +62,32 @@ def test_a_run_that_goes_on_tells_the_speed_of_its_own_pairs_and_no_forecast(
     assert not (tmp_path / "preflight.json").exists()
 
 
-def test_a_record_that_finds_no_room_is_told_as_a_full_disk(base, pairs, tmp_path):
-    params = TrainingParams(device="cpu", torch_num_threads=1, logging_steps=1, preflight=False)
-    job = Job(
+def job_of(base, pairs, directory, **fields):
+    params = TrainingParams(device="cpu", torch_num_threads=1, preflight=False, **fields)
+    return Job(
         *(str(base), "base", str(pairs / TOKENIZER_DIRECTORY), str(pairs)),
-        *(str(tmp_path / "out"), str(tmp_path)),
+        *(str(directory / "out"), str(directory)),
         params=params.model_dump(mode="json"),
         identity={},
     )
+
+
+@pytest.mark.parametrize(
+    ("split", "fields", "said"),
+    [
+        ("eval", {}, "holds no training pairs"),
+        ("train", {"eval_strategy": "epoch"}, r"holds no held-out pairs, .*leave these out, or"),
+        ("train", {"eval_on_start": True}, "holds no held-out pairs, which training.eval_strategy"),
+    ],
+)
+def test_a_run_without_the_pairs_that_it_asks_for_says_which(base, tmp_path, split, fields, said):
+    pairs = write_pairs(tmp_path / "pairs", make_rows(4), split)
+    with pytest.raises(TrainingError, match=said):
+        run(job_of(base, pairs, tmp_path, **fields), StopRequest())
+
+
+def test_a_record_that_finds_no_room_is_told_as_a_full_disk(base, pairs, tmp_path):
+    job = job_of(base, pairs, tmp_path, logging_steps=1)
     (tmp_path / "out/logs").mkdir(parents=True)
     (tmp_path / "out/logs/metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(ArtifactError, match=r"write below .*: No space left .* so make room and"):
