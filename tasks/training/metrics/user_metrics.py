@@ -24,10 +24,7 @@ def check_metrics(metrics: Metrics | None, *, by_batch: bool) -> None:
     """
     if metrics is None:
         return
-    try:
-        signature = inspect.signature(metrics)
-    except (TypeError, ValueError):  # a function without a signature
-        return
+    signature = inspect.signature(metrics)
     try:
         signature.bind(None, **_of_batch(by_batch, compute_result=True))
     except TypeError as error:

@@ -87,6 +87,9 @@ def test_the_focal_loss_turns_away_from_pairs_that_are_right():
     right = (1 - 2 * (1 / (1 + math.exp(-1)) - 0.5)) ** 2
     assert near(focal(CHOSEN, REJECTED, None, 2.0), [right * WON, EVEN, LOST])
     assert near(focal(CHOSEN, REJECTED, None, 0.0), [WON, EVEN, LOST])
+    for gamma, first in ((None, right * WON), (0, WON)):
+        objective = Objective(LossParams(type="focal", gamma=gamma))
+        assert near(objective.pair_losses(CHOSEN, REJECTED), [first, EVEN, LOST])
 
 
 def test_regression_is_the_squared_distance_of_the_difference_from_the_margin():

@@ -79,10 +79,22 @@ def test_a_best_metric_that_no_evaluation_gives_is_refused_at_the_start(
     make(base, tmp_path, eval_dataset=rows, fields=fields, compute_metrics=lambda _: {"c_loss": 1})
 
 
-@pytest.mark.parametrize("name", ["eval_accuracy", "b_margin", "loss", "num_tokens", "runtime"])
-def test_a_best_metric_that_an_evaluation_gives_is_taken(base, tmp_path, name):
+STREAM = Dataset.from_list(SOURCES).to_iterable_dataset()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        *(
+            (name, SOURCES)
+            for name in ("eval_accuracy", "b_margin", "loss", "num_tokens", "runtime")
+        ),
+        ("margin", STREAM),
+    ],
+)
+def test_a_best_metric_that_an_evaluation_gives_is_taken(base, tmp_path, name, rows):
     fields = {**BEST, "metric_for_best_model": name}
-    trainer = make(base, tmp_path, eval_dataset=SOURCES, fields=fields)
+    trainer = make(base, tmp_path, eval_dataset=rows, fields=fields)
     trainer.train()
     assert trainer.state.best_metric is not None
 
