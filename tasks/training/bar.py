@@ -79,7 +79,7 @@ class BarCallback(TrainerCallback):
             self._close("_evaluation")
         record = {**logs, **self.speed.of_interval()} if trains else logs
         if self._steps is None:
-            shown = f"{figures(record)}  {speeds(record)}" if trains else figures(record)
+            shown = "  ".join(filter(None, (figures(record), speeds(record))))
             print(f"step {state.global_step}/{state.max_steps}  {shown}", flush=True)
         elif trains:
             self._steps.set_postfix_str(speeds(record))
@@ -125,7 +125,10 @@ class BarCallback(TrainerCallback):
 
 
 def speeds(record: dict[str, Any]) -> str:
-    """`123 pairs/s, 4.57k tokens/s`."""
+    """`123 pairs/s, 4.57k tokens/s`; empty where no pairs are counted, as of an evaluation or under a
+    `compute_loss` of one's own."""
+    if "num_tokens" not in record:
+        return ""
     pairs, tokens = record["pairs_per_second"], record["tokens_per_second"]
     return f"{short(pairs)} pairs/s, {short(tokens)} tokens/s"
 
@@ -141,6 +144,7 @@ def figures(record: dict[str, Any]) -> str:
             parts.append(f"{name.replace('_', ' ')} {value:.3f}")
     if "memory_gigabytes" in record:
         parts.append(f"{record['memory_gigabytes']:.2g} GB")
+    if "num_tokens" in record:
         parts.append(f"{short(record['pairs'])} pairs")
         parts.append(f"{short(record['num_tokens'])} tokens")
     return "  ".join(parts)

@@ -16,13 +16,14 @@ from datasets import Dataset
 from tasks.training import RewardConfig, RewardTrainer, speed
 from tasks.training.bar import figures, short
 from tasks.training.speed import Speed
+from tests.training.loss.test_own_loss import Written
 from tests.training.settings.test_arguments import make
 from tests.training.tiny import make_rows
 
 
-def run(base, directory, stream=False):
+def run(base, directory, stream=False, kind=RewardTrainer):
     rows, held_out = (Dataset.from_list(each) for each in (make_rows(24), make_rows(9, seed=1)))
-    trainer = RewardTrainer(
+    trainer = kind(
         str(base),
         RewardConfig(
             output_dir=str(directory),
@@ -99,6 +100,24 @@ def test_without_a_terminal_every_record_is_one_plain_line(base, tmp_path, capfd
     )
     assert "pairs/s" not in err
     assert "/6" not in err
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_loss_of_one_s_own_that_counts_no_pairs_is_shown_without_them(
+    base, tmp_path, monkeypatch, capfd, terminal
+):
+    def work():
+        run(base, tmp_path, kind=Written)
+
+    if terminal:
+        shown = written_to_a_terminal(monkeypatch, work)
+        assert re.search(r" 6/6 \[\d\d:\d\d<00:00\]", shown)
+    else:
+        work()
+        shown = capfd.readouterr().out
+        assert re.match(r"step 3/6  loss [\d.]+  [\d.]+ GB\nstep 3/6  eval loss .*\d\n", shown)
+    assert re.search(r"loss [\d.]+  [\d.]+ GB", shown)
+    assert not re.search("pairs|tokens", shown)
 
 
 def test_speeds_are_those_since_the_record_before(base, tmp_path, monkeypatch):
