@@ -23,14 +23,13 @@ from tasks.conversion.tolerance import check_bad_fraction, merged
 from tasks.errors import DataError
 from tasks.model import BaseModel
 from tasks.templating.params import TemplatingParams
-from tasks.templating.template import template_source
+from tasks.templating.template import CHAT_TEMPLATE_FILE, template_source
 
 STAGE = "templating"
 SHELF = "3_templating"
 VERSION = 19
 NAMED_TEMPLATES = "additional_chat_templates"
 REPLAYS_LOG = "replays.json"
-CHAT_TEMPLATE_FILE = "chat_template.jinja"
 
 
 def step(

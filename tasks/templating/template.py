@@ -4,6 +4,7 @@ The template's text is fixed here once: a date that it would take from the clock
 pinned one, so a conversation renders equally on every day and wherever the model goes.
 """
 
+import json
 import re
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from tasks.templating.params import TemplatingParams
 from tasks.templating.template_faults import check_ends_with_the_answer
 from tasks.templating.tokenizer.bos import with_one_bos
 
+CHAT_TEMPLATE_FILE = "chat_template.jinja"
 CLOCK = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
 
@@ -51,14 +53,29 @@ def template_source(params: TemplatingParams) -> str | None:
     if params.chat_template_path is None:
         return None
     path = Path(params.chat_template_path)
-    if path.is_dir():
-        path = path / "chat_template.jinja"
-    if not path.is_file():
-        raise TemplateError(
-            f"templating.chat_template_path: {path} is no file; give a Jinja file, or a tokenizer "
-            "directory that holds chat_template.jinja"
-        )
-    return read_template(path)
+    if (path / CHAT_TEMPLATE_FILE).is_file():
+        return read_template(path / CHAT_TEMPLATE_FILE)
+    if path.is_file():
+        return read_template(path)
+    if template := _of_settings(path / "tokenizer_config.json"):
+        return merged_template(template)
+    raise TemplateError(
+        f"templating.chat_template_path: {path} holds no chat template; give a Jinja file, or a "
+        f"tokenizer's directory with {CHAT_TEMPLATE_FILE}, or with chat_template in its "
+        "tokenizer_config.json"
+    )
+
+
+def _of_settings(path: Path) -> Any:
+    """The template, or the named ones, in a tokenizer's settings, where older versions of
+    transformers wrote them; None where there is none."""
+    try:
+        template = json.loads(path.read_bytes())["chat_template"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(template, list):
+        return template
+    return {each["name"]: each["template"] for each in cast(list[dict[str, str]], template)}
 
 
 def read_template(path: Path) -> str:

@@ -24,7 +24,7 @@ from tasks.artifact import (
 from tasks.artifact.durable import files_below, write_json
 from tasks.errors import DataError
 from tasks.model import BaseModel
-from tasks.templating.task import CHAT_TEMPLATE_FILE
+from tasks.templating.template import CHAT_TEMPLATE_FILE
 from tasks.templating.tokenizer.tokenizer_file import has_fastokens
 from tasks.tokenization.concerns import losses
 from tasks.tokenization.params import TokenizationParams

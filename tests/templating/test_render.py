@@ -1,5 +1,7 @@
 """Rendering: the user's guide's shapes, and templates that would lose or change something."""
 
+import json
+
 import pytest
 
 from tasks.errors import TemplateError
@@ -14,6 +16,7 @@ BLUE = {"role": "assistant", "content": "It is blue."}
 GREEN = {"role": "assistant", "content": "It is green."}
 TURN_USER = "<|im_start|>user\nWhat color is the sky?<|im_end|>\n"
 OPEN = "<|im_start|>assistant\n"
+SAYS = "{{ messages[0].content }}"
 
 STRIPS_THINKING = (
     "{%- for m in messages %}{%- set text = m.content %}"
@@ -149,10 +152,19 @@ def test_a_byte_order_mark_before_a_template_is_not_part_of_it(tiny_model_direct
     assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]
 
 
-def test_the_path_may_be_a_tokenizer_directory(tiny_model_directory, tmp_path):
-    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}")
+def test_the_path_may_be_a_tokenizer_directory_old_or_new(tiny_model_directory, tmp_path):
     params = TemplatingParams(chat_template_path=str(tmp_path))
-    assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]
+    settings = tmp_path / "tokenizer_config.json"
+    for content in (None, "{", "[]", '{"eos_token": "x"}', '{"chat_template": null}'):
+        settings.write_text(content) if content else settings.unlink(missing_ok=True)
+        with pytest.raises(TemplateError, match="holds no chat template; give a Jinja file, or"):
+            load_tokenizer(tiny_model_directory, params)
+    of_tools = {"name": "tool_use", "template": "{{ tools }}"}
+    for template in (SAYS, [{"name": "default", "template": SAYS}, of_tools]):
+        settings.write_text(json.dumps({"chat_template": template}), "utf-8")
+        assert render([USER], load_tokenizer(tiny_model_directory, params)) == USER["content"]
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0].role }}")
+    assert render([USER], load_tokenizer(tiny_model_directory, params)) == "user"
 
 
 def test_generation_blocks_of_transformers_are_accepted(tiny_model_directory, tmp_path):

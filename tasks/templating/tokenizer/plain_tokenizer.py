@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tasks.templating.environment import compiled, with_reasoning
-from tasks.templating.template import read_template
+from tasks.templating.template import CHAT_TEMPLATE_FILE, read_template
 from tasks.templating.tokenizer.loaded import loaded
 from tasks.templating.tokenizer.plain_files import plain_files
 from tasks.templating.tokenizer.tokenizer_file import TokenizerFile, tokenizer_file
@@ -125,7 +125,7 @@ def plain_tokenizer(directory: Path) -> PlainTokenizer:
 def _from_files(
     directory: Path, file: TokenizerFile, added: dict[str, Any], named: dict[str, str]
 ) -> PlainTokenizer:
-    path = directory / "chat_template.jinja"
+    path = directory / CHAT_TEMPLATE_FILE
     ids = {name: int(added[text]["id"]) for name, text in named.items()}
     return PlainTokenizer(
         read_template(path) if path.is_file() else None,
