@@ -125,6 +125,13 @@ def test_without_two_answers_to_a_prompt_nothing_is_told_of_prompts():
     assert (found["prompt"], found["length"]["partial_correlation"]) == (nothing, None)
 
 
+def test_prompts_whose_answers_lie_further_apart_than_any_explain_nothing():
+    # in both groups one answer earns 2 and the other 0: all of the variance is within them
+    found = panel(made_scores([2.0, 2.0]), None)["prompt"]
+    assert (found["groups"], found["share_of_variance"]) == (2, 0.0)
+    assert found["intraclass_correlation"] == pytest.approx(-1)
+
+
 def test_null_models_that_see_nothing_count_as_half_and_say_so(tmp_path):
     seen = texts(tmp_path, [("**b** is", "plain is"), ("one", "two")])
     found = panel(made_scores([1.0, 1.0]), seen)["null_models"]

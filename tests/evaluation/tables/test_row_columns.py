@@ -63,6 +63,7 @@ def test_every_value_has_the_figures_of_its_pairs_alone(made):
     names = ["(none)" if n % 5 == 0 else "ann" if n % 2 else "bob" for n in numbers]
     assert table["row.category"].to_pylist() == kinds
     assert table["row.meta.who.name"].to_pylist() == names
+    assert list(metrics["columns"]) == ["category", "meta.who.name"]
     for column, labels in (("category", kinds), ("meta.who.name", names)):
         figures = metrics["columns"][column]
         assert [each["slice"] for each in figures] == sorted(set(labels))
