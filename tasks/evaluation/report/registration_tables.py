@@ -36,7 +36,7 @@ def bounds(decision: Figures) -> Table | None:
         [
             f"{_bound_name(b['name'])}{' (' + b['note'] + ')' if b.get('note') else ''}",
             "holds" if b["holds"] else f"fails: {b['otherwise']}",
-            _bound_figure(b["value"]),
+            "not computable" if b["value"] is None else plain(b["value"]),
             f"{b['relation']} {b['bound']:g}",
         ]
         for b in decision.get("bounds") or ()
@@ -50,12 +50,6 @@ def _bound_name(name: str) -> str:
     """`max source drop, votes` of `max_source_drop.votes`; a source keeps its own name."""
     what, dot, source = name.partition(".")
     return f"{worded(what)}, {source}" if dot else worded(what)
-
-
-def _bound_figure(value: float | None) -> str:
-    if value is None:
-        return "not computable"
-    return count(value) if isinstance(value, int) else number(value)
 
 
 def facts(title: str, found: Figures) -> Table:

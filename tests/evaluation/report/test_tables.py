@@ -32,6 +32,7 @@ def test_the_gates_table_names_each_bound_its_verdict_and_what_was_asked():
     decision = {
         "bounds": [
             bound("min_accuracy", 0.75, ">=", 0.5, holds=True),
+            bound("min_lead_over_null", 0.04975, ">=", 0.05, holds=False),
             bound(
                 *("max_source_drop.votes_a", 0.125, "<=", 0.0),
                 holds=False,
@@ -44,12 +45,13 @@ def test_the_gates_table_names_each_bound_its_verdict_and_what_was_asked():
     }
     table = bounds(decision)
     assert table.rows == [
-        ["min accuracy", "holds", "0.750", ">= 0.5"],
+        ["min accuracy", "holds", "0.75", ">= 0.5"],
+        ["min lead over null", "fails: rejected", "0.04975", ">= 0.05"],  # not 0.050
         ["max source drop, votes_a (8 pairs)", "fails: challenger", "0.125", "<= 0"],
         ["contract", "holds", "1,200", ">= 1"],
         ["max prompt share", "fails: rejected", "not computable", "<= 0.9"],
     ]
-    assert table.strong == {1, 3}
+    assert table.strong == {1, 2, 4}
     assert bounds({"bounds": []}) is None
 
 
