@@ -227,6 +227,25 @@ def test_which_encoder_had_how_many_shards_is_in_the_record(tmp_path, tiny_model
     }
 
 
+@pytest.mark.parametrize(
+    ("encoder", "installed", "in_key"),
+    [
+        ("auto", True, True),
+        ("fastokens", True, True),
+        ("tokenizers", True, False),
+        ("auto", False, False),
+    ],
+)
+def test_the_version_of_fastokens_is_in_the_key_where_it_may_encode(
+    encoder, installed, in_key, tmp_path, tiny_model_directory, monkeypatch
+):
+    monkeypatch.setattr(tokenization, "has_fastokens", lambda: installed)
+    rendered = Artifact("templating", "0" * 16, tmp_path, "d" * 64, {})
+    params, model = TokenizationParams(encoder=encoder), describe(tiny_model_directory, {})
+    libraries = tokenization.step(params, rendered, model, rendered).libraries
+    assert libraries == ("tokenizers", "transformers", *(("fastokens",) if in_key else ()))
+
+
 def test_a_source_that_is_lost_is_told(tmp_path, tiny_model_directory, caplog):
     short, long = says("It is blue."), says("green " * 500)
     kept = pair(USER, short, says("It is green."))
