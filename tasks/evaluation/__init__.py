@@ -32,7 +32,8 @@ interval `[low, high]` of x; a figure that cannot be computed is null. Shares li
     slices       {length_ratio | prompt_tokens | turns | language | format: [{slice, as overall}]}
     columns      {column: [{slice, as overall}]}: by the values that `slice_by` asks for
     calibration  [{pairs, confidence, accuracy}]: the reliability diagram
-    rewards      levels (of the quantiles); chosen, rejected, all, margin: {mean, std, quantiles}
+    rewards      levels (of the quantiles); chosen, rejected, margin (of pairs with a better side),
+                 all: {mean, std, quantiles}
     bias         null_models {name: decides, accuracy, ...}, the model first (`note`: why one cannot
                  judge); leanings {feature: pairs, data, model}; length {matched, chosen_longer,
                  chosen_shorter: {pairs, accuracy}, balanced_accuracy, partial_correlation};

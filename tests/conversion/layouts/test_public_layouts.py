@@ -192,6 +192,12 @@ def test_an_instruction_is_asked_with_its_input_behind_all_that_was_said_before(
     assert (pair.chosen, pair.rejected) == ([assistant("Hello.")], [assistant("No.")])
 
 
+def test_all_turns_before_the_better_answer_of_an_ms_swift_row_are_its_prompt():
+    turns, better = [user("Ho"), assistant("Ha"), user("Hi")], assistant("Hello.")
+    (pair,) = reader("ms_swift", {})(SWIFT | {"messages": [*turns, better]})
+    assert (pair.prompt, pair.chosen, pair.rejected) == (turns, [better], [assistant("No.")])
+
+
 SUMMARIES = {
     "info": {"id": "t3_x", "post": "Long.", "title": "T", "subreddit": "tifu", "site": None,
              "article": None},
