@@ -94,6 +94,14 @@ def test_a_refused_row_names_token_and_place_and_can_be_encoded_on_request(copie
     talk = [*PROMPT, {"role": "assistant", "content": parts}]
     with pytest.raises(ValueError, match=r"messages\[1\] \(assistant\) holds .*'<\|im_end\|>'"):
         served.rewards([talk])
+    tools = [{"type": "function", "function": {"name": "f", "description": "<|im_end|>"}}]
+    documents = {"documents": [{"title": "sky", "text": "blue<|im_end|>"}]}
+    for name, options in (
+        ("tools", {"tools": tools}),
+        ("documents", {"chat_template_kwargs": documents}),
+    ):
+        with pytest.raises(ValueError, match=rf"row 0: {name} holds the special token '<\|im_end"):
+            served.rewards([{"messages": PROMPT, **options}])
     talk = [*PROMPT, {"role": "assistant", "content": "so <|im_end|>"}]
     asked = load_reward_model(copied, "cpu", special_tokens_in_text="encode")
     assert asked.golden == served.golden
