@@ -47,6 +47,10 @@ def test_answers_to_one_prompt_get_their_separate_rewards_from_fewer_tokens(mode
     assert together == pytest.approx(alone, abs=1e-5)
     assert together[0] == together[3]
     assert sum(seen) < whole / 2
+    seen.clear()
+    found = as_reward_func(model)([PROMPT] * len(ANSWERS), ANSWERS)
+    assert found == pytest.approx(alone, abs=1e-5)
+    assert sum(seen) < whole / 2
 
 
 def test_a_model_is_whole_also_where_a_trainer_deals_its_own_out(model, model_directory):
@@ -128,8 +132,9 @@ def test_a_trainer_calls_it_with_text_and_with_conversations(model):
     assert texts == pytest.approx(model.rewards(["The sky is blue", "What color?"]), abs=1e-5)
     with pytest.raises(ValueError, match="2 prompts, but 1 completions"):
         reward(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="2 prompts, but 1 values of 'tools'"):
-        reward(["a", "b"], ["c", "d"], tools=[[{"name": "add"}]])
+    for n in (1, 3):
+        with pytest.raises(ValueError, match=f"2 prompts, but {n} values of 'tools'"):
+            reward(["a", "b"], ["c", "d"], tools=[[{"name": "add"}]] * n)
 
 
 def test_a_row_beyond_the_models_positions_is_refused_by_its_number(copied, monkeypatch):
