@@ -61,7 +61,9 @@ def test_nulls_that_a_table_fills_in_change_no_reward(with_calls):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_special_token_that_a_policy_spells_is_text_and_ends_no_run(model, model_directory):
+def test_a_special_token_that_a_policy_spells_is_text_and_ends_no_run(
+    model, model_directory, copied
+):
     prompts, completions = [[QUESTION]] * 2, [GREEN, FORGED]
     found = as_reward_func(model)(prompts, completions)
     encoding = load_reward_model(model_directory, "cpu", special_tokens_in_text="encode")
@@ -72,6 +74,11 @@ def test_a_special_token_that_a_policy_spells_is_text_and_ends_no_run(model, mod
     strict = load_reward_model(model_directory, "cpu", special_tokens_in_text="quarantine")
     with pytest.raises(ValueError, match=r"row 1: .* special token"):
         as_reward_func(strict)(prompts, completions)
+    (copied / "reward_contract.json").unlink()
+    keeping = load_reward_model(copied, "cpu")  # training read such tokens as markup
+    kept = as_reward_func(keeping)(prompts, completions)
+    assert kept == pytest.approx(keeping.rewards(rows).tolist(), abs=1e-6)
+    assert abs(kept[1] - found[1]) > 1e-3
 
 
 def test_options_of_the_function_are_those_of_every_row_that_has_none_of_its_own(with_calls):
