@@ -5,7 +5,7 @@ JSON, tokenizer files, text, pictures, and MLflow's own files with the inference
 registration puts under `code/` (its name holds its hash). Pickles, other code, `auto_map`, adapters
 and kernels that a configuration would fetch from elsewhere are refused before anything is loaded.
 What a trainer leaves beside its model is never read, and so no reason to refuse it.
-Travels inside the registered model: it must not import any other part of the project.
+Travels inside the registered model: it may import only modules that travel with it.
 """
 
 import hashlib
