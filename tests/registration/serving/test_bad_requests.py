@@ -167,6 +167,8 @@ def test_a_packed_body_is_told_from_one_that_is_no_json(client):
 
 def test_a_line_that_a_request_just_fills_takes_it_and_the_next_one(client):
     body, headers = b'{"query": ["The sky is"]}', {"content-type": "application/json"}
+    just = client(max_bytes=len(body)).post("/get_reward", content=body, headers=headers)
+    assert just.status_code == 200
     asked = client(max_waiting_requests=1, max_waiting_bytes=len(body))
     for _ in range(2):
         assert asked.post("/get_reward", content=body, headers=headers).status_code == 200
