@@ -125,7 +125,7 @@ class BarCallback(TrainerCallback):
 
 
 def speeds(record: dict[str, Any]) -> str:
-    """`123 pairs/s, 4.57k tokens/s`; empty where no pairs are counted, as of an evaluation or under a
+    """`123 pairs/s, 4.57k tokens/s`; empty where none are counted: of an evaluation, or under a
     `compute_loss` of one's own."""
     if "num_tokens" not in record:
         return ""
