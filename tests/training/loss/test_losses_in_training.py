@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -192,6 +193,17 @@ def test_a_resumed_run_over_comparisons_ends_in_the_same_weights(base, tmp_path,
     resumed.train(str(tmp_path / "whole" / "checkpoint-3"))
     for name, tensor in resumed.model.state_dict().items():
         assert torch.equal(tensor, whole.model.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("kind", ["all_pairs", "plackett_luce"])
+def test_pairs_of_no_comparison_are_evaluated_each_by_itself(base, tmp_path, kind):
+    trainer = trainer_of(base, tmp_path, compared(4), loss=kind)
+    rows = make_rows(5)
+    rows[2]["rejected_input_ids"] = rows[2]["chosen_input_ids"]  # stays in an evaluation
+    for named in (rows, [row | {"comparison": None} for row in rows]):
+        loss = trainer.evaluate(named)["eval_loss"]
+        chosen, rejected = trainer.predict(named).predictions.astype(float).T
+        assert loss == pytest.approx(np.log1p(np.exp(rejected - chosen)).mean(), abs=1e-9)
 
 
 def test_a_tie_is_counted_apart_and_has_no_right_answer(base, tmp_path):
