@@ -1,10 +1,14 @@
 """The batch has exactly the tensors that TRL documents for its collator."""
 
+import pickle
+from operator import itemgetter
+
 import pytest
 import torch
 
 from tasks.errors import DataError, ParamsError
 from tasks.training.batches.collator import DataCollatorForPreference
+from tasks.training.batches.own_collator import OwnCollator
 from tasks.training.batches.pieces import split
 from tasks.training.loss.params import loss_params
 
@@ -115,3 +119,13 @@ def test_tied_answers_of_a_comparison_are_of_one_level_whatever_the_order_of_its
         assert second["ranking_level"].tolist() == [[0, 0]]
     with pytest.raises(DataError, match=r"preference 0\.75, .* plackett_luce cannot use soft"):
         collate([[alone | {"preference": 0.75}]])
+
+
+def test_a_collator_of_one_s_own_goes_to_other_processes_with_what_it_has():
+    """As workers of a data loader that are spawned get it."""
+    given = OwnCollator(DataCollatorForPreference(pad_token_id=7))
+    arrived = pickle.loads(pickle.dumps(given))
+    assert arrived.pad_token_id == 7
+    assert arrived(EXAMPLES)["input_ids"].tolist() == given(EXAMPLES)["input_ids"].tolist()
+    first = OwnCollator(itemgetter(0))(EXAMPLES)
+    assert first == {**EXAMPLES[0], "chosen_ids": [1, 2, 3], "rejected_ids": [4, 5]}
