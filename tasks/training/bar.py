@@ -7,6 +7,7 @@ If standard error is not a terminal, every record is printed as one line instead
 """
 
 import sys
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -134,10 +135,13 @@ def speeds(record: dict[str, Any]) -> str:
 
 
 def figures(record: dict[str, Any]) -> str:
-    """`loss 0.412  accuracy 0.810  margin 1.23  1.2 GB  320 pairs  12.3k tokens`."""
+    """`loss 0.412  accuracy 0.810  margin 1.23  1.2 GB  320 pairs  12.3k tokens`.
+
+    A user's metric that is no number is left out.
+    """
     parts: list[str] = []
     for name, value in record.items():
-        base = name.rpartition("_")[2]
+        base = name.rpartition("_")[2] if isinstance(value, Real) else ""
         if base in ("loss", "margin"):
             parts.append(f"{name.replace('_', ' ')} {value:.3g}")
         elif base == "accuracy":

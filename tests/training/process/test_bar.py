@@ -10,6 +10,7 @@ import termios
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
@@ -153,5 +154,6 @@ def test_numbers_have_three_digits():
         "12.3k",
         "4.57M",
     ]
-    record = {"eval_held_loss": 0.51234, "eval_held_accuracy": 0.5, "epoch": 1}
+    record = {"eval_held_loss": np.float32(0.51234), "eval_held_accuracy": 0.5, "epoch": 1}
+    record |= {"eval_by_group_accuracy": [0.5, 1.0], "eval_of_none_loss": None}  # a user's own
     assert figures(record) == "eval held loss 0.512  eval held accuracy 0.500"
