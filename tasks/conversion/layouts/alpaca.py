@@ -14,7 +14,7 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, required, with_system
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 READ = (
     *("instruction", "input", "chosen", "rejected", "output"),
@@ -78,7 +78,7 @@ def _earlier(history: Any) -> list[dict[str, Any]]:
     for place, turn in enumerate(listed(history, "history", TURNS)):
         if not isinstance(turn, list) or len(turn) != 2:  # pyright: ignore[reportUnknownArgumentType]
             at = f"history[{place}]"
-            raise Unusable("wrong_type", at, f"found {found(turn)}, expected [question, answer]")
+            raise not_as_expected(turn, at, "[question, answer]")
         for role, content in zip(("user", "assistant"), turn, strict=True):  # pyright: ignore[reportUnknownArgumentType]
             turns.append({"role": role, "content": content})
     return turns
@@ -86,5 +86,5 @@ def _earlier(history: Any) -> list[dict[str, Any]]:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str | None):
-        raise Unusable("wrong_type", name, f"found {found(value)}, expected text")
+        raise not_as_expected(value, name, "text")
     return value or ""

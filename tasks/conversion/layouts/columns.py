@@ -34,7 +34,7 @@ from tasks.conversion.preference.fields import (
 )
 from tasks.conversion.preference.pair import IMPLICIT, TIE, Pair
 from tasks.conversion.preference.ties import Tie
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 from tasks.errors import meant, shown
 
 Row = dict[str, Any]
@@ -175,10 +175,10 @@ def with_system(system: Any, prompt: Any) -> Any:
         Unusable: wrong_type.
     """
     if system is not None and not isinstance(system, str):
-        raise Unusable("wrong_type", "system", f"found {found(system)}, expected text or null")
+        raise not_as_expected(system, "system", "text or null")
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list):
-        raise Unusable("wrong_type", "prompt", f"found {found(prompt)}, expected text or messages")
+        raise not_as_expected(prompt, "prompt", "text or messages")
     opening = [{"role": "system", "content": system}] if system and system.strip() else []
     return opening + prompt

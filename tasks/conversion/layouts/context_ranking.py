@@ -10,7 +10,7 @@ is one pair: prompt [user "Hi"], chosen [assistant "Hello."], rejected [assistan
 from tasks.conversion.conversation.turns import as_messages
 from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.pair import Pair
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import not_as_expected
 
 READ = ("context", "chosen", "rejected")
 
@@ -26,10 +26,10 @@ def pairs(row: Row) -> list[Pair]:
     """The row's one pair, as messages.
 
     Raises:
-        Unusable: missing_column, wrong_type.
+        Unusable: missing_column, null, wrong_type.
     """
     context = required(row, "context")
     if not isinstance(context, list):
-        raise Unusable("wrong_type", "context", f"found {found(context)}, expected a list of turns")
+        raise not_as_expected(context, "context", "a list of turns")
     sides = [as_messages(required(row, name)) for name in ("chosen", "rejected")]
     return [Pair(as_messages(context), *sides)]

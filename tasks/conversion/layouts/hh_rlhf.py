@@ -15,7 +15,7 @@ from typing import Any
 from tasks.conversion.conversation.messages import Messages
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.preference.pair import Pair, answer_turn
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = ("chosen", "rejected")
 ROLES = {"Human": "user", "Assistant": "assistant"}
@@ -63,14 +63,9 @@ def sides(row: Row) -> tuple[Messages, Messages, Messages, None]:
 
 def _turns(text: Any, field: str) -> Messages:
     """The transcript's messages: a prompt, and an assistant's turn at the end."""
-    if text is None:
-        raise Unusable("null", field, "found null, expected a transcript; drop the row or fill it")
     if not isinstance(text, str):
-        raise Unusable(
-            "wrong_type",
-            field,
-            f"found {found(text)}, expected a transcript as text; messages are read by layout trl",
-        )
+        expected = "a transcript as text; messages are read by layout trl"
+        raise not_as_expected(text, field, expected)
     turns = split_turns(text, field)
     if turns[-1]["role"] != "assistant":
         raise Unusable(

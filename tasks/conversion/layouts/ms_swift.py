@@ -15,7 +15,7 @@ from tasks.conversion.conversation.turns import as_messages, listed
 from tasks.conversion.layouts.columns import Row, required
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import IMPLICIT, Pair, answer_turn
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = ("messages", "rejected_response", "rejected_messages", "tools", "margin")
 
@@ -30,7 +30,7 @@ def pairs(row: Row) -> list[Pair]:
     """The row's one pair, as messages.
 
     Raises:
-        Unusable: missing_column, wrong_type, or the reason of a single value.
+        Unusable: missing_column, null, wrong_type, or the reason of a single value.
     """
     messages: Any = as_messages(listed(required(row, "messages"), "messages"))
     other = row.get("rejected_messages")
@@ -44,8 +44,7 @@ def pairs(row: Row) -> list[Pair]:
             raise Unusable("no_final_assistant", "messages", message)
         answer = required(row, "rejected_response")
         if not isinstance(answer, str):
-            message = f"found {found(answer)}, expected text"
-            raise Unusable("wrong_type", "rejected_response", message)
+            raise not_as_expected(answer, "rejected_response", "text")
         prompt, chosen, rejected = messages[:-1], messages[-1:], answer_turn(answer)
     tools, margin = tools_of(row.get("tools")), margin_of(row.get("margin"))
     return [Pair(prompt=prompt, chosen=chosen, rejected=rejected, tools=tools, margin=margin)]

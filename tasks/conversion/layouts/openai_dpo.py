@@ -11,7 +11,7 @@ may stand in `input`; its `parallel_tool_calls` is not read.
 from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.fields import tools_of
 from tasks.conversion.preference.pair import Pair
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import not_as_expected
 
 READ = ("input", "preferred_output", "non_preferred_output")
 
@@ -26,13 +26,11 @@ def pairs(row: Row) -> list[Pair]:
     """The row's one pair, as messages.
 
     Raises:
-        Unusable: missing_column, wrong_type, bad_tools.
+        Unusable: missing_column, null, wrong_type, bad_tools.
     """
     context = required(row, "input")
     if not is_object(context, "messages"):
-        raise Unusable(
-            "wrong_type", "input", f"found {found(context)}, expected an object with 'messages'"
-        )
+        raise not_as_expected(context, "input", "an object with 'messages'")
     return [
         Pair(
             prompt=context["messages"],

@@ -16,7 +16,7 @@ from tasks.conversion.layouts.trl import is_whole
 from tasks.conversion.preference.fields import margin_of, tools_of
 from tasks.conversion.preference.pair import Pair, answer_turn
 from tasks.conversion.preference.shapes import is_messages
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import not_as_expected
 
 READ = ("conversations", "messages", "chosen", "rejected", "system", "tools", "margin")
 
@@ -34,12 +34,12 @@ def pairs(row: Row) -> list[Pair]:
     """The row's one pair, as messages.
 
     Raises:
-        Unusable: missing_column, wrong_type, or the reason of a single value.
+        Unusable: missing_column, null, wrong_type, or the reason of a single value.
     """
     name = "messages" if "conversations" not in row and "messages" in row else "conversations"
     turns = required(row, name)
     if not isinstance(turns, list):
-        raise Unusable("wrong_type", name, f"found {found(turns)}, expected a list")
+        raise not_as_expected(turns, name, "a list")
     return [
         Pair(
             prompt=with_system(row.get("system"), as_messages(turns)),

@@ -23,7 +23,7 @@ from tasks.conversion.preference.answers import Answer, Item, check_completion
 from tasks.conversion.preference.labels import good
 from tasks.conversion.preference.pair import Pair
 from tasks.conversion.preference.ties import Tie
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = (
     *("prompt", "completions", "labels", "error_steps", "original_question"),
@@ -102,7 +102,7 @@ def _steps(row: Row, field: str) -> list[str]:
         raise Unusable("bad_steps", field, "found an empty list, expected at least one step")
     for i, step in enumerate(steps):
         if not isinstance(step, str):
-            raise Unusable("wrong_type", f"{field}[{i}]", f"found {found(step)}, expected text")
+            raise not_as_expected(step, f"{field}[{i}]", "text")
     return steps
 
 
@@ -112,7 +112,7 @@ def _error_steps(row: Row, count: int) -> list[Any]:
     for i, number in enumerate(numbers):
         field = f"error_steps[{i}]"
         if not isinstance(number, int) or isinstance(number, bool):
-            raise Unusable("wrong_type", field, f"found {found(number)}, expected a step's number")
+            raise not_as_expected(number, field, "a step's number")
         if not 1 <= number <= count:
             raise Unusable(
                 "step_out_of_range",

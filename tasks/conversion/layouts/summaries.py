@@ -16,7 +16,7 @@ from tasks.conversion.conversation.turns import listed
 from tasks.conversion.layouts.columns import Row, is_object, required
 from tasks.conversion.preference.conversational import pair_as_conversation
 from tasks.conversion.preference.pair import Pair, pair_of
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 READ = ("info", "summaries", "choice")
 
@@ -52,11 +52,7 @@ def _two(value: Any) -> list[Any]:
 
 def _text(entry: Any, number: int) -> Any:
     if not is_object(entry, "text"):
-        raise Unusable(
-            "wrong_type",
-            f"summaries[{number}]",
-            f"found {found(entry)}, expected an object with 'text'",
-        )
+        raise not_as_expected(entry, f"summaries[{number}]", "an object with 'text'")
     return entry["text"]
 
 

@@ -97,6 +97,16 @@ BAD = [
     ("rewardbench", {"prompt": "p", "chosen": "a", "rejected": "b"}, "missing_column", "subset"),
     ("rewardbench2", {"prompt": "p", "chosen": [], "rejected": ["b"]}, "unpaired_alone", "chosen"),
     ("context_ranking", {"context": "Hi", "chosen": [], "rejected": []}, "wrong_type", "context"),
+    ("context_ranking", {"context": None, "chosen": [], "rejected": []}, "null", "context"),
+    ("sharegpt_ranking", {"conversations": None, "chosen": "a", "rejected": "b"}, "null",
+     "conversations"),
+    ("openai_dpo", {"input": None, "preferred_output": [], "non_preferred_output": []}, "null",
+     "input"),
+    ("ms_swift", {"messages": [{"role": "assistant", "content": "a"}], "rejected_response": None},
+     "null", "rejected_response"),
+    ("stepwise", {"prompt": "q", "completions": [None], "labels": [True]}, "null",
+     "completions[0]"),
+    ("hh_rlhf", {"chosen": None, "rejected": "b"}, "null", "chosen"),
 ]  # fmt: skip
 
 
