@@ -34,6 +34,12 @@ WRITTEN = {
         r"Write columns: \{prompt: question, chosen: chosen, rejected: rejected, system: system\}",
         "columns", {"prompt": "question", "chosen": "chosen", "rejected": "rejected",
                     "system": "system"}, {}),
+    "texts with an instruction and its input": (
+        {"instruction": "Hi", "input": "x", "better": "Hello.", "worse": "No."},
+        r"Write columns: \{prompt: instruction, chosen: better, rejected: worse\} if that is what "
+        r"they mean\. But what stands in 'input' is no part of the prompt",
+        "columns", {"prompt": "instruction", "chosen": "better", "rejected": "worse"},
+        {"format": "conversational"}),
     "texts with a system beside the prompt": (
         TEXTS | {"system": "Be brief.", "prompt": "Hi"},
         r"Write columns: \{prompt: prompt, .*system: system\}",

@@ -88,6 +88,7 @@ BAD = [
     ("pairwise_label", JUDGED | {"label": True}, "bad_label", "label"),
     ("pairwise_label", JUDGED | {"response_b": True}, "wrong_type", "chosen"),
     ("pairwise_label", JUDGED | {"input": 3}, "wrong_type", "input"),
+    ("scored", {"response": "a", "score": 1}, "missing_column", "prompt"),
     ("scored", {"prompt": "p", "response": "a", "score": "N/A"}, "bad_score", "score"),
     ("scored", {"prompt": "p", "response": "a", "score": None}, "unrated", "score"),
     ("scored", {"prompt": "p", "responses": ["a"], "scores": [1, 2]}, "bad_score", "scores"),

@@ -279,6 +279,10 @@ def test_layout_is_recognised_by_most_of_the_first_rows():
     good = {"prompt": "a", "chosen": "b", "rejected": "c"}
     bad = {"prompt": "a", "chosen": None, "rejected": "c"}
     assert recognise("votes", None, {}, [bad, good, good]) == "trl"
+    with pytest.raises(DataError, match="no layout fits the columns"):
+        recognise("votes", None, {}, [bad, good])
+    with pytest.raises(DataError, match="no row to recognise a layout by"):
+        recognise("votes", None, {}, [])
 
 
 def test_no_fitting_layout_lists_columns_and_candidates():

@@ -288,7 +288,10 @@ WEB = RECOGNISED["webgpt comparisons"][1][0]
 BOTH = {"instruction": "Translate.", "input": "Hi"}
 ALPACA = TEXTS | BOTH
 SWIFT = {"messages": [user("Hi"), assistant("Hello.")], "rejected_response": "No."}
+RATED = {"instruction": "Hi", "generations": ["a", "b", None], "ratings": [1, 2, None]}
 BAD = [
+    ("distilabel", RATED, "unrated", "generations[2]"),
+    ("distilabel", RATED | {"ratings": [1, 2, 3]}, "null", "generations[2]"),
     ("distilabel", {"instruction": "Hi", "generations": ["a"], "ratings": [1, 2]}, "bad_score",
      "ratings"),
     ("distilabel", {"instruction": None, "generations": ["a", "b"], "ratings": [1, 2]}, "null",
@@ -299,9 +302,8 @@ BAD = [
     ("nectar", {"prompt": "\n\nAssistant: ", "answers": []}, "no_prompt", "prompt"),
     ("alpaca", ALPACA | {"instruction": None, "input": " "}, "no_prompt", "instruction"),
     ("alpaca", ALPACA | {"input": 3}, "wrong_type", "input"),
-    *((name, row | {"system": ["Be kind."]}, "wrong_type", "system")
-      for name, row in (("alpaca", ALPACA), ("distilabel", {
-          "instruction": "Hi", "generations": ["a", "b"], "ratings": [1, 2]}))),
+    ("alpaca", ALPACA | {"system": ["Be kind."]}, "wrong_type", "system"),
+    ("distilabel", RATED | {"system": ["Be kind."]}, "wrong_type", "system"),
     ("alpaca", ALPACA | {"rejected": ["No."]}, "wrong_type", "rejected"),
     ("alpaca", BOTH | {"output": ["Yes.", "No.", "So?"]}, "wrong_type", "output"),
     ("alpaca", BOTH | {"output": ["Yes.", None]}, "empty_response", "rejected"),

@@ -133,6 +133,8 @@ def test_right_and_wrong_lists_are_one_comparison(convert, pairs_of):
         ("helpsteer", {"preference_strength": 2}, {"soft": True}, ("B", 5 / 6)),
         ("helpsteer", {"preference_strength": 3}, {"soft": True}, ("B", 1.0)),
         ("webgpt", {"score_0": -0.5, "score_1": 0.5}, {"soft": True}, ("B", 0.75)),
+        ("webgpt", {"score_0": 1, "score_1": -1}, {"soft": True}, ("A", 1.0)),
+        ("webgpt", {"score_0": 0.25, "score_1": -0.25}, {"soft": True}, ("A", 0.625)),
     ],
 )
 def test_soft_labels_where_they_are_asked_for(layout, changes, options, expected):
