@@ -129,6 +129,8 @@ def test_right_and_wrong_lists_are_one_comparison(convert, pairs_of):
     [
         ("pairwise_label", {"label": "0.8"}, {"preference": "first", "soft": True}, ("A", 0.8)),
         ("pairwise_label", {"label": 0.2}, {"preference": "first", "soft": True}, ("B", 0.8)),
+        ("pairwise_label", {"label": 1.0}, {"preference": "first", "soft": True}, ("A", 1.0)),
+        ("pairwise_label", {"label": "0"}, {"preference": "first", "soft": True}, ("B", 1.0)),
         ("helpsteer", {"preference_strength": -1}, {"soft": True}, ("A", 2 / 3)),
         ("helpsteer", {"preference_strength": 2}, {"soft": True}, ("B", 5 / 6)),
         ("helpsteer", {"preference_strength": 3}, {"soft": True}, ("B", 1.0)),
