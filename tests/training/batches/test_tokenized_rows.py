@@ -49,6 +49,7 @@ UNSOUND = [
     (CHOSEN, [], r"chosen_input_ids is \[\]; expected at least one token id"),
     (REJECTED, None, "rejected_input_ids is None; expected at least one token id"),
     (REJECTED, [5, -100, 7], r"rejected_input_ids is \[5, -100, 7\]; expected .*0 or more"),
+    (REJECTED, [-100, 7], r"rejected_input_ids is \[-100, 7\]; expected .*0 or more"),
     (CHOSEN, [5, None, 7], r"chosen_input_ids is \[5, None, 7\]; expected .*0 or more"),
 ]
 
