@@ -85,7 +85,7 @@ def _no_calls(where: str, value: Any) -> ValueError:
     )
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
+def _call(call: Any) -> dict[str, Any]:
     """A call without the keys that are null; its arguments stay, templates print them."""
     return {
         key: _call(value) if key == "function" else value
