@@ -30,8 +30,9 @@ class Unusable(Exception):
 
 def not_as_expected(value: Any, field: str, expected: str) -> Unusable:
     """The reason of a value that is missing (`null`) or of another type (`wrong_type`)."""
-    reason = "null" if value is None else "wrong_type"
-    return Unusable(reason, field, f"found {found(value)}, expected {expected}")
+    if value is None:
+        return Unusable("null", field, f"found null, expected {expected}; drop the row or fill it")
+    return Unusable("wrong_type", field, f"found {found(value)}, expected {expected}")
 
 
 def found(value: Any) -> str:

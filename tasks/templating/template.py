@@ -59,10 +59,10 @@ def template_source(params: TemplatingParams) -> str | None:
         return read_template(path)
     if template := _of_settings(path / "tokenizer_config.json"):
         return merged_template(template)
+    what = "holds no chat template" if path.is_dir() else "is no file"
     raise TemplateError(
-        f"templating.chat_template_path: {path} holds no chat template; give a Jinja file, or a "
-        f"tokenizer's directory with {CHAT_TEMPLATE_FILE}, or with chat_template in its "
-        "tokenizer_config.json"
+        f"templating.chat_template_path: {path} {what}; give a Jinja file, or a tokenizer's "
+        f"directory with {CHAT_TEMPLATE_FILE}, or with chat_template in its tokenizer_config.json"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 
 from tasks.conversion.conversation.json_text import json_value
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 _NAMES = {"from": "role", "value": "content"}
 
@@ -37,8 +37,6 @@ def listed(value: Any, field: str, expected: str = "a list") -> list[Any]:
     Raises:
         Unusable: null, bad_json, wrong_type.
     """
-    if value is None:
-        raise Unusable("null", field, f"found null, expected {expected}; drop the row or fill it")
     if isinstance(value, str):
         try:
             value = json_value(value)
@@ -49,5 +47,5 @@ def listed(value: Any, field: str, expected: str = "a list") -> list[Any]:
                 f"found {found(value)}, which is no JSON ({error}), expected {expected}",
             ) from None
     if not isinstance(value, list):
-        raise Unusable("wrong_type", field, f"found {found(value)}, expected {expected}")
+        raise not_as_expected(value, field, expected)
     return cast(list[Any], value)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tasks.conversion.conversation.messages import Messages, image_parts, text_of
-from tasks.conversion.unusable import Unusable, found
+from tasks.conversion.unusable import Unusable, found, not_as_expected
 
 
 def check_kinds(chosen: Any, rejected: Any) -> None:
@@ -36,12 +36,8 @@ def check_kind(name: str, answer: Any) -> None:
     Raises:
         Unusable: null, wrong_type.
     """
-    if answer is None:
-        raise Unusable("null", name, "found null, expected an answer; drop the row or fill it")
     if not isinstance(answer, str | list):
-        raise Unusable(
-            "wrong_type", name, f"found {found(answer)}, expected text or a list of messages"
-        )
+        raise not_as_expected(answer, name, "text or a list of messages")
 
 
 def check_last_turn(name: str, messages: Messages) -> None:
