@@ -173,6 +173,7 @@ def test_an_empty_held_out_split_is_an_error_that_says_what_to_do(made, tmp_path
         store.obtain(step(EvaluationParams(), training, empty))
 
 
+@pytest.mark.slow
 def test_plots_survive_equal_rewards_and_give_the_same_bytes_twice(made, tmp_path):
     store, training, tokenization = made
     found = store.obtain(step(EvaluationParams(), training, tokenization))

@@ -131,6 +131,7 @@ def test_another_model_under_the_same_number_is_not_taken_for_ours(place):
     assert "holds another model" in still_registered(found, place.params.tracking_uri, place.root)
 
 
+@pytest.mark.slow
 def test_a_version_without_a_score_contract_is_promoted_by_nobody(defended):
     place = defended
     location = Path(receipt(place.register(place.worse))["location"])

@@ -313,6 +313,7 @@ def test_a_version_whose_bytes_differ_gets_no_alias_and_says_why_then_is_mended(
     assert all(float(n) < 1e-5 for n in re.findall(r"differ by ([\d.e-]+)", tags["verified"]))
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_another_model_is_found_out(defended):
     place = defended
     training, _, tokenization = place.worse

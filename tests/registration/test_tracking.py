@@ -246,6 +246,7 @@ FIRST_USE = (
 )
 
 
+@pytest.mark.slow
 def test_a_kill_amid_the_making_of_the_database_does_not_spoil_it(tmp_path):
     command = [sys.executable, "-c", FIRST_USE, str(tmp_path)]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:

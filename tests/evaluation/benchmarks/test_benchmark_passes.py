@@ -269,6 +269,7 @@ def test_an_answer_whose_reward_is_no_number_is_named_by_its_file_and_row(whole,
         work._part(items, None)
 
 
+@pytest.mark.slow
 def test_an_interrupted_benchmark_keeps_its_finished_items(whole, tmp_path, monkeypatch):
 
     _, artifacts, _ = whole

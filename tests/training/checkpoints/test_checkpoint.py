@@ -110,6 +110,7 @@ def test_a_run_stopped_twice_ends_in_the_bits_of_an_undisturbed_one(base, pairs,
     assert result(last, tmp_path / "run_model") == expected
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_before_the_trainers_part_of_an_interval_was_kept_is_gone_on_from(
     base, pairs, tmp_path, monkeypatch
 ):

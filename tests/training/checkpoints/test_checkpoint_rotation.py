@@ -148,6 +148,7 @@ def test_the_best_of_models_alone_stays(base, pairs, tmp_path):
     assert steps_in(tmp_path / "run") == [1, 8]
 
 
+@pytest.mark.slow
 def test_a_run_begun_again_does_not_delete_what_it_has_just_saved(base, pairs, tmp_path):
     make(base, pairs, tmp_path / "run", **EVERY_STEP).train()
     assert steps_in(tmp_path / "run") == [7, 8]

@@ -103,7 +103,8 @@ BY_EPOCHS = {
 }
 
 
-@pytest.mark.parametrize("fields", [*at_length({}), SMALLEST_MARGIN])
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [{}, SMALLEST_MARGIN])
 def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
     base, pairs, tmp_path, fields
 ):
@@ -120,9 +121,8 @@ def test_an_epoch_whose_evaluation_ends_the_run_has_all_its_steps_logged(
     assert result(resumed, tmp_path / "a") == result(whole, tmp_path / "b")
 
 
-@pytest.mark.parametrize(
-    "logging", [{"logging_strategy": "epoch"}, *at_length({"logging_steps": 5})]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("logging", [{"logging_strategy": "epoch"}, {"logging_steps": 5}])
 @every_kill(6, 12, 18, 36)  # within an epoch, at its end, at the last
 def test_a_run_that_saves_its_best_models_alone_goes_on_as_it_was(
     base, pairs, tmp_path, kills, logging

@@ -167,6 +167,7 @@ def test_the_ragged_call_of_a_gpu_breaks_no_graph(base, tmp_path, monkeypatch):
     assert counters["stats"]["unique_graphs"] <= 3
 
 
+@pytest.mark.slow
 def test_all_layers_are_one_graph_and_another_trainer_runs_them_as_written(tmp_path, monkeypatch):
     layers = 12  # more than a compiler takes of one piece of code unasked
     deep = make_model(tmp_path / "deep", layers=layers)

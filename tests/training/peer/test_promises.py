@@ -120,6 +120,7 @@ def test_row_07_rows_that_are_too_long_are_counted_and_none_left_is_an_error(
     assert len(peer(base, tmp_path, for_peer(rows), max_length=1).train_dataset) == 0
 
 
+@pytest.mark.slow
 def test_row_11_a_resumed_run_ends_in_the_bits_of_an_undisturbed_one(base, pairs, tmp_path):
     whole = resumable(base, pairs, tmp_path / "whole", disable_dropout=False)
     whole.train()
