@@ -17,7 +17,7 @@ from tasks.conversion.options import LabelOptions
 from tasks.conversion.preference.answers import Answer, Item, check_completion
 from tasks.conversion.preference.fields import template_kwargs_of, tools_of
 from tasks.conversion.preference.labels import good
-from tasks.conversion.unusable import Unusable
+from tasks.conversion.unusable import Unusable, not_as_expected
 
 READ = ("prompt", "completion", "label", "messages", "tools", "chat_template_kwargs")
 
@@ -57,7 +57,7 @@ def _prompt_and_completion(row: Row) -> tuple[Any, Any]:
     if "messages" not in row:
         prompt = as_messages(required(row, "prompt"))
         if prompt is None:
-            raise Unusable("null", "prompt", "found null, expected text or messages")
+            raise not_as_expected(prompt, "prompt", "text or messages")
         return prompt, as_messages(required(row, "completion"))
     turns = cast(list[Any], as_messages(listed(row["messages"], "messages", "a list of messages")))
     if len(turns) < 2:

@@ -69,9 +69,8 @@ def test_patience_goes_on_where_it_was(base, pairs, tmp_path, kills, fields):
 
 
 @pytest.mark.parametrize("fields", [*at_length({}), SMALLEST_MARGIN])
-@pytest.mark.parametrize(
-    "patience", [4, *at_length(5)]
-)  # ends at step 10, within an interval, or 12
+# It ends at step 10, within an interval, or 12.
+@pytest.mark.parametrize("patience", [4, *at_length(5)])
 def test_a_run_that_stopped_early_is_taken_over_as_it_is(base, pairs, tmp_path, patience, fields):
     first = with_patience(base, pairs, tmp_path / "run", patience, **fields)
     first.train()
